@@ -1,0 +1,5 @@
+"""`python -m engram.cli`."""
+
+from engram.cli import main
+
+main()

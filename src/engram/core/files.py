@@ -1,0 +1,48 @@
+"""Files appear whole or not at all: they are written beside their place and then renamed."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from engram.core.errors import InputError
+
+
+def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` make a file beside `path`, then rename it into place; on any failure nothing is left.
+
+    Example:
+        >>> import tempfile
+        >>> place = Path(tempfile.mkdtemp()) / "deep" / "note.txt"
+        >>> write_whole(place, lambda beside: beside.write_text("whole"))
+        >>> place.read_text(), [p.name for p in place.parent.iterdir()]
+        ('whole', ['note.txt'])
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(beside)
+        with beside.open("rb") as file:
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}; free some space or choose another folder") from error
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as readable JSON, whole or not at all; NaN is refused, because JSON has none."""
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def read_json(path: Path) -> Any:
+    """The JSON value in a file; a missing or broken file is one clear line."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not JSON: {error}") from error

@@ -1,0 +1,85 @@
+"""What a learner is handed: batches, and what may be known of a task."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Heads = tuple[tuple[int, ...], ...]
+"""For every head, the output units that compete in it. One head where task identity is hidden."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Samples with their labels, and which output units compete for each.
+
+    Attributes:
+        x: The inputs, normalised, samples first.
+        y: The output unit that is right for each sample (units are numbered over all heads).
+        heads: The units of each head, as far as they are known at this moment.
+        head: Which head the samples belong to: one number for all, or one a sample. Where task identity
+            is hidden there is only head 0.
+        weight: What each sample's loss is multiplied by before summing; None stands for the plain mean.
+        fresh: How many of the samples, from the first on, are new; the rest are remembered. None: all.
+    """
+
+    x: Tensor
+    y: Tensor
+    heads: Heads
+    head: int | Tensor = 0
+    weight: Tensor | None = None
+    fresh: int | None = None
+
+    def __len__(self) -> int:
+        return int(self.y.shape[0])
+
+    def plain(self) -> Batch:
+        """The same samples as a batch of their own, all new and equally weighted."""
+        return replace(self, weight=None, fresh=None)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskInfo:
+    """What a learner may know of the task that begins.
+
+    Attributes:
+        index: How many tasks came before, as far as boundaries are visible.
+        identity: The task's name as a number where the setting tells it (task setting), else None.
+        classes: The output units that this task's labels use.
+        samples: How many training samples the task has.
+        steps: How many updates it is learned for.
+        epochs: How many passes over its data that makes.
+        batch_size: How many new samples an update brings.
+    """
+
+    index: int
+    identity: int | None
+    classes: tuple[int, ...]
+    samples: int
+    steps: int
+    epochs: int
+    batch_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizerSpec:
+    """How weights are updated.
+
+    Attributes:
+        name: `sgd`, `adam` or `adagrad`.
+        lr: Learning rate.
+        momentum: Momentum of `sgd`.
+        weight_decay: L2 weight decay.
+        reset: Whether the optimiser's state is cleared when a task begins.
+        schedule: `constant`, or `cosine`: from `lr` down a quarter cosine to 0 within each task (003).
+    """
+
+    name: str = "sgd"
+    lr: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    reset: bool = True
+    schedule: str = "constant"

@@ -1,0 +1,191 @@
+"""What a scenario is: a value. Nothing is loaded to describe, compare, hash, print or pickle one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from engram.core.errors import InputError
+from engram.core.values import Heads
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Some classes of a data set, in this order."""
+
+    dataset: str
+    classes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pad:
+    """Adds a border of black pixels on every side."""
+
+    pixels: int
+    kind: Literal["pad"] = "pad"
+
+
+@dataclass(frozen=True, slots=True)
+class Grey:
+    """Turns colour into one channel of brightness (ITU-R 601 luma); grey images stay as they are."""
+
+    kind: Literal["grey"] = "grey"
+
+
+@dataclass(frozen=True, slots=True)
+class Colour:
+    """Repeats a grey channel three times; colour images stay as they are."""
+
+    kind: Literal["colour"] = "colour"
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """Scales images to `size` by `size` pixels, bilinear with antialiasing."""
+
+    size: int
+    kind: Literal["resize"] = "resize"
+
+
+@dataclass(frozen=True, slots=True)
+class Permute:
+    """Puts all pixels, channels included, in the order that this seed gives (NumPy's RandomState)."""
+
+    seed: int
+    kind: Literal["permute"] = "permute"
+
+
+@dataclass(frozen=True, slots=True)
+class Rotate:
+    """Turns images counter-clockwise about their centre, nearest neighbour, black outside."""
+
+    degrees: float
+    kind: Literal["rotate"] = "rotate"
+
+
+@dataclass(frozen=True, slots=True)
+class Normalise:
+    """The last step: pixel values 0..255 become (value / 255 − mean) / std, channel by channel."""
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    kind: Literal["normalise"] = "normalise"
+
+
+Transform = Annotated[
+    Pad | Grey | Colour | Resize | Permute | Rotate | Normalise, Field(discriminator="kind")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One task: whose samples, changed how, answered with which output units.
+
+    Attributes:
+        source: The data set and its classes.
+        units: The output unit that stands for each class of the source, in the source's order.
+        transforms: What is done to the images, in this order.
+        name: What people read.
+    """
+
+    source: Source
+    units: tuple[int, ...]
+    transforms: tuple[Transform, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSetting:
+    """Task identity is known when learning and when asked: every task has a head of its own."""
+
+    kind: Literal["task"] = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class DomainSetting:
+    """Every task uses the same output units, and which task a sample is of stays hidden."""
+
+    boundaries: bool = True
+    kind: Literal["domain"] = "domain"
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSetting:
+    """Tasks bring new classes, and the answer is one among all of them; task identity stays hidden.
+
+    Attributes:
+        classes_known: Whether all classes compete from the start; else only those seen so far do, in the
+            loss.
+        mask_evaluation: Whether classes not yet seen are also kept out of the answers (002's code lets
+            them win).
+        boundaries: Whether the learner is told that a new task begins.
+    """
+
+    classes_known: bool = False
+    mask_evaluation: bool = True
+    boundaries: bool = True
+    kind: Literal["class"] = "class"
+
+
+Setting = Annotated[TaskSetting | DomainSetting | ClassSetting, Field(discriminator="kind")]
+SettingName = Literal["task", "domain", "class"]
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A stream of tasks and what may be known of it.
+
+    Attributes:
+        name: What people read.
+        tasks: The tasks, which are also what is evaluated.
+        setting: What learner and evaluator may know.
+        phases: Which tasks are learned together, in this order; each alone, one after the other, unless
+            said otherwise.
+        passes: How often each sample is shown: 1 for an online stream, None where the experiment decides.
+    """
+
+    name: str
+    tasks: tuple[Task, ...]
+    setting: Setting
+    phases: tuple[tuple[int, ...], ...] = ()
+    passes: int | None = None
+
+    def __post_init__(self) -> None:
+        if not self.tasks:
+            raise InputError(f"scenario {self.name!r} has no tasks: give it at least one")
+        if not self.phases:
+            object.__setattr__(self, "phases", tuple((i,) for i in range(len(self.tasks))))
+
+    @property
+    def n_units(self) -> int:
+        """How many output units the network needs."""
+        return 1 + max(unit for task in self.tasks for unit in task.units)
+
+    @property
+    def classes_seen(self) -> tuple[int, ...]:
+        """How many different output units are in use after each phase."""
+        seen: set[int] = set()
+        counts = []
+        for phase in self.phases:
+            seen.update(unit for task in phase for unit in self.tasks[task].units)
+            counts.append(len(seen))
+        return tuple(counts)
+
+    def heads(self, phase: int) -> Heads:
+        """The units that compete in each head while `phase` is learned."""
+        if isinstance(self.setting, TaskSetting):
+            return tuple(tuple(sorted(task.units)) for task in self.tasks)
+        if isinstance(self.setting, ClassSetting) and not self.setting.classes_known:
+            learned = [task for tasks in self.phases[: phase + 1] for task in tasks]
+            return (tuple(sorted({unit for task in learned for unit in self.tasks[task].units})),)
+        return (tuple(range(self.n_units)),)
+
+    def answers(self, phase: int) -> tuple[tuple[int, ...], ...]:
+        """The units among which the answer to each task's samples is sought during `phase`."""
+        if isinstance(self.setting, TaskSetting):
+            return self.heads(phase)
+        free = isinstance(self.setting, ClassSetting) and not self.setting.mask_evaluation
+        units = tuple(range(self.n_units)) if free else self.heads(phase)[0]
+        return (units,) * len(self.tasks)

@@ -1,0 +1,15 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder with the real data sets, or a skip that says how to provide it."""
+    folder = os.environ.get("ENGRAM_DATA", "")
+    if not folder or not (Path(folder) / "mnist.npz").is_file():
+        pytest.skip("needs real data: set ENGRAM_DATA to a folder with mnist.npz and fashion_mnist.npz")
+    return Path(folder)
