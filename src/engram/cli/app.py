@@ -2,6 +2,15 @@
 
 import typer
 
+from engram.cli.data import data
+from engram.cli.demo import demo
+from engram.cli.explain import explain
+from engram.cli.list import list_
+from engram.cli.metrics import metrics
+from engram.cli.report import report
+from engram.cli.run import run
+from engram.cli.verify import verify
+
 app = typer.Typer(
     name="engram",
     help="Measures what a neural network remembers while it keeps learning.",
@@ -10,3 +19,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
+
+app.command()(run)
+app.command()(report)
+app.command()(metrics)
+app.command()(explain)
+app.command("list")(list_)
+app.command()(data)
+app.add_typer(verify, name="verify")
+app.command()(demo)

@@ -21,7 +21,7 @@ class Seeds:
     order: int
     method: int
     evaluation: int
-    scenario: int
+    noise: int
 
     @classmethod
     def of(cls, seed: int) -> "Seeds":

@@ -1,0 +1,1 @@
+"""Watching a network while it learns: the evaluator, and probes that measure a live network."""

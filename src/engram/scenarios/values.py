@@ -95,6 +95,17 @@ class Task:
     transforms: tuple[Transform, ...] = ()
     name: str = ""
 
+    def __post_init__(self) -> None:
+        if not self.units or len(self.units) != len(self.source.classes):
+            raise InputError(
+                f"task {self.name!r} has {len(self.source.classes)} classes and {len(self.units)} units: "
+                "give every class one unit, and at least one class"
+            )
+        if min(self.units) < 0:
+            raise InputError(
+                f"task {self.name!r} has output unit {min(self.units)}: units are counted from 0"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class TaskSetting:
@@ -157,6 +168,17 @@ class Scenario:
             raise InputError(f"scenario {self.name!r} has no tasks: give it at least one")
         if not self.phases:
             object.__setattr__(self, "phases", tuple((i,) for i in range(len(self.tasks))))
+        if not all(self.phases):
+            raise InputError(f"scenario {self.name!r} has an empty phase: name the tasks learned in it")
+        strange = [task for phase in self.phases for task in phase if not 0 <= task < len(self.tasks)]
+        if strange:
+            raise InputError(
+                f"scenario {self.name!r} has no task {strange[0]}: phases may name 0 to {len(self.tasks) - 1}"
+            )
+        if self.passes is not None and self.passes < 1:
+            raise InputError(
+                f"scenario {self.name!r} has {self.passes} passes: show each sample at least once"
+            )
 
     @property
     def n_units(self) -> int:
@@ -176,7 +198,7 @@ class Scenario:
     def heads(self, phase: int) -> Heads:
         """The units that compete in each head while `phase` is learned."""
         if isinstance(self.setting, TaskSetting):
-            return tuple(tuple(sorted(task.units)) for task in self.tasks)
+            return tuple(tuple(sorted(set(task.units))) for task in self.tasks)
         if isinstance(self.setting, ClassSetting) and not self.setting.classes_known:
             learned = [task for tasks in self.phases[: phase + 1] for task in tasks]
             return (tuple(sorted({unit for task in learned for unit in self.tasks[task].units})),)

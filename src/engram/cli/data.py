@@ -1,0 +1,146 @@
+"""`engram data`: which data sets there are, where each lies, and fetching one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engram.cli.output import print_json, stdout
+from engram.core.dataset_info import DATASETS, DatasetInfo
+
+if TYPE_CHECKING:
+    from engram.datasets import Dataset
+
+
+def data(
+    name: Annotated[
+        str | None, typer.Argument(help="Fetch and check this one; without it, list all.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--data", metavar="FOLDER", help="Where to look first.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+) -> None:
+    """List the data sets, where each was found or what is missing; or fetch and check one."""
+    if name is None:
+        _list(folder, json=json)
+    else:
+        _check(name, folder, json=json)
+
+
+def _list(folder: Path | None, *, json: bool) -> None:
+    from engram.datasets.find import search_folders
+
+    infos = [DATASETS[name] for name in DATASETS]
+    entries = [_entry(info, folder) for info in infos]
+    searched = [str(root) for root in search_folders(folder)]
+    if json:
+        print_json({"searched": searched, "datasets": entries})
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column, justify in (
+        ("name", "left"),
+        ("classes", "right"),
+        ("image", "right"),
+        ("train / test", "right"),
+    ):
+        table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("where", overflow="fold")
+    for info, entry in zip(infos, entries, strict=True):
+        if info.part_of:
+            continue
+        parts = [part.name.removeprefix(f"{info.name}-") for part in infos if part.part_of == info.name]
+        where = entry["found"] or _how_to_get(entry)
+        table.add_row(
+            info.name,
+            str(info.classes),
+            "×".join(map(str, info.shape)),
+            f"{info.train:,} / {info.test:,}" if info.train else "",
+            where + (f"\nparts: {info.name}-… {', '.join(parts)}" if parts else ""),
+            style=None if entry["found"] else "dim",
+        )
+    stdout.print(table)
+    stdout.print(f"\nsearched: {', '.join(searched)}", soft_wrap=True)
+
+
+def _how_to_get(entry: dict[str, Any]) -> str:
+    if entry["fetchable"]:
+        return f"not here: `engram data {entry['name']}` fetches it"
+    return f"not here: needs {entry['missing']}"
+
+
+def _entry(info: DatasetInfo, folder: Path | None) -> dict[str, Any]:
+    """What is known of a data set without opening it."""
+    from engram.datasets.find import locate, missing
+    from engram.datasets.sources import PUBLISHED
+
+    entry: dict[str, Any] = {
+        "name": info.name,
+        "title": info.title,
+        "classes": info.classes,
+        "shape": list(info.shape),
+        "train": info.train or None,
+        "test": info.test or None,
+        "part_of": info.part_of or None,
+        "fetchable": info.name in PUBLISHED,
+    }
+    if info.name == "digits":
+        return {**entry, "found": "embedded (scikit-learn)", "missing": None}
+    copy = locate(info.name, folder)
+    return {
+        **entry,
+        "found": str(copy.path) if copy else None,
+        "missing": None if copy else missing(info.name),
+    }
+
+
+def _check(name: str, folder: Path | None, *, json: bool) -> None:
+    from engram.datasets import load
+    from engram.datasets.find import locate
+
+    info = DATASETS[name]
+    dataset = load(name, folder)
+    copy = None if name == "digits" else locate(name, folder)
+    summary = _summary(info, dataset)
+    if json:
+        print_json({**summary, "found": str(copy.path) if copy else "embedded (scikit-learn)"})
+        return
+    parts = [f"{info.title}: {copy.path if copy else 'embedded (scikit-learn)'}"]
+    for part in ("train", "test"):
+        counts = summary["per_class"][part]
+        spread = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
+        parts.append(f"{part}: {summary[part]:,} samples, {spread} a class")
+    shape = "×".join(map(str, summary["shape"]))
+    parts.append(f"{summary['classes']} classes, {shape}, {summary['kept']}")
+    if not summary["complete"]:
+        parts.append(
+            f"other than published, which is {info.classes} classes"
+            + (f", {info.train:,} / {info.test:,} samples" if info.train else "")
+        )
+    stdout.print("\n".join(parts), soft_wrap=True)
+
+
+def _summary(info: DatasetInfo, dataset: Dataset) -> dict[str, Any]:
+    """What a data set holds, counted."""
+    from engram.datasets import InMemory
+
+    count = len(dataset.classes)
+    sizes = {"train": len(dataset.train), "test": len(dataset.test)}
+    expected = {"train": info.train or sizes["train"], "test": info.test or sizes["test"]}
+    return {
+        "name": info.name,
+        "title": info.title,
+        "classes": count,
+        "shape": list(dataset.train.shape),
+        **sizes,
+        "per_class": {
+            part: images.labels.bincount(minlength=count).tolist()
+            for part, images in (("train", dataset.train), ("test", dataset.test))
+        },
+        "complete": sizes == expected and count == info.classes,
+        "kept": "in memory" if isinstance(dataset.train, InMemory) else "on disk",
+    }

@@ -1,0 +1,33 @@
+"""`engram demo`: the stability gap with one's own eyes, in under a minute."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engram.cli.output import stdout
+
+METHODS = ("finetune", "er", "ewc")
+SEEDS = 3
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Where runs and report are kept.")] = Path("demo"),
+) -> None:
+    """Fine-tuning, ER and EWC on Split-Digits, three seeds, and a report to look at."""
+    from engram.cli.run import print_summary, run_all, start_computing, write_page
+
+    start_computing(None, "cpu")
+    from engram.run.recipe import experiment
+
+    folders = []
+    for method in METHODS:
+        planned = [experiment("split-digits", method, seed=seed) for seed in range(SEEDS)]
+        results = run_all(planned, out=out, data=None, device="cpu", again=False)
+        folders += [out / each.id for each in planned]
+        stdout.print(f"\n{planned[0].label}, {SEEDS} seeds", style="bold")
+        print_summary(results)
+    page = write_page(folders, out / "report.html")
+    stdout.print(f"\nOpen {page} in a browser: between the ends of tasks, accuracy falls and recovers.")

@@ -1,0 +1,66 @@
+"""`engram verify`: checks that a user can repeat."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from engram.cli.output import print_json, stderr, stdout
+
+verify = typer.Typer(help="Checks that anybody can repeat.", no_args_is_help=True)
+
+
+@verify.callback()
+def _verify() -> None:
+    """Checks that anybody can repeat."""
+
+
+@verify.command()
+def isolation(
+    methods: Annotated[list[str] | None, typer.Argument(help="Methods; all of them unless given.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Train with and without evaluation; exit 1 if a single bit of the weights differs."""
+    from engram.cli.run import start_computing
+
+    start_computing(None, "cpu")
+    from engram.methods import METHODS
+    from engram.run.isolation import MODELS, check_isolation
+
+    names = list(methods or METHODS)
+    for name in names:
+        METHODS[name]
+    found = []
+    with stderr.status("training with and without evaluation") as status:
+        for name in names:
+            for model in MODELS:
+                status.update(f"{name}, {model}")
+                found.append(check_isolation(name, model))
+                if not json:
+                    last = found[-1]
+                    verdict = "same" if last.holds else "DIFFERENT"
+                    stdout.print(
+                        f"{name:12} {model:30} {last.updates} updates  watched {last.watched[:16]}  "
+                        f"unwatched {last.unwatched[:16]}  {verdict}",
+                        soft_wrap=True,
+                    )
+    if json:
+        print_json(
+            {
+                "holds": all(check.holds for check in found),
+                "checks": [
+                    {
+                        "method": check.method,
+                        "model": check.model,
+                        "updates": check.updates,
+                        "watched": check.watched,
+                        "unwatched": check.unwatched,
+                        "holds": check.holds,
+                    }
+                    for check in found
+                ],
+            }
+        )
+    if not all(check.holds for check in found):
+        raise typer.Exit(1)

@@ -1,0 +1,88 @@
+"""Where a data set lies: in the folder given, in `ENGRAM_DATA`, in the cache, or nowhere yet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from engram.core.dataset_info import DATASETS
+from engram.core.errors import InputError
+from engram.datasets.layouts import Layout, layouts, pickled
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A data set that was found.
+
+    Attributes:
+        name: Its name.
+        path: The file or the folder it lies in.
+        layout: Its form.
+    """
+
+    name: str
+    path: Path
+    layout: Layout
+
+
+def cache_folder() -> Path:
+    """Where fetched files are kept: `ENGRAM_CACHE`, or engram's folder in the platform's user cache."""
+    if chosen := os.environ.get("ENGRAM_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "engram"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "engram"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engram"
+
+
+def search_folders(folder: Path | None = None) -> tuple[Path, ...]:
+    """The folders that are searched, in this order: the one given, `ENGRAM_DATA`, the cache.
+
+    A folder that was named and does not exist is an error; the cache need not exist yet.
+    """
+    named = [("the data folder", folder), ("ENGRAM_DATA", os.environ.get("ENGRAM_DATA") or None)]
+    found = []
+    for what, place in named:
+        if place is None:
+            continue
+        path = Path(place).expanduser()
+        if not path.is_dir():
+            raise InputError(f"{what} {path} is not a folder: name an existing one")
+        found.append(path)
+    return tuple(dict.fromkeys((*found, cache_folder())))
+
+
+def locate(name: str, folder: Path | None = None) -> Copy | None:
+    """The first copy of a data set in the folders that are searched, or None."""
+    forms = layouts(DATASETS[name].name)
+    for root in search_folders(folder):
+        for layout in forms:
+            path = layout.find(root) if root.is_dir() else None
+            if path is not None:
+                return Copy(name, path, layout)
+    return None
+
+
+def missing(name: str) -> str:
+    """What to look for when a data set is nowhere, as people write it.
+
+    Example:
+        >>> missing("svhn")
+        'svhn.npz; or train_32x32.mat and test_32x32.mat'
+    """
+    return "; or ".join(layout.files for layout in layouts(name))
+
+
+def not_found(name: str, folder: Path | None = None, *, reason: str = "") -> InputError:
+    """The error for a data set that is nowhere: what was looked for, where, and how to provide it."""
+    roots = search_folders(folder)
+    refused = next((hit for root in roots if (hit := pickled(name, root)) is not None), None)
+    hint = f"; {refused} is pickled, which may run code, and is not opened" if refused else ""
+    failed = f"; {reason}" if reason else ""
+    return InputError(
+        f"{name} not found: looked for {missing(name)} in {', '.join(map(str, roots))}{hint}{failed}; "
+        "put the files in a folder and name it with --data FOLDER or ENGRAM_DATA"
+    )

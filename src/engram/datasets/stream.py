@@ -1,0 +1,141 @@
+"""A scenario with its data: the samples of every task, and the batches that a learner is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engram.core.errors import InputError
+from engram.core.values import Batch
+from engram.datasets import Images, load
+from engram.datasets.transforms import prepare, prepared_shape
+from engram.scenarios.values import Scenario, Task, TaskSetting
+
+HELD_BYTES = 2**30
+
+
+class TaskData:
+    """The training or the test samples of one task: chosen by class, labelled by output unit.
+
+    Where they are small they are prepared once, else when they are read.
+    """
+
+    def __init__(self, images: Images, task: Task) -> None:
+        unit = torch.full((max(int(images.labels.max()), *task.source.classes) + 1,), -1)
+        unit[list(task.source.classes)] = torch.tensor(task.units)
+        labels = unit[images.labels]
+        self.index = torch.nonzero(labels >= 0).squeeze(1)
+        self.y = labels[self.index]
+        if len(self.y) == 0:
+            raise InputError(f"task {task.name or task.source} has no samples: its classes are not in the data")
+        self.transforms = task.transforms
+        self.in_memory = hasattr(images, "pixels")
+        self._images = images
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def rows(self, index: Tensor) -> Tensor:
+        """Some samples, prepared for a network."""
+        return prepare(next(iter(self._images.read([self.index[index]]))), self.transforms)
+
+    def read(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
+        """Batch after batch of samples, prepared; what is on disk is read ahead."""
+        for found in self._images.read(self.index[rows] for rows in batches):
+            yield prepare(found, self.transforms)
+
+
+class PhaseData:
+    """The training samples that are learned together: usually those of one task."""
+
+    def __init__(self, stream: Stream, phase: int) -> None:
+        self.scenario = stream.scenario
+        self.heads = stream.scenario.heads(phase)
+        self.device = stream.device
+        self.tasks = stream.scenario.phases[phase]
+        self.parts = [stream.train(task) for task in self.tasks]
+        self.y = torch.cat([part.y for part in self.parts])
+        self.starts = torch.tensor([0, *[len(part) for part in self.parts]]).cumsum(0)
+        self._head: int | Tensor = 0
+        if isinstance(stream.scenario.setting, TaskSetting):
+            each = torch.cat([torch.full_like(p.y, t) for p, t in zip(self.parts, self.tasks, strict=True)])
+            self._head = self.tasks[0] if len(self.tasks) == 1 else each.to(self.device)
+        size = len(self.y) * torch.Size(stream.shape).numel() * 4
+        self._held: Tensor | None = None
+        if size <= HELD_BYTES and all(part.in_memory for part in self.parts):
+            whole = [part.rows(torch.arange(len(part))) for part in self.parts]
+            self._held = (whole[0] if len(whole) == 1 else torch.cat(whole)).to(self.device)
+        self._y = self.y.to(self.device)
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def batches(self, order: Tensor, size: int) -> Iterator[Batch]:
+        """The samples in this order, `size` at a time; the last batch may be smaller."""
+        pieces = order.split(size)
+        for rows, x in zip(pieces, self._inputs(pieces), strict=True):
+            head = self._head if isinstance(self._head, int) else self._head[rows]
+            yield Batch(x.to(self.device), self._y[rows], heads=self.heads, head=head)
+
+    def _inputs(self, pieces: tuple[Tensor, ...]) -> Iterator[Tensor]:
+        if self._held is not None:
+            for rows in pieces:
+                yield self._held[rows]
+        elif len(self.parts) == 1:
+            yield from self.parts[0].read(iter(pieces))
+        else:
+            for rows in pieces:
+                yield self._gathered(rows)
+
+    def _gathered(self, rows: Tensor) -> Tensor:
+        owner = torch.searchsorted(self.starts, rows, right=True) - 1
+        found: dict[int, Tensor] = {}
+        for number in owner.unique().tolist():
+            mine = torch.nonzero(owner == number).squeeze(1)
+            for place, x in zip(mine.tolist(), self.parts[number].rows(rows[mine] - self.starts[number]), strict=True):
+                found[place] = x
+        return torch.stack([found[place] for place in range(len(rows))])
+
+
+class Stream:
+    """A scenario whose data are at hand.
+
+    Args:
+        scenario: What is streamed.
+        folder: Where the data sets are looked for first.
+        device: Where batches are put.
+
+    Example:
+        >>> from engram.scenarios import split
+        >>> stream = Stream(split("digits", setting="class"))
+        >>> stream.shape, len(stream.test(0))
+        ((1, 8, 8), 72)
+    """
+
+    def __init__(self, scenario: Scenario, folder: Path | None = None, *, device: str = "cpu") -> None:
+        self.scenario = scenario
+        self.device = torch.device(device)
+        self._data = {name: load(name, folder) for name in {task.source.dataset for task in scenario.tasks}}
+        shapes = {
+            prepared_shape(self._data[task.source.dataset].train.shape, task.transforms) for task in scenario.tasks
+        }
+        if len(shapes) > 1:
+            raise InputError(f"the tasks of {scenario.name} have different shapes {sorted(shapes)}: resize them")
+        self.shape: tuple[int, ...] = shapes.pop()
+
+    def train(self, task: int) -> TaskData:
+        """A task's training samples."""
+        found = self.scenario.tasks[task]
+        return TaskData(self._data[found.source.dataset].train, found)
+
+    def test(self, task: int) -> TaskData:
+        """A task's test samples."""
+        found = self.scenario.tasks[task]
+        return TaskData(self._data[found.source.dataset].test, found)
+
+    def phase(self, phase: int) -> PhaseData:
+        """The training samples that are learned together in a phase."""
+        return PhaseData(self, phase)

@@ -1,0 +1,281 @@
+"""The evaluator: decides when, measures, records. It works in anybody's PyTorch loop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from engram.core.errors import InputError
+from engram.core.folder import Reading, save_run
+from engram.core.trace import COLUMNS, Trace
+from engram.evaluation.accuracy import answered_right
+from engram.evaluation.guard import same_randomness, untouched
+from engram.evaluation.loss import answer_loss
+from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
+from engram.evaluation.schedule import Schedule
+
+Answers = Sequence[Sequence[int] | None]
+CHUNK_BYTES = 2**21
+
+
+class Evaluator:
+    """Evaluates a network after its updates, without leaving a trace on it.
+
+    Call it after every update with the task being learned; it evaluates when an evaluation is due. Tasks are
+    numbered as their test sets stand. All tasks are answered in one pass.
+
+    Args:
+        test_sets: One a task: `(inputs, labels)`, a `DataLoader`, or a map-style data set.
+        every: Evaluate after every so many updates.
+        per_epoch: Count the updates anew in every epoch, as 000's code does (then give `epoch_step`).
+        subset: How many samples of each task are asked, drawn once; None for all.
+        redraw: Draw the subset anew for every evaluation, as 000's code does: it adds noise.
+        seed: Where the subsets come from; no global random state is touched.
+        tasks: `seen` evaluates the tasks learned so far, `all` every task.
+        answers: For each task, the output units among which the answer is sought; None for all units.
+        full_ends: At the end of a task, also evaluate on everything, besides the subsets.
+        losses: Also record the mean loss of each task.
+        classes: How many different classes are in use after each task, for RAA and RAF.
+
+    Example:
+        >>> task = torch.eye(2), torch.tensor([0, 1])
+        >>> watch = Evaluator([task], every=1)
+        >>> net = nn.Linear(2, 2)
+        >>> watch(net, learning=0)
+        True
+        >>> sorted(watch.accuracies()) == [0]
+        True
+    """
+
+    def __init__(
+        self,
+        test_sets: Sequence[Any],
+        *,
+        every: int = 1,
+        per_epoch: bool = False,
+        subset: int | None = None,
+        redraw: bool = False,
+        seed: int = 0,
+        tasks: str = "seen",
+        answers: Answers | None = None,
+        full_ends: bool = False,
+        losses: bool = False,
+        classes: Sequence[int] | None = None,
+    ) -> None:
+        if not test_sets:
+            raise InputError("there is nothing to evaluate: give one test set a task")
+        if subset is not None and subset < 1:
+            raise InputError(f"subset={subset} cannot be used: evaluate on 1 sample or more, or None for all")
+        if tasks not in ("seen", "all"):
+            raise InputError(f"tasks={tasks!r} cannot be used: evaluate the tasks 'seen' so far, or 'all'")
+        self.sets: list[EvaluationSet] = [as_evaluation_set(given) for given in test_sets]
+        for number, found in enumerate(self.sets):
+            if len(found.y) == 0:
+                raise InputError(f"the test set of task {number} is empty: give it samples, or leave it out")
+        self.schedule = Schedule(every, per_epoch)
+        self.subset, self.redraw = subset, redraw
+        self.full_ends, self.losses = full_ends, losses
+        self.answers = answers
+        self.classes = list(classes) if classes is not None else None
+        self.trace, self.ends = Trace(), Trace()
+        self.readings: list[Reading] = []
+        self.step = 0
+        self.seconds = 0.0
+        self.evaluations = 0
+        self.generator = torch.Generator().manual_seed(seed)
+        self.index = [draw(len(found.y), subset, self.generator) for found in self.sets]
+        self.seen: list[int] = list(range(len(self.sets))) if tasks == "all" else []
+        self._questions: Questions | None = None
+
+    def __call__(
+        self,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        learning: int,
+        last: bool = False,
+        epoch_step: int | None = None,
+        seen: Sequence[int] | None = None,
+    ) -> bool:
+        """Count an update, and evaluate if it is time; says whether it did.
+
+        Args:
+            model: The network, inputs to scores of all output units; or a function that makes it, which is
+                called only if it is needed.
+            learning: The task being learned.
+            last: Whether this was the task's last update: then it is evaluated in any case.
+            epoch_step: Which update of its epoch it was, from 0 (only for `per_epoch`).
+            seen: The tasks learned so far, where they are not just those that `learning` named.
+        """
+        self.step += 1
+        self._meet(seen if seen is not None else [learning])
+        due = self.schedule.due(self.step, epoch_step=epoch_step, last=last)
+        if due or (last and self.full_ends):
+            self._evaluate(model, learning, curve=due, full=last and self.full_ends)
+        return due
+
+    def before(
+        self,
+        model: nn.Module | Callable[[], nn.Module],
+        *,
+        learning: int = 0,
+        seen: Sequence[int] | None = None,
+    ) -> None:
+        """Evaluate before the first update."""
+        self._meet(seen if seen is not None else [learning])
+        self._evaluate(model, learning, curve=True, full=False)
+
+    def end(self, model: nn.Module | Callable[[], nn.Module], *, learning: int) -> None:
+        """Say that a task ended: evaluates unless its last update was evaluated."""
+        done = bool(self.trace.step) and self.trace.step[-1] == self.step
+        if not done or self.full_ends:
+            self._evaluate(model, learning, curve=not done, full=self.full_ends)
+
+    def accuracies(self) -> dict[int, float]:
+        """The latest accuracy of each task."""
+        latest: dict[int, float] = {}
+        for row in range(max(0, len(self.trace) - len(self.sets)), len(self.trace)):
+            if self.trace.step[row] == self.trace.step[-1]:
+                latest[self.trace.task[row]] = self.trace.correct[row] / self.trace.total[row]
+        return latest
+
+    def metrics(self) -> dict[str, float]:
+        """Every metric that the trace allows, by the papers' names; NaN where one is undefined."""
+        from engram.metrics.summary import summarise
+
+        return dict(summarise(self.trace, classes=self.classes, ends=self.ends or None)["final"])
+
+    def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> None:
+        """Write the same files as `engram run` leaves, for `engram report` and the like."""
+        place = Path(folder)
+        experiment = {
+            "id": place.name,
+            "label": label or place.name,
+            "seed": seed,
+            "tasks": [str(number) for number in range(len(self.sets))],
+        }
+        save_run(
+            place,
+            experiment=experiment,
+            result=self.result(id=place.name, seed=seed, train_seconds=0.0),
+            trace=self.trace,
+            ends=self.ends,
+            readings=self.readings,
+        )
+
+    def result(self, *, id: str, seed: int, train_seconds: float) -> dict[str, Any]:
+        """What `result.json` says of this evaluator's run."""
+        from engram.metrics.summary import summarise
+
+        found = summarise(self.trace, classes=self.classes, ends=self.ends or None)
+        return {
+            "id": id,
+            "seed": seed,
+            "metrics": found["final"],
+            "by_task": found["by_task"],
+            "classes": self.classes,
+            "updates": self.step,
+            "evaluations": self.evaluations,
+            "seconds": {
+                "train": train_seconds,
+                "evaluate": self.seconds,
+                "total": train_seconds + self.seconds,
+            },
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything recorded so far, as tensors and plain values."""
+        plain = ("step", "seconds", "evaluations")
+        return {
+            "plain": {name: getattr(self, name) for name in plain},
+            "seen": list(self.seen),
+            "index": list(self.index),
+            "readings": [list(reading) for reading in self.readings],
+            "generator": self.generator.get_state(),
+            "trace": _packed(self.trace),
+            "ends": _packed(self.ends),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what was recorded."""
+        for name, value in state["plain"].items():
+            setattr(self, name, value)
+        self.seen, self.index = list(state["seen"]), list(state["index"])
+        self.readings = [tuple(reading) for reading in state["readings"]]
+        self.generator.set_state(state["generator"])
+        self.trace, self.ends = _unpacked(state["trace"]), _unpacked(state["ends"])
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _meet(self, tasks: Sequence[int]) -> None:
+        for task in tasks:
+            if not 0 <= task < len(self.sets):
+                raise InputError(f"learning={task} has no test set: there are {len(self.sets)}, counted from 0")
+            if task not in self.seen:
+                self.seen.append(task)
+
+    def _evaluate(
+        self, model: nn.Module | Callable[[], nn.Module], learning: int, *, curve: bool, full: bool
+    ) -> None:
+        started = time.perf_counter()
+        with same_randomness():
+            network = model if isinstance(model, nn.Module) else model()
+            device = next((p.device for p in network.parameters()), torch.device("cpu"))
+            with untouched(network):
+                if curve:
+                    self._ask(network, learning, self._asked(device), self.trace)
+                    self.evaluations += 1
+                if full:
+                    everything = [torch.arange(len(found.y)) for found in self.sets]
+                    asked = Questions(self.sets, everything, self.seen, device=device, hold=False)
+                    self._ask(network, learning, asked, self.ends)
+        self.seconds += time.perf_counter() - started
+
+    def _asked(self, device: torch.device) -> Questions:
+        """The chosen samples of all seen tasks, gathered anew only when there are others to ask."""
+        if self.redraw:
+            self.index = [draw(len(found.y), self.subset, self.generator) for found in self.sets]
+        held = self._questions
+        if held is None or self.redraw or held.tasks != self.seen or held.device != device:
+            hold = self.subset is not None or all(self.sets[task].in_memory for task in self.seen)
+            held = self._questions = Questions(self.sets, self.index, self.seen, device=device, hold=hold)
+        return held
+
+    def _ask(self, network: nn.Module, learning: int, asked: Questions, into: Trace) -> None:
+        """Answer all samples in one pass and record which were right."""
+        units = [None if self.answers is None else self.answers[task] for task in asked.tasks]
+        sought = [None if found is None else tuple(found) for found in units]
+        right = torch.empty(asked.total, dtype=torch.bool)
+        losses = torch.empty(asked.total) if self.losses else None
+        for part in chunks(asked.total, asked.rows_in(CHUNK_BYTES)):
+            x, y = asked.read(part)
+            logits = network(x)
+            for place, rows in asked.spans(part, sought):
+                here = slice(rows.start - part.start, rows.stop - part.start)
+                right[rows] = answered_right(logits[here], y[here], sought[place])
+                if losses is not None:
+                    losses[rows] = answer_loss(logits[here], y[here], sought[place])
+        bits = right.numpy()
+        for task, (start, stop) in zip(asked.tasks, asked.bounds, strict=True):
+            into.add(step=self.step, learning=learning, task=task, right=bits[start:stop])
+            if losses is not None and into is self.trace:
+                loss = float(losses[start:stop].mean())
+                self.readings.append((self.step, learning, task, "loss", loss))
+
+
+def _packed(trace: Trace) -> dict[str, Any]:
+    numbers = {name: torch.tensor(getattr(trace, name), dtype=torch.int64) for name in COLUMNS[:-1]}
+    bits = np.frombuffer(b"".join(trace.bits), dtype=np.uint8)
+    return {**numbers, "bits": torch.from_numpy(bits.copy())}
+
+
+def _unpacked(state: dict[str, Any]) -> Trace:
+    numbers = [state[name].tolist() for name in COLUMNS[:-1]]
+    lengths = [(total + 7) // 8 for total in state["total"].tolist()]
+    bits = [piece.numpy().tobytes() for piece in state["bits"].split(lengths)] if lengths else []
+    return Trace(*numbers, bits)

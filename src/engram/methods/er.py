@@ -1,0 +1,73 @@
+"""Experience replay: every update also looks at remembered samples."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, final
+
+from pydantic import Field
+
+from engram.core.values import Batch
+from engram.methods.base import Learner
+from engram.methods.memory import ClassBalanced, PerClass, Reservoir, join
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class ER(Learner):
+    """Minimise weight · L(new) + (1 − weight) · L(remembered), each a mean over its own batch.
+
+    As in 000's code the weight also scales the loss of the first task, when nothing is remembered yet.
+    `policy` says what is remembered: `class-balanced` (000) is filled when a task ends, so that a task's
+    own samples never come back while it is learned; `reservoir` (001) is a uniform sample of the stream,
+    filled after every update; `per-class` (003) keeps `memory` samples of every class for good.
+    """
+
+    family: ClassVar[str] = "rehearsal"
+    paper: ClassVar[str] = "000, 001, 003"
+    needs: ClassVar[tuple[str, ...]] = ("stored data",)
+
+    memory: Annotated[int, Field(gt=0, description="samples kept in all (per-class: of each class)")] = 2000
+    memory_batch: Annotated[int, Field(gt=0, description="remembered samples in each update")] = 256
+    weight: Annotated[
+        Annotated[float, Field(gt=0, le=1)] | Literal["mean", "sum"],
+        Field(
+            description="weight of the new samples' loss, the remembered ones' has the rest; "
+            "mean: one mean over both (001); sum: both with weight 1 (003)"
+        ),
+    ] = 0.3
+    policy: Annotated[
+        Literal["class-balanced", "reservoir", "per-class"], Field(description="what is remembered")
+    ] = "class-balanced"
+
+    def setup(self) -> None:
+        """Make an empty memory."""
+        kinds = {"class-balanced": ClassBalanced, "reservoir": Reservoir, "per-class": PerClass}
+        self.store: ClassBalanced | Reservoir | PerClass = kinds[self.policy](self.memory, self.generator)
+
+    def rehearse(self, batch: Batch) -> Batch:
+        """Join the new samples with remembered ones."""
+        if len(self.store) == 0:
+            return weighted(batch, self.weight) if isinstance(self.weight, float) else batch
+        remembered = self.store.sample(self.memory_batch, batch.heads)
+        if self.weight == "mean":
+            share = len(batch) / (len(batch) + len(remembered))
+            return join(batch, remembered, weight=share, remembered_weight=1 - share)
+        if self.weight == "sum":
+            return join(batch, remembered, weight=1.0, remembered_weight=1.0)
+        assert isinstance(self.weight, float)
+        return join(batch, remembered, weight=self.weight, remembered_weight=1 - self.weight)
+
+    def after_step(self, batch: Batch) -> None:
+        """A reservoir takes its share of the stream at once."""
+        if isinstance(self.store, Reservoir):
+            self.store.add(batch)
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """The other memories choose from the whole task."""
+        if not isinstance(self.store, Reservoir):
+            self.store.fill(batches)
+
+
+def weighted(batch: Batch, weight: float) -> Batch:
+    """The batch with its mean loss multiplied by `weight`."""
+    return replace(batch, weight=batch.x.new_full((len(batch),), weight / len(batch)), fresh=len(batch))

@@ -1,0 +1,71 @@
+"""Elastic weight consolidation: weights that mattered are held where they were."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, final
+
+from pydantic import Field
+from torch import Tensor
+
+from engram.core.values import Batch
+from engram.methods.base import Learner, Terms
+from engram.methods.importance import Anchors, Label, batch_fisher, diagonal_fisher
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class EWC(Learner):
+    """Minimise L(new) + strength · Σ_k Σ_i F_k,i (θ_i − θ*_k,i)², one anchor for every task k.
+
+    F is the diagonal Fisher information at the end of a task, θ* the weights there; no factor ½ (004 has
+    ½: halve the strength). 002 takes the network's own answers as labels and every sample on its own;
+    000 takes true labels and whole mini-batches (`label=true`, `fisher=batch`) and, with
+    `slots=average`, one anchor at the latest weights with the mean of all tasks' importance.
+    """
+
+    family: ClassVar[str] = "prior"
+    paper: ClassVar[str] = "000, 002, 003, 004"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
+    label: Annotated[Label, Field(description="whose likelihood the Fisher information is of")] = "predicted"
+    fisher: Annotated[
+        Literal["sample", "batch", "batch-scaled"],
+        Field(description="squared gradients of samples, of mini-batches (000), or those times their size"),
+    ] = "sample"
+    slots: Annotated[
+        Literal["separate", "average"], Field(description="one anchor a task, or a running mean (000)")
+    ] = "separate"
+
+    def setup(self) -> None:
+        """There are no anchors yet."""
+        self.anchors = Anchors()
+        self.tasks_ended = 0
+
+    def loss(self, batch: Batch) -> Terms:
+        """The loss of the new samples, and the pull of the anchors."""
+        terms = super().loss(batch)
+        return terms.plus(self.strength * self.penalty()) if self.tasks_ended else terms
+
+    def penalty(self) -> Tensor:
+        """The pull of the anchors, before it is multiplied by the strength."""
+        return self.anchors.penalty(self.network.parameters())
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """Drop an anchor."""
+        if self.fisher == "sample":
+            found = diagonal_fisher(self.network, batches, label=self.label, generator=self.generator)
+        else:
+            scale: Literal["one", "size"] = "one" if self.fisher == "batch" else "size"
+            found = batch_fisher(
+                self.network, batches, label=self.label, generator=self.generator, scale=scale
+            )
+        here = [p.detach() for p in self.network.parameters()]
+        if self.slots == "average":
+            done = self.tasks_ended
+            held = self.anchors.importance or [f * 0 for f in found]
+            mean = [(done * old + new) / (done + 1) for old, new in zip(held, found, strict=True)]
+            self.anchors.replace(mean, here)
+        else:
+            self.anchors.add(found, here)
+        self.tasks_ended += 1

@@ -1,0 +1,124 @@
+"""Gradient episodic memory: a step must not raise the loss on any earlier task's memory."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from torch import Tensor
+
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner, cross_entropy
+from engram.methods.memory import Samples
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class GEM(Learner):
+    """Project the gradient so that it agrees with the gradient on every earlier task's memory.
+
+    With g the gradient of the new samples and the rows of G those of the memories: if every product G·g is
+    at least 0, g is used. Else g + Gᵀv, v solving min ½ vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv with v ≥ margin.
+    Source: GradientEpisodicMemory's code; 000 uses margin 0.5 and the first samples of each task.
+    """
+
+    family: ClassVar[str] = "gradient constraint"
+    paper: ClassVar[str] = "000"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
+
+    memory: Annotated[int, Field(gt=0, description="samples kept of each task")] = 400
+    margin: Annotated[float, Field(ge=0, description="lower bound of v: pulls towards the old tasks")] = 0.5
+    policy: Annotated[
+        Literal["random", "first", "ring"],
+        Field(description="which samples of a task: a uniform sample, the first, or the last seen"),
+    ] = "random"
+    ridge: Annotated[float, Field(gt=0, description="added to the diagonal of GGᵀ")] = 1e-3
+
+    def setup(self) -> None:
+        """There are no memories yet."""
+        self.stores: list[Samples] = []
+        self.recent = Samples()
+
+    def edit_gradients(self, batch: Batch) -> None:
+        """Replace the gradient by the nearest one that the memories agree with."""
+        if not self.stores:
+            return
+        parameters = [p for p in self.network.parameters() if p.requires_grad]
+        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        gradient = torch.cat([g.flatten() for g in own])
+        memories = torch.stack([self._gradient_on(store, batch, parameters) for store in self.stores])
+        projected = project(gradient, memories, margin=self.margin, ridge=self.ridge)
+        if projected is gradient:
+            return
+        for parameter, piece in zip(parameters, projected.split([p.numel() for p in parameters]), strict=True):
+            parameter.grad = piece.view_as(parameter)
+
+    def _gradient_on(self, store: Samples, batch: Batch, parameters: list[torch.nn.Parameter]) -> Tensor:
+        remembered = store.batch(torch.arange(len(store)), batch.heads)
+        loss = cross_entropy(self.network(remembered.x), remembered)
+        found = torch.autograd.grad(loss, parameters, allow_unused=True)
+        pieces = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+        return torch.cat([piece.flatten() for piece in pieces])
+
+    def after_step(self, batch: Batch) -> None:
+        """A ring memory holds the samples that were seen last."""
+        if self.policy == "ring":
+            self.recent.append(batch)
+            extra = len(self.recent) - self.memory
+            if extra > 0:
+                self.recent.keep(torch.arange(extra, len(self.recent)))
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """A ring memory starts empty."""
+        super().begin_task(task)
+        self.recent = Samples()
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """Store samples of the task that ended."""
+        if self.policy == "ring":
+            self.stores.append(self.recent)
+            return
+        store, keys = Samples(), torch.empty(0, dtype=torch.float64)
+        for batch in batches:
+            if self.policy == "first" and len(store) >= self.memory:
+                break
+            store.append(batch)
+            fresh = torch.rand(len(batch), generator=self.generator, dtype=torch.float64)
+            keys = torch.cat([keys, -torch.arange(len(keys), len(keys) + len(batch)) if self.policy == "first" else fresh])
+            best = torch.argsort(keys, descending=True, stable=True)[: self.memory]
+            store.keep(best)
+            keys = keys[best]
+        self.stores.append(store)
+
+
+def project(gradient: Tensor, memories: Tensor, *, margin: float, ridge: float = 1e-3) -> Tensor:
+    """GEM's projection of a gradient; the same object comes back where no memory disagrees.
+
+    The dual quadratic programme is a least-squares problem with bounds, min ‖Lᵀv + L⁻¹Gg‖² with
+    GGᵀ + ridge·I = LLᵀ, solved in double precision.
+
+    Example:
+        >>> g, memory = torch.tensor([-1.0, 2.0, 0.0]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> project(g, memory, margin=0.0)
+        tensor([-9.9897e-04,  2.0000e+00,  0.0000e+00])
+    """
+    rows = memories.detach().double()
+    products = rows @ gradient.detach().double()
+    if bool((products >= 0).all()):
+        return gradient
+    gram = (rows @ rows.T).cpu().numpy()
+    dual = torch.from_numpy(_solve(gram, products.cpu().numpy(), margin=margin, ridge=ridge))
+    return gradient + (rows.T @ dual.to(rows.device)).to(gradient.dtype)
+
+
+def _solve(gram: NDArray[np.float64], products: NDArray[np.float64], *, margin: float, ridge: float) -> NDArray[np.float64]:
+    from scipy.linalg import solve_triangular
+    from scipy.optimize import lsq_linear
+
+    lower = np.linalg.cholesky(gram + ridge * np.eye(len(gram)))
+    target = -solve_triangular(lower, products, lower=True)
+    found = lsq_linear(lower.T, target, bounds=(margin, np.inf), method="bvls", tol=1e-12)
+    return np.asarray(found.x, dtype=np.float64)

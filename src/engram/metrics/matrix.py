@@ -1,0 +1,428 @@
+"""Metrics of an accuracy matrix: what was known of each task after each task.
+
+A matrix is always `acc[learned, evaluated]`: row k is measured after learning task k, column j on task j's
+test set, in the order in which tasks are learned. NaN stands for "not evaluated", and a row of NaN for a task
+that was never learned on its own. Means skip what is not there; what is undefined is NaN, never 0.
+
+Most functions return one value after each task; `final` picks the one after the last task learned.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from engram.core.errors import InputError, unknown_name
+from engram.metrics.arrays import Mask, Matrix, Vector, mean_of_known, row_means
+
+CF_THRESHOLDS: Final = {"D5-5": 0.5, "DP10-10": 0.5, "D9-1": 0.9}
+"""Below which accuracy on all classes a two-task stream of each type counts as forgotten (004)."""
+
+
+def accuracy_matrix(rows: Sequence[Sequence[float]] | ArrayLike) -> Matrix:
+    """A square accuracy matrix from its rows, which may be ragged.
+
+    Short rows are filled with NaN, and so are the missing rows of tasks that were never learned.
+
+    Raises:
+        InputError: There is nothing, more rows than columns, or a value that is not a fraction.
+
+    Example:
+        >>> accuracy_matrix([[0.9], [0.6, 0.8]])
+        array([[0.9, nan],
+               [0.6, 0.8]])
+    """
+    lines = [np.asarray(row, dtype=np.float64).reshape(-1) for row in rows]  # type: ignore[union-attr]
+    width = max((len(line) for line in lines), default=0)
+    if not width:
+        raise InputError("the accuracy matrix is empty: give one row a task learned")
+    if len(lines) > width:
+        raise InputError(
+            f"the accuracy matrix has {len(lines)} rows but {width} columns: "
+            "give one row a task learned, one column a task evaluated"
+        )
+    matrix = np.full((width, width), np.nan)
+    for k, line in enumerate(lines):
+        matrix[k, : len(line)] = line
+    return check_matrix(matrix)
+
+
+def check_matrix(acc: Matrix) -> Matrix:
+    """The same matrix, if it is one of accuracies.
+
+    Raises:
+        InputError: It is not square, or holds something else than NaN and fractions from 0 to 1.
+    """
+    acc = np.asarray(acc, dtype=np.float64)
+    if acc.ndim != 2 or acc.shape[0] != acc.shape[1] or not acc.size:
+        raise InputError(f"an accuracy matrix is square, acc[learned, evaluated]; this has shape {acc.shape}")
+    check_fractions(acc, "the accuracy matrix")
+    return acc
+
+
+def check_fractions(values: Vector | Matrix, what: str) -> None:
+    """Refuse anything but NaN and numbers from 0 to 1.
+
+    Raises:
+        InputError: There is another number; percentages are recognised.
+    """
+    wrong = (values < 0) | (values > 1)
+    if wrong.any():
+        value = values[wrong][0]
+        hint = " (are these percentages? divide by 100)" if 1 < value <= 100 else ""
+        raise InputError(f"{what} holds {value:g}: fractions from 0 to 1 are expected{hint}")
+
+
+def last_learned(acc: Matrix) -> int:
+    """The row after the last task learned: the last one that holds anything; -1 where there is none.
+
+    Example:
+        >>> last_learned(np.array([[0.9, 0.1], [np.nan, np.nan]]))
+        0
+    """
+    rows = np.flatnonzero(~np.isnan(acc).all(axis=1))
+    return int(rows[-1]) if rows.size else -1
+
+
+def final(values: Vector, acc: Matrix) -> float:
+    """The value after the last task learned, of a metric with one value after each task.
+
+    Example:
+        >>> acc = np.array([[0.9, np.nan], [0.6, 0.8]])
+        >>> round(final(average_accuracy(acc), acc), 6)
+        0.7
+    """
+    row = last_learned(acc)
+    return float(values[row]) if row >= 0 else np.nan
+
+
+def average_accuracy(acc: Matrix) -> Vector:
+    """ACC (000) and AA (001, Eq. 1): the mean accuracy of the tasks learned so far, after each task.
+
+    ACC_k = (1/k) Σ_{j≤k} acc[k, j]. Every task counts the same, however many samples it has; tasks not yet
+    learned do not count even where they were evaluated.
+
+    Example:
+        >>> average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]])).round(6)
+        array([0.9, 0.7])
+    """
+    acc = check_matrix(acc)
+    return row_means(np.where(_learned(acc), acc, np.nan))
+
+
+def pooled_accuracy(correct: Matrix, total: Matrix) -> Vector:
+    """ACC over samples instead of tasks: all correct answers on tasks learned so far, divided by all asked.
+
+    This is what 000 published for class-incremental streams. It equals `average_accuracy` where all tasks
+    have the same number of samples.
+
+    Example:
+        >>> correct, total = np.array([[9.0, np.nan], [5.0, 80.0]]), np.array([[10.0, np.nan], [10.0, 100.0]])
+        >>> pooled_accuracy(correct, total).round(6)
+        array([0.9     , 0.772727])
+    """
+    asked = _learned(total) & ~np.isnan(total) & ~np.isnan(correct)
+    right = np.where(asked, correct, 0.0).sum(axis=1)
+    count = np.where(asked, total, 0.0).sum(axis=1)
+    pooled: Vector = np.full(len(count), np.nan)
+    np.divide(right, count, out=pooled, where=count > 0)
+    return pooled
+
+
+def forgetting(acc: Matrix) -> Vector:
+    """FORG (000): how much accuracy earlier tasks have lost since each was learned, after each task.
+
+    FORG_k = (1/(k-1)) Σ_{j<k} (acc[j, j] - acc[k, j]). Positive is forgetting, negative is backward transfer.
+    Undefined (NaN) after the first task.
+
+    Example:
+        >>> forgetting(np.array([[0.9, 0.1], [0.6, 0.8]])).round(6)
+        array([nan, 0.3])
+    """
+    acc = check_matrix(acc)
+    return row_means(np.where(_earlier(acc), np.diag(acc) - acc, np.nan))
+
+
+def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
+    """AF (001, Eq. 2): how far earlier tasks have fallen below their best so far, after each task.
+
+    AF_k = (1/(k-1)) Σ_{j<k} (max_{j≤l<k} acc[l, j] - acc[k, j]). A task that is better than ever counts
+    negative, as printed; with `clamp` it counts 0, as in common code. AF ≥ FORG. Undefined (NaN) after the
+    first task.
+
+    Example:
+        >>> acc = np.array([[0.5, np.nan, np.nan], [0.7, 0.8, np.nan], [0.6, 0.9, 0.8]])
+        >>> average_forgetting(acc).round(6), average_forgetting(acc, clamp=True).round(6)
+        (array([ nan, -0.2,  0. ]), array([ nan, 0.  , 0.05]))
+    """
+    acc = check_matrix(acc)
+    best = np.fmax.accumulate(np.where(_learned(acc), acc, np.nan), axis=0)
+    best_before = np.vstack([np.full((1, len(acc)), np.nan), best[:-1]])
+    fallen = best_before - acc
+    if clamp:
+        fallen = np.maximum(fallen, 0.0)
+    return row_means(np.where(_earlier(acc), fallen, np.nan))
+
+
+def signed_forgetting(acc: Matrix) -> Vector:
+    """Fgt (003): the mean change of earlier tasks since each was learned; negative is forgetting.
+
+    Fgt_i = (1/(i-1)) Σ_{j<i} (acc[i, j] - acc[j, j]) = -FORG_i. Undefined (NaN) after the first task.
+
+    Example:
+        >>> signed_forgetting(np.array([[0.9, 0.1], [0.6, 0.8]])).round(6)
+        array([ nan, -0.3])
+    """
+    return -forgetting(acc)
+
+
+def average_signed_forgetting(acc: Matrix) -> float:
+    """AvgFgt (003, Eq. 1): the mean of Fgt over all tasks but the first; negative is forgetting.
+
+    AvgFgt = (1/(N-1)) Σ_{i=2..N} Fgt_i, in [-1, 1]. It looks at every task's end, not only at the last.
+    Undefined (NaN) with fewer than two tasks.
+
+    Example:
+        >>> round(average_signed_forgetting(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
+        -0.3
+    """
+    return mean_of_known(signed_forgetting(acc))
+
+
+def final_average_accuracy(acc: Matrix) -> float:
+    """AvgAcc (003): the mean accuracy of all learned tasks after the last one; the final value of ACC.
+
+    Example:
+        >>> round(final_average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
+        0.7
+    """
+    return final(average_accuracy(acc), acc)
+
+
+def learning_accuracy(acc: Matrix) -> Vector:
+    """Current-task accuracy: each task just after it was learned, acc[j, j].
+
+    Example:
+        >>> learning_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]]))
+        array([0.9, 0.8])
+    """
+    return np.diag(check_matrix(acc)).copy()
+
+
+def average_learning_accuracy(acc: Matrix) -> float:
+    """AvgLAcc (003): the mean of every task's accuracy just after it was learned: plasticity.
+
+    AvgLAcc = (1/N) Σ_j acc[j, j].
+
+    Example:
+        >>> round(average_learning_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
+        0.85
+    """
+    return mean_of_known(learning_accuracy(acc))
+
+
+def transfer_by_task(acc: Matrix) -> Vector:
+    """For each earlier task, its accuracy after the whole stream minus that just after learning it.
+
+    Example:
+        >>> transfer_by_task(np.array([[0.9, 0.1], [0.6, 0.8]])).round(6)
+        array([-0.3,  nan])
+    """
+    acc = check_matrix(acc)
+    row = last_learned(acc)
+    change = acc[row] - np.diag(acc)
+    return np.where(np.arange(len(acc)) < row, change, np.nan)
+
+
+def backward_transfer(acc: Matrix) -> float:
+    """BWT (GEM): how much later learning changed the earlier tasks, on average.
+
+    The mean, over all tasks but the last, of the accuracy after the whole stream minus the accuracy just
+    after learning that task; below zero is forgetting. Divided by T - 1, as in the paper (its published code
+    divides by T). Undefined (NaN) for a single task.
+
+    Example:
+        >>> round(backward_transfer(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
+        -0.3
+    """
+    return mean_of_known(transfer_by_task(acc))
+
+
+def forward_transfer(acc: Matrix, initial: Vector) -> float:
+    """FWT (GEM): how much earlier learning helps a task before it is learned, on average.
+
+    FWT = (1/(T-1)) Σ_{i≥2} (acc[i-1, i] - initial[i]), where `initial` holds the accuracies of the network at
+    its random initialisation. It needs accuracies above the diagonal; undefined (NaN) for a single task.
+
+    Example:
+        >>> round(forward_transfer(np.array([[0.9, 0.3], [0.6, 0.8]]), np.array([0.1, 0.1])), 6)
+        0.2
+    """
+    acc = check_matrix(acc)
+    initial = np.asarray(initial, dtype=np.float64)
+    if initial.shape != (len(acc),):
+        raise InputError(f"{len(acc)} tasks need as many accuracies at initialisation; got {initial.size}")
+    return mean_of_known(np.diag(acc, 1) - initial[1:])
+
+
+def random_accuracy(classes_seen: Sequence[int]) -> Vector:
+    """The average accuracy of a random classifier after each task: 1 / classes seen so far (001).
+
+    Args:
+        classes_seen: How many classes were seen after each task, in total.
+
+    Example:
+        >>> random_accuracy([2, 4, 10])
+        array([0.5 , 0.25, 0.1 ])
+    """
+    return 1.0 / _cumulative(classes_seen)
+
+
+def random_forgetting(classes_seen: Sequence[int]) -> Vector:
+    """The average forgetting of a random classifier after each task (001).
+
+    AF_k(Rand) = (1/(k-1)) Σ_{j<k} 1/C_j - 1/C_k: it cannot forget, yet its AF is positive, because the
+    question grows harder. Undefined (NaN) after the first task.
+
+    Args:
+        classes_seen: How many classes were seen after each task, in total.
+
+    Example:
+        >>> random_forgetting([2, 4, 6]).round(6)
+        array([     nan, 0.25    , 0.208333])
+    """
+    classes = _cumulative(classes_seen)
+    chance = 1.0 / classes
+    earlier = np.cumsum(chance)[:-1] / np.arange(1, len(chance))
+    # Where no class was added the difference is 0 by algebra, and rounding must not make it something else.
+    forgotten = np.where(classes[1:] == classes[0], 0.0, earlier - chance[1:])
+    return np.concatenate([[np.nan], forgotten])
+
+
+def accuracy_difficulty(classes_seen: Sequence[int]) -> Vector:
+    """γ_k = C_k / C_K, by which RAA rescales AA (001, Eq. 5): 1 after the last task.
+
+    Example:
+        >>> accuracy_difficulty([2, 4, 10])
+        array([0.2, 0.4, 1. ])
+    """
+    classes = _cumulative(classes_seen)
+    return classes / float(classes[-1])
+
+
+def forgetting_difficulty(classes_seen: Sequence[int]) -> Vector:
+    """β_k = min_q AF_q(Rand) / AF_k(Rand), by which RAF rescales AF (001, Definitions 4.1 and 4.2).
+
+    Holds for any class counts; for equal ones it is the closed form of Eq. 6 and ends at 1. With unequal
+    counts the minimum need not be at the last task. Undefined (NaN) after the first task, and everywhere if a
+    random classifier forgets nothing at some k (no new classes up to there): the rescaling then divides by 0.
+
+    Example:
+        >>> forgetting_difficulty([2, 4, 6, 8, 10]).round(6)
+        array([     nan, 0.641667, 0.77    , 0.888462, 1.      ])
+    """
+    by_chance = random_forgetting(classes_seen)
+    if len(by_chance) == 1 or by_chance[1:].min() <= 0.0:
+        return np.full(len(by_chance), np.nan)
+    return float(by_chance[1:].min()) / by_chance
+
+
+def rescaled_average_accuracy(acc: Matrix, classes_seen: Sequence[int]) -> Vector:
+    """RAA (001, Eq. 5): AA relative to chance, so that values after few and many classes compare.
+
+    RAA_k = γ_k · AA_k with γ_k = C_k / C_K; after the last task it equals AA.
+
+    Args:
+        acc: The accuracy matrix.
+        classes_seen: How many classes were seen after each task, in total.
+
+    Example:
+        >>> rescaled_average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]]), [2, 4]).round(6)
+        array([0.45, 0.7 ])
+    """
+    return _matching(acc, classes_seen, accuracy_difficulty(classes_seen)) * average_accuracy(acc)
+
+
+def rescaled_average_forgetting(acc: Matrix, classes_seen: Sequence[int], *, clamp: bool = False) -> Vector:
+    """RAF (001, Definitions 4.1 and 4.2): AF relative to that of a random classifier.
+
+    RAF_k = β_k · AF_k with `forgetting_difficulty` as β; with equal class counts it equals AF after the last
+    task, with unequal ones it need not. Undefined (NaN) after the first task.
+
+    Args:
+        acc: The accuracy matrix.
+        classes_seen: How many classes were seen after each task, in total.
+        clamp: As for `average_forgetting`.
+
+    Example:
+        >>> acc = np.array([[0.98, np.nan, np.nan], [0.91, 0.9, np.nan], [0.85, 0.92, 0.95]])
+        >>> rescaled_average_forgetting(acc, [2, 4, 6]).round(6)
+        array([     nan, 0.058333, 0.055   ])
+    """
+    beta = _matching(acc, classes_seen, forgetting_difficulty(classes_seen))
+    return beta * average_forgetting(acc, clamp=clamp)
+
+
+def omega_all(quality: float | Sequence[float], ideal: float) -> float:
+    """Ω_all (Kemker et al.; 004): accuracy on all classes so far, relative to learning everything at once.
+
+    Ω_all = (1/(T-1)) Σ_{i=2..T} α_all,i / α_ideal. With two tasks, as in 004, it is the best accuracy on both
+    divided by the joint baseline. It can exceed 1. Undefined (NaN) where the ideal is 0 or nothing is known.
+
+    Args:
+        quality: The accuracy on all classes so far after each task from the second on; one for two tasks.
+        ideal: The accuracy of joint training.
+
+    Example:
+        >>> round(omega_all(0.30, 0.50), 6)
+        0.6
+    """
+    if not ideal > 0:
+        return np.nan
+    return mean_of_known(np.atleast_1d(np.asarray(quality, dtype=np.float64)) / ideal)
+
+
+def catastrophic(quality: float, kind: str) -> bool | None:
+    """The CF flag (004): whether accuracy on both tasks is so low that the first counts as forgotten.
+
+    Args:
+        quality: The best accuracy on the union of both tasks while the second was learned.
+        kind: The type of two-task stream: `D5-5`, `D9-1` or `DP10-10`.
+
+    Returns:
+        True or False; None where the quality is not known (NaN).
+
+    Example:
+        >>> catastrophic(0.49, "D5-5"), catastrophic(0.89, "D9-1"), catastrophic(0.5, "DP10-10")
+        (True, True, False)
+    """
+    if kind not in CF_THRESHOLDS:
+        raise unknown_name("type of two-task stream", kind, CF_THRESHOLDS)
+    return None if np.isnan(quality) else bool(quality < CF_THRESHOLDS[kind])
+
+
+def _learned(acc: Matrix) -> Mask:
+    return np.tril(np.ones(acc.shape, dtype=np.bool_))
+
+
+def _earlier(acc: Matrix) -> Mask:
+    return np.tril(np.ones(acc.shape, dtype=np.bool_), -1)
+
+
+def _cumulative(classes_seen: Sequence[int]) -> Vector:
+    classes = np.asarray(classes_seen, dtype=np.float64)
+    if classes.ndim != 1 or not classes.size:
+        raise InputError("class counts are one number a task; none were given")
+    if not (classes >= 1).all() or (np.diff(classes) < 0).any():
+        raise InputError(
+            "classes seen after each task must be positive and never fall; "
+            f"got {', '.join(map(str, classes_seen))}"
+        )
+    return classes
+
+
+def _matching(acc: Matrix, classes_seen: Sequence[int], difficulty: Vector) -> Vector:
+    if len(difficulty) != len(acc):
+        raise InputError(f"{len(acc)} tasks need {len(acc)} class counts; got {len(classes_seen)}")
+    return difficulty

@@ -1,0 +1,54 @@
+"""Local winner takes all: units compete in small blocks, and only the winners speak."""
+
+import math
+
+from torch import Tensor, nn
+
+from engram.models.network import Network
+from engram.models.spec import ModelSpec
+
+
+def winners(x: Tensor, block: int) -> Tensor:
+    """What passes: the greatest of every `block` neighbouring units as it is, the others as 0; ties all pass.
+
+    Example:
+        >>> import torch
+        >>> winners(torch.tensor([0.3, -0.2, -0.5, -0.1, 0.7, 0.7]), 2)
+        tensor([ 0.3000,  0.0000,  0.0000, -0.1000,  0.7000,  0.7000])
+    """
+    blocks = x.reshape(*x.shape[:-1], -1, block)
+    won = blocks == blocks.amax(-1, keepdim=True)
+    return blocks.masked_fill(~won, 0.0).flatten(-2)
+
+
+class Winners(nn.Module):
+    """`winners` as a layer."""
+
+    def __init__(self, block: int) -> None:
+        super().__init__()
+        self.block = block
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Let the winner of every block pass."""
+        return winners(x, self.block)
+
+    def extra_repr(self) -> str:
+        """The block size, as `print` shows it."""
+        return f"block={self.block}"
+
+
+def lwta(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+    """A perceptron whose hidden units compete in blocks, linear otherwise (Pfülb & Gepperth's LWTA).
+
+    A layer "of size S" has S blocks, as in their code: 2 S units with blocks of two.
+
+    Example:
+        >>> lwta(ModelSpec("lwta", hidden=(200,)), (4,), 10).width
+        400
+    """
+    size = math.prod(shape)
+    layers: list[nn.Module] = [nn.Flatten(1)]
+    for blocks in spec.hidden:
+        layers += [nn.Linear(size, blocks * spec.block), Winners(spec.block)]
+        size = blocks * spec.block
+    return Network(nn.Sequential(*layers), nn.Linear(size, n_units))

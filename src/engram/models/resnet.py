@@ -1,0 +1,154 @@
+"""Residual networks: the slim ResNet-18 of continual learning, ResNet-18 and ResNet-50."""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from engram.models.images import image_shape, output_shape
+from engram.models.network import Network
+from engram.models.spec import ModelSpec
+
+
+class BasicBlock(nn.Module):
+    """Two 3×3 convolutions beside a shortcut."""
+
+    expansion = 1
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.residual = nn.Sequential(
+            _conv(channels, width, kernel=3, stride=stride),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            _conv(width, width, kernel=3),
+            nn.BatchNorm2d(width),
+        )
+        self.shortcut = _shortcut(channels, width, stride)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input plus what the block adds to it."""
+        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
+        return out
+
+
+class Bottleneck(nn.Module):
+    """A 3×3 convolution between two 1×1 ones, beside a shortcut; the 3×3 one has the stride."""
+
+    expansion = 4
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        wide = width * self.expansion
+        self.residual = nn.Sequential(
+            _conv(channels, width, kernel=1),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            _conv(width, width, kernel=3, stride=stride),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            _conv(width, wide, kernel=1),
+            nn.BatchNorm2d(wide),
+        )
+        self.shortcut = _shortcut(channels, wide, stride)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input plus what the block adds to it."""
+        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
+        return out
+
+
+def slim_resnet18(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+    """ResNet-18 with 20, 40, 80 and 160 channels, 1.1 million weights (De Lange et al., after GEM).
+
+    Features are averaged over squares of 4×4: 160 of them for images of 32 pixels, 640 for 84, 1440 for 96.
+
+    Example:
+        >>> slim_resnet18(ModelSpec("slim-resnet18"), (3, 84, 84), 10).width
+        640
+    """
+    image = image_shape("slim-resnet18", shape)
+    layers = _layers(BasicBlock, (2, 2, 2, 2), first=20, stem=spec.stem, channels=image[0])
+    # Small images leave less than one square: then all there is of it is averaged.
+    _, height, width = output_shape(layers, image)
+    layers.extend([nn.AvgPool2d((min(4, height), min(4, width))), nn.Flatten(1)])
+    return Network(layers, nn.Linear(output_shape(layers, image)[0], n_units))
+
+
+def resnet18(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+    """ResNet-18: 64 to 512 channels, globally averaged to 512 features.
+
+    Example:
+        >>> net = resnet18(ModelSpec("resnet18", stem="224"), (3, 224, 224), 1000)
+        >>> sum(p.numel() for p in net.parameters())
+        11689512
+    """
+    return _globally_pooled("resnet18", BasicBlock, (2, 2, 2, 2), spec=spec, shape=shape, n_units=n_units)
+
+
+def resnet50(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+    """ResNet-50: 256 to 2048 channels, globally averaged to 2048 features.
+
+    Example:
+        >>> net = resnet50(ModelSpec("resnet50", stem="224"), (3, 224, 224), 1000)
+        >>> sum(p.numel() for p in net.parameters())
+        25557032
+    """
+    return _globally_pooled("resnet50", Bottleneck, (3, 4, 6, 3), spec=spec, shape=shape, n_units=n_units)
+
+
+def _globally_pooled(
+    name: str,
+    block: type[BasicBlock] | type[Bottleneck],
+    depths: Sequence[int],
+    *,
+    spec: ModelSpec,
+    shape: tuple[int, ...],
+    n_units: int,
+) -> Network:
+    channels, _, _ = image_shape(name, shape)
+    layers = _layers(block, depths, first=64, stem=spec.stem, channels=channels)
+    layers.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(1)])
+    return Network(layers, nn.Linear(64 * 8 * block.expansion, n_units))
+
+
+def _layers(
+    block: type[BasicBlock] | type[Bottleneck],
+    depths: Sequence[int],
+    *,
+    first: int,
+    stem: str,
+    channels: int,
+) -> nn.Sequential:
+    """Stem and stages; every stage after the first halves the resolution and doubles the channels."""
+    if stem == "32":
+        layers: list[nn.Module] = [
+            _conv(channels, first, kernel=3),
+            nn.BatchNorm2d(first),
+            nn.ReLU(inplace=True),
+        ]
+    else:
+        layers = [
+            _conv(channels, first, kernel=7, stride=2),
+            nn.BatchNorm2d(first),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, stride=2, padding=1),
+        ]
+    channels = first
+    for stage, depth in enumerate(depths):
+        width = first * 2**stage
+        for number in range(depth):
+            layers.append(block(channels, width, 2 if stage and number == 0 else 1))
+            channels = width * block.expansion
+    return nn.Sequential(*layers)
+
+
+def _conv(channels: int, width: int, *, kernel: int, stride: int = 1) -> nn.Conv2d:
+    return nn.Conv2d(channels, width, kernel, stride=stride, padding=kernel // 2, bias=False)
+
+
+def _shortcut(channels: int, width: int, stride: int) -> nn.Module:
+    if stride == 1 and channels == width:
+        return nn.Identity()
+    return nn.Sequential(_conv(channels, width, kernel=1, stride=stride), nn.BatchNorm2d(width))

@@ -1,0 +1,55 @@
+"""Which network: a value, so that experiments can be compared and repeated."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engram.core.errors import InputError, unknown_name
+
+STEMS = ("32", "224")
+INITS = ("default", "truncated-normal")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A network's name and its options; those that a network has no use for stay at their default.
+
+    Attributes:
+        name: A name of `engram.models.MODELS`.
+        hidden: Widths of the hidden layers of `mlp` and `lwta`; none makes a linear classifier.
+        dropout_input: Share of the inputs that `mlp` drops while training.
+        dropout_hidden: Share of the hidden units that `mlp` (all layers) and `conv` (dense layer) drop while
+            training.
+        block: How many units compete in each block of `lwta`.
+        stem: First layers of the residual networks: `32` (3×3, stride 1) keeps the resolution of small
+            images, `224` (7×7, stride 2, pooling) is for large ones.
+        init: `default` is PyTorch's, `truncated-normal` that of Pfülb & Gepperth.
+
+    Example:
+        >>> ModelSpec(hidden=(400, 0))
+        Traceback (most recent call last):
+        engram.core.errors.InputError: hidden widths 400,0 cannot be used: give whole numbers above 0
+    """
+
+    name: str = "mlp"
+    hidden: tuple[int, ...] = (400, 400)
+    dropout_input: float = 0.0
+    dropout_hidden: float = 0.0
+    block: int = 2
+    stem: Literal["32", "224"] = "32"
+    init: Literal["default", "truncated-normal"] = "default"
+
+    def __post_init__(self) -> None:
+        if any(width < 1 for width in self.hidden):
+            widths = ",".join(map(str, self.hidden))
+            raise InputError(f"hidden widths {widths} cannot be used: give whole numbers above 0")
+        for field in ("dropout_input", "dropout_hidden"):
+            if not 0 <= getattr(self, field) < 1:
+                raise InputError(
+                    f"{field}={getattr(self, field)} cannot be used: give a number from 0 to below 1"
+                )
+        if self.block < 2:
+            raise InputError(f"block={self.block} cannot be used: at least 2 units must compete")
+        if self.stem not in STEMS:
+            raise unknown_name("stem", self.stem, STEMS)
+        if self.init not in INITS:
+            raise unknown_name("initialisation", self.init, INITS)

@@ -1,0 +1,40 @@
+"""HTML in which nothing is left unescaped by mistake."""
+
+from html import escape
+
+
+_VOID = ("br", "input")
+
+
+class Html(str):
+    """Text that is HTML already; every other text is escaped when it is put into an element."""
+
+    __slots__ = ()
+
+
+def element(tag: str, *content: str, **attributes: str | bool | None) -> Html:
+    """One HTML element with its content and attributes, all of it escaped but what is `Html` already.
+
+    Attributes are named as in HTML, with `_` for `-`; a trailing `_` keeps Python's own words apart
+    (`class_`). True stands for an attribute without a value, False and None leave it out.
+
+    Example:
+        >>> element("p", "1 < 2, ", element("b", "always"), class_="note", data_kind='"', hidden=True)
+        '<p class="note" data-kind="&quot;" hidden>1 &lt; 2, <b>always</b></p>'
+    """
+    marks = "".join(
+        f" {name}" if value is True else f' {name}="{escape(str(value))}"'
+        for name, value in ((name.rstrip("_").replace("_", "-"), value) for name, value in attributes.items())
+        if value is not None and value is not False
+    )
+    return Html(f"<{tag}{marks}>" + ("" if tag in _VOID else f"{joined(*content)}</{tag}>"))
+
+
+def joined(*content: str) -> Html:
+    """Pieces of content one after the other, escaped but what is `Html` already.
+
+    Example:
+        >>> joined("a & ", element("b", "c"))
+        'a &amp; <b>c</b>'
+    """
+    return Html("".join(part if isinstance(part, Html) else escape(part) for part in content))

@@ -1,0 +1,301 @@
+"""Questions to finished runs: curves over seeds, matrices, metric tables, dips, forgotten samples.
+
+A curve is asked of several runs of one experiment and answered with mean and standard deviation over them.
+Everything here is computed from traces; nothing is trained or evaluated again.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.core.errors import InputError
+from engram.core.trace import Trace
+from engram.metrics.curve import Curve, min_accuracy
+from engram.metrics.intervals import Summary, over_seeds
+from engram.results.store import Run, RunGroup
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class MeanCurve:
+    """Something measured over the course of several runs.
+
+    Attributes:
+        step: Updates done at each point.
+        mean: The mean over those runs that have a value there.
+        sd: The sample standard deviation over them (divisor n - 1); NaN for fewer than two.
+    """
+
+    step: Integers
+    mean: Floats
+    sd: Floats
+
+
+@dataclass(frozen=True)
+class Gap:
+    """What task-end evaluation shows of the earlier tasks, and what happened in between.
+
+    Both are means over all tasks but the last, and then over runs.
+
+    Attributes:
+        shown: The lowest accuracy at any task's end after the task was learned.
+        lowest: The lowest accuracy at any evaluation after the task was learned (min-ACC).
+    """
+
+    shown: float
+    lowest: float
+
+
+@dataclass(frozen=True)
+class Dip:
+    """One task's fall and recovery while another was learned, as means over runs.
+
+    Attributes:
+        task: The task that fell, counted in the order of learning.
+        phase: What was learned meanwhile, counted likewise.
+        before: Accuracy at the end before.
+        lowest: The lowest accuracy in between.
+        after: Accuracy at the end after.
+        depth: How far it fell below both ends, which is what task-end evaluation cannot see.
+    """
+
+    task: int
+    phase: int
+    before: float
+    lowest: float
+    after: float
+    depth: float
+
+
+@dataclass(frozen=True)
+class MatrixSummary:
+    """The accuracy matrix over runs: `mean[learned, evaluated]` and its sample standard deviation."""
+
+    mean: Floats
+    sd: Floats
+
+
+@dataclass(frozen=True)
+class ClassDip:
+    """The worst moment of one class: its lowest accuracy, and the step at which that was."""
+
+    accuracy: float
+    step: int
+
+
+def task_ends(curve: Curve) -> Integers:
+    """The rows at which task-end evaluation looks: the last evaluation before each switch, and the last.
+
+    Example:
+        >>> task_ends(Curve(np.arange(1, 6), np.array([0, 0, 1, 1, 1]), np.full((5, 2), 0.5)))
+        array([1, 4])
+    """
+    return np.append(np.flatnonzero(np.diff(curve.learning)), len(curve) - 1).astype(np.int64)
+
+
+def task_curves(runs: Sequence[Run]) -> list[MeanCurve]:
+    """Every task's accuracy at every evaluation, over runs; tasks in the order of learning."""
+    n_tasks = max(run.curve.accuracy.shape[1] for run in runs)
+    having = [[run.curve for run in runs if task < run.curve.accuracy.shape[1]] for task in range(n_tasks)]
+    return [
+        _over_runs([(curve.step, curve.accuracy[:, task]) for curve in curves])
+        for task, curves in enumerate(having)
+    ]
+
+
+def seen_curve(runs: Sequence[Run]) -> MeanCurve:
+    """The mean accuracy over the tasks seen so far, each counted equally, at every evaluation, over runs."""
+    return _over_runs([(run.curve.step, _mean(run.curve.seen().accuracy, axis=1)) for run in runs])
+
+
+def min_accuracy_curve(runs: Sequence[Run]) -> MeanCurve:
+    """min-ACC at every evaluation, over runs; it begins with the second task."""
+    return _over_runs([(run.curve.step, min_accuracy(run.curve).curve) for run in runs])
+
+
+def probe_curves(runs: Sequence[Run]) -> dict[str, MeanCurve]:
+    """What each probe measured, over runs, in the order in which probes first appear."""
+    names = dict.fromkeys(name for run in runs for name in run.probes)
+    found = {name: [run.probes[name] for run in runs if name in run.probes] for name in names}
+    return {
+        name: _over_runs([(probe.step, probe.value) for probe in probes]) for name, probes in found.items()
+    }
+
+
+def stability_gap(runs: Sequence[Run]) -> Gap | None:
+    """What task-end evaluation shows of the earlier tasks beside what it misses; None for a single task.
+
+    Both figures come from the same evaluations of the same samples, so `lowest` is never above `shown`.
+    """
+    shown, lowest = [], []
+    for run in runs:
+        minima = min_accuracy(run.curve)
+        if np.isnan(minima.final):
+            return None
+        ends = task_ends(run.curve)
+        at_ends = np.where(_earlier(run.curve), run.curve.accuracy, np.nan)[ends]
+        known = np.isfinite(minima.by_task)
+        shown.append(float(np.nanmin(at_ends[:, known], axis=0).mean()))
+        lowest.append(minima.final)
+    return Gap(float(np.mean(shown)), float(np.mean(lowest)))
+
+
+def deepest_dip(runs: Sequence[Run]) -> Dip | None:
+    """The fall between two task ends that task-end evaluation misses most, on the mean over runs.
+
+    Only tasks that were learned before and evaluated at both ends are considered; None where nothing fell
+    below both.
+    """
+    falls: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
+    for run in runs:
+        curve, earlier, ends = run.curve, _earlier(run.curve), task_ends(run.curve)
+        for start, stop in pairwise(ends):
+            known = np.isfinite(curve.accuracy[[start, stop]]).all(axis=0)
+            for column in np.flatnonzero(earlier[stop] & known):
+                between = curve.accuracy[start : stop + 1, column]
+                fall = (float(between[0]), float(np.nanmin(between)), float(between[-1]))
+                falls.setdefault((int(column), int(curve.learning[stop])), []).append(fall)
+    dips = []
+    for (task, phase), seeds in falls.items():
+        depth = float(np.mean([min(before, after) - lowest for before, lowest, after in seeds]))
+        before, lowest, after = (float(value) for value in np.mean(seeds, axis=0))
+        dips.append(Dip(task, phase, before, lowest, after, depth))
+    deepest = max(dips, key=lambda dip: dip.depth, default=None)
+    return deepest if deepest and deepest.depth > 0 else None
+
+
+def accuracy_matrix(runs: Sequence[Run]) -> MatrixSummary:
+    """The accuracy of every task after each was learned, over runs; NaN where a task was not evaluated."""
+    matrices = [run.matrix for run in runs]
+    size = max(len(matrix) for matrix in matrices)
+    stack = np.full((len(matrices), size, size), np.nan)
+    for run, matrix in enumerate(matrices):
+        stack[run, : len(matrix), : len(matrix)] = matrix
+    return MatrixSummary(_mean(stack), _sd(stack))
+
+
+def metrics_table(groups: Sequence[RunGroup]) -> dict[str, list[Summary]]:
+    """For every metric of any run, its summary over the seeds of each group, in the groups' order.
+
+    A group in which no run has a value gets a summary of nothing: NaN, n = 0.
+    """
+    names = dict.fromkeys(name for group in groups for run in group.runs for name in run.metrics)
+    return {
+        name: [over_seeds([run.metrics.get(name, float("nan")) for run in group.runs]) for group in groups]
+        for name in names
+    }
+
+
+def half_width(summary: Summary) -> float:
+    """Half of the 95 % interval's width: what is written after ±.
+
+    Example:
+        >>> half_width(Summary(mean=0.5, sd=0.1, ci95=(0.25, 0.75), n=3))
+        0.25
+    """
+    low, high = summary.ci95
+    return (high - low) / 2
+
+
+def answers(trace: Trace, task: int) -> tuple[Integers, NDArray[np.bool_]]:
+    """The steps at which a task was evaluated, and `right[evaluation, sample]`.
+
+    Meaningful only where the same samples are asked every time; a trace without bits, or with a changing
+    number of samples, is refused.
+    """
+    rows = [row for row, evaluated in enumerate(trace.task) if evaluated == task]
+    totals = {trace.total[row] for row in rows}
+    if len(totals) > 1:
+        raise InputError(
+            f"task {task} was asked {min(totals)} to {max(totals)} samples: no fixed subset to follow"
+        )
+    if any(not trace.bits[row] for row in rows):
+        raise InputError(
+            f"the trace does not say which samples of task {task} were right: record it with bits"
+        )
+    right = np.array([trace.right(row) for row in rows], dtype=np.bool_)
+    return np.array([trace.step[row] for row in rows], dtype=np.int64), right
+
+
+def forgetting_events(trace: Trace, task: int, *, since: int = 0) -> Integers:
+    """How often each sample of a task went from right to wrong between two evaluations.
+
+    Counted from the first evaluation at or after step `since`; fewer than two evaluations give zeros.
+
+    Example:
+        >>> trace = Trace()
+        >>> for step, right in enumerate([[True, True], [False, True], [True, True], [False, True]]):
+        ...     trace.add(step=step, learning=0, task=0, right=np.array(right))
+        >>> forgetting_events(trace, 0)
+        array([2, 0])
+    """
+    step, right = answers(trace, task)
+    kept = right[step >= since]
+    return np.asarray(np.count_nonzero(kept[:-1] & ~kept[1:], axis=0), dtype=np.int64)
+
+
+def class_dips(trace: Trace, task: int, *, labels: Sequence[int], since: int = 0) -> dict[int, ClassDip]:
+    """The lowest accuracy of each class of a task, and when it was.
+
+    Args:
+        trace: The trace, with bits.
+        task: The task whose samples are looked at.
+        labels: The class of each evaluated sample, in their order.
+        since: The first step that counts.
+
+    Example:
+        >>> trace = Trace()
+        >>> for step, right in enumerate([[True, True, True], [False, True, False], [True, True, False]]):
+        ...     trace.add(step=step, learning=0, task=0, right=np.array(right))
+        >>> class_dips(trace, 0, labels=[7, 8, 7])
+        {7: ClassDip(accuracy=0.0, step=1), 8: ClassDip(accuracy=1.0, step=0)}
+    """
+    step, right = answers(trace, task)
+    classes = np.asarray(labels)
+    if right.size and classes.shape != right.shape[1:]:
+        raise InputError(f"{classes.size} labels for {right.shape[1]} samples: give one label a sample")
+    kept, steps = right[step >= since], step[step >= since]
+    dips = {}
+    for label in np.unique(classes) if kept.size else ():
+        accuracy = kept[:, classes == label].mean(axis=1)
+        worst = int(accuracy.argmin())
+        dips[int(label)] = ClassDip(float(accuracy[worst]), int(steps[worst]))
+    return dips
+
+
+def _earlier(curve: Curve) -> NDArray[np.bool_]:
+    """Which tasks were learned before, and are not being learned now: `earlier[evaluation, task]`."""
+    learning = curve.being_learned()
+    return np.asarray(np.logical_or.accumulate(learning, axis=0) & ~learning)
+
+
+def _over_runs(series: Sequence[tuple[Integers, Floats]]) -> MeanCurve:
+    """Mean and spread of several series, aligned by step, wherever any of them has a value."""
+    known = [(step[np.isfinite(value)], value[np.isfinite(value)]) for step, value in series]
+    steps = np.unique(np.concatenate([step for step, _ in known]))
+    values = np.full((len(series), len(steps)), np.nan)
+    for run, (step, value) in enumerate(known):
+        values[run, np.searchsorted(steps, step)] = value
+    return MeanCurve(steps, _mean(values), _sd(values))
+
+
+def _mean(values: Floats, *, axis: int = 0) -> Floats:
+    """The mean of what is known; NaN, without a warning, where nothing is."""
+    known = np.isfinite(values)
+    count = known.sum(axis=axis)
+    total = np.where(known, values, 0.0).sum(axis=axis)
+    return np.asarray(np.divide(total, count, out=np.full(total.shape, np.nan), where=count > 0))
+
+
+def _sd(values: Floats) -> Floats:
+    """The sample standard deviation over the first axis; NaN where fewer than two values are finite."""
+    known = np.isfinite(values)
+    count = known.sum(axis=0)
+    squares = np.where(known, (values - _mean(values)) ** 2, 0.0).sum(axis=0)
+    variance = np.divide(squares, count - 1, out=np.full(squares.shape, np.nan), where=count > 1)
+    return np.asarray(np.sqrt(variance), dtype=np.float64)

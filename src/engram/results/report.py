@@ -1,0 +1,455 @@
+"""The report: one HTML file that needs nothing else, for people to read.
+
+The page carries its own style, drawing code and numbers; its content policy forbids every request. Tables are
+plain HTML and work without JavaScript; figures are drawn by Plotly, which travels gzip-compressed inside the
+page (2 MB instead of 4.8).
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.core.errors import InputError
+from engram.core.files import write_whole
+from engram.metrics.definitions import DEFINITIONS
+from engram.metrics.intervals import Summary
+from engram.results.figures import (
+    MAX_POINTS,
+    Figure,
+    bar_figure,
+    method_figure,
+    probe_figures,
+    task_figure,
+)
+from engram.results.markup import Html, element, joined
+from engram.results.query import (
+    MatrixSummary,
+    accuracy_matrix,
+    deepest_dip,
+    forgetting_events,
+    half_width,
+    metrics_table,
+    stability_gap,
+)
+from engram.results.store import Run, RunGroup, group_runs
+
+_FEW = 10
+"""Up to so many tasks, curves and their task-end versions are legible in one plot."""
+
+_DENSE = 16
+"""From so many tasks on, the matrix is drawn as small squares without numbers."""
+
+
+def write_report(runs: Iterable[Run], path: Path) -> None:
+    """Write one self-contained HTML page about some runs, whole or not at all.
+
+    Runs that differ only in the seed are drawn as one mean with a band; several groups are compared first.
+    The same runs give the same bytes.
+    """
+    groups = group_runs(runs)
+    if not groups:
+        raise InputError("nothing to report: give at least one finished run")
+    text = page(groups)
+    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+
+
+def page(groups: Sequence[RunGroup]) -> str:
+    """The report as text."""
+    figures: dict[str, Figure] = {}
+    sections = [_group_section(group, i, figures) for i, group in enumerate(groups)]
+    metrics = _metrics_section(groups)
+    if len(groups) > 1:
+        content = joined(_overview(groups, figures), metrics, *sections)
+    else:
+        content = joined(*sections, metrics)
+    names = ", ".join(dict.fromkeys(group.label for group in groups))
+    scenarios = ", ".join(
+        dict.fromkeys(run.scenario for group in groups for run in group.runs if run.scenario)
+    )
+    here = files("engram.results")
+    template = Template((here / "report.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=element("title", " – ".join(part for part in ("engram report", scenarios, names) if part)),
+        style=(here / "report.css").read_text(encoding="utf-8"),
+        heading=joined(scenarios or names),
+        lead=_lead(groups),
+        links=joined(*(element("a", group.label, href=f"#group-{i}") for i, group in enumerate(groups))),
+        content=joined(content, _definitions_section(groups)),
+        figures=_script_json(figures),
+        plotly=_packed_plotly(),
+        script=(here / "report.js").read_text(encoding="utf-8"),
+    )
+
+
+def _lead(groups: Sequence[RunGroup]) -> Html:
+    runs = [run for group in groups for run in group.runs]
+    tasks = max(run.curve.accuracy.shape[1] for run in runs)
+    looks = sum(len(run.curve) for run in runs)
+    experiments = f"{_count(len(groups), 'experiment')}, {_count(len(runs), 'run')}, {_count(tasks, 'task')}"
+    return joined(f"{experiments}, evaluated {looks:,} times.")
+
+
+def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
+    figures["methods"] = method_figure(groups)
+    parts = [
+        element("h2", "Side by side"),
+        _figure(
+            "methods",
+            "Mean accuracy over the tasks seen so far, at every evaluation.",
+            label="Line chart: mean accuracy over the tasks seen so far, one line an experiment",
+        ),
+    ]
+    bars = bar_figure(groups)
+    if bars:
+        figures["bars"] = bars
+        note = "What task ends show (ACC) beside what happened in between; with 95 % intervals over seeds."
+        parts.append(
+            _figure("bars", note, label=f"Bar chart: {', '.join(bars['metrics'])} of every experiment")
+        )
+    return element("section", *parts, id="overview")
+
+
+def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> Html:
+    run = group.runs[0]
+    name = f"tasks-{number}"
+    figures[name] = task_figure(group)
+    seeds = len(group.runs)
+    spread = f"Lines: mean over {seeds} seeds; bands: ± 1 SD." if seeds > 1 else "One seed."
+    thinned = len(run.curve) > MAX_POINTS
+    few = run.curve.accuracy.shape[1] <= _FEW
+    note = (
+        f"Accuracy of every task at every evaluation. {spread} Dashed lines with rings: what evaluation at "
+        "task ends alone would have shown. Dotted: min\u2011ACC."
+        + (" Long curves are thinned for drawing; every minimum and maximum is kept." if thinned else "")
+    )
+    probes = []
+    for i, (probe, figure) in enumerate(probe_figures(group).items()):
+        key = f"probe-{number}-{i}"
+        figures[key] = figure
+        chart = _figure(key, "", label=f"Line chart: {probe} at every evaluation", size="small")
+        probes.append(element("div", element("h3", probe), chart))
+    return element(
+        "section",
+        element("h2", group.label),
+        element("p", " · ".join(_facts(group)), class_="note"),
+        _gap_sentence(group),
+        _figure(
+            name, note, label=f"Line chart: accuracy of every task of {group.label}", size="tall", views="both" if few else "all"
+        ),
+        element("div", _matrix_table(group), _events_table(group), class_="columns"),
+        element("div", *probes, class_="columns") if probes else "",
+        _settings(group),
+        id=f"group-{number}",
+    )
+
+
+def _facts(group: RunGroup) -> list[str]:
+    run = group.runs[0]
+    setting = run.experiment.get("scenario", {}).get("setting", {}) if run.scenario else {}
+    kind = setting.get("kind") if isinstance(setting, Mapping) else None
+    facts = [run.scenario, f"{kind} setting" if kind else "", str(run.experiment.get("method", ""))]
+    facts.append(_count(len(group.runs), "seed"))
+    updates = run.result.get("updates")
+    if updates is not None:
+        facts.append(f"{updates:,} updates")
+    seconds = [run.result.get("seconds", {}).get("total") for run in group.runs]
+    known = [float(value) for value in seconds if value is not None]
+    if known:
+        facts.append(f"{np.mean(known):.1f} s a run")
+    return [fact for fact in dict.fromkeys(facts) if fact and fact != group.label]
+
+
+def _gap_sentence(group: RunGroup) -> Html:
+    """The stability gap in figures: what task ends show of the earlier tasks, and what they miss."""
+    gap = stability_gap(group.runs)
+    if gap is None:
+        return element("p", "Only one task was learned: there was nothing to forget yet.", class_="gap")
+    parts: list[str] = [
+        "Task-end evaluation shows ",
+        element("strong", _pct(gap.shown)),
+        " at the worst for the earlier tasks; in between they fell to ",
+        element("strong", _pct(gap.lowest)),
+        ", on average.",
+    ]
+    dip = deepest_dip(group.runs)
+    if dip is not None:
+        run = group.runs[0]
+        parts += [
+            f" The deepest unseen dip: while {run.phase_name(dip.phase)} was learned, "
+            f"{run.task_name(dip.task)} went from {_pct(dip.before)} down to ",
+            element("strong", _pct(dip.lowest)),
+            f" and back to {_pct(dip.after)}.",
+        ]
+    return element("p", *parts, class_="gap")
+
+
+def _matrix_table(group: RunGroup) -> Html:
+    matrix = accuracy_matrix(group.runs)
+    run = group.runs[0]
+    dense = len(matrix.mean) > _DENSE
+    tasks = range(len(matrix.mean))
+    columns = [
+        element("th", "" if dense else f"{task + 1}", title=run.task_name(task), scope="col")
+        for task in tasks
+    ]
+    rows = [
+        element(
+            "tr",
+            element("th", _row_name(learned, dense=dense), title=run.task_name(learned), scope="row"),
+            *(_cell(run, matrix, learned, task, dense=dense) for task in tasks),
+        )
+        for learned in tasks
+        if np.isfinite(matrix.mean[learned]).any()
+    ]
+    table = element(
+        "table",
+        element("thead", element("tr", element("td"), *columns)),
+        element("tbody", *rows),
+        class_="heat dense" if dense else "heat",
+    )
+    note = "Rows: after learning a task. Columns: accuracy on a task, in %. Outlined: just learned."
+    return element(
+        "div",
+        element("h3", "Accuracy matrix"),
+        element("div", table, class_="scroll", tabindex="0", role="region", aria_label="Accuracy matrix"),
+        element("p", note, class_="note"),
+    )
+
+
+def _row_name(learned: int, *, dense: bool) -> str:
+    if dense:
+        return str(learned + 1) if learned % 10 == 9 or learned == 0 else ""
+    return f"Task {learned + 1}"
+
+
+def _cell(run: Run, matrix: MatrixSummary, learned: int, task: int, *, dense: bool) -> Html:
+    mean, sd = float(matrix.mean[learned, task]), float(matrix.sd[learned, task])
+    if not np.isfinite(mean):
+        return element("td")
+    spread = f" (SD {100 * sd:.1f})" if np.isfinite(sd) else ""
+    marks = ["strong"] if mean >= 0.6 else []
+    if task == learned:
+        marks.append("own")
+    return element(
+        "td",
+        "" if dense else f"{100 * mean:.1f}",
+        style=f"--v:{100 * mean:.1f}",
+        class_=" ".join(marks) or None,
+        title=f"{run.task_name(task)} after {run.task_name(learned)}: {_pct(mean)}{spread}",
+    )
+
+
+def _events_table(group: RunGroup) -> Html:
+    """How many samples of each task were forgotten after it was learned; nothing where it cannot be known."""
+    rows = []
+    for task in range(group.runs[0].curve.accuracy.shape[1]):
+        counts = [events for run in group.runs if (events := _events(run, task)) is not None]
+        if counts:
+            once = float(np.mean([np.mean(events > 0) for events in counts]))
+            times = float(np.mean([np.mean(events) for events in counts]))
+            rows.append(
+                element(
+                    "tr",
+                    element("th", group.runs[0].task_name(task), scope="row"),
+                    element("td", _pct(once), class_="number"),
+                    element("td", f"{times:.1f}", class_="number"),
+                )
+            )
+    if not rows:
+        return Html("")
+    head = element(
+        "tr",
+        element("th", "Task", scope="col"),
+        element("th", "forgotten at least once", scope="col", class_="number"),
+        element("th", "times a sample", scope="col", class_="number"),
+    )
+    table = element("table", element("thead", head), element("tbody", *rows), class_="plain")
+    note = "Samples that went from right to wrong between two evaluations, after their task was learned."
+    return element(
+        "div",
+        element("h3", "Forgotten samples"),
+        element("div", table, class_="scroll high", tabindex="0", role="region", aria_label="Forgotten samples"),
+        element("p", note, class_="note"),
+    )
+
+
+def _events(run: Run, task: int) -> NDArray[np.int64] | None:
+    """A task's forgetting events since it was learned; None where nothing followed, or samples changed."""
+    evaluation = run.experiment.get("evaluation")
+    redrawn = isinstance(evaluation, Mapping) and bool(evaluation.get("redraw"))
+    learned = np.flatnonzero(run.curve.being_learned()[:, task])
+    if redrawn or not learned.size or learned[-1] == len(run.curve) - 1:
+        return None
+    try:
+        return forgetting_events(
+            run.trace, int(run.curve.tasks[task]), since=int(run.curve.step[learned[-1]])
+        )
+    except InputError:
+        return None
+
+
+def _metrics_section(groups: Sequence[RunGroup]) -> Html:
+    table = metrics_table(groups)
+    if not table:
+        return Html("")
+    head = [element("th", "Metric", scope="col")] + [
+        element("th", group.label, scope="col") for group in groups
+    ]
+    rows = [
+        element(
+            "tr", element("th", _term(name), scope="row"), *(_metric_cell(summary) for summary in summaries)
+        )
+        for name, summaries in table.items()
+    ]
+    note = (
+        "In percent: mean ± half-width of the 95 % t interval over seeds; below it the sample standard "
+        "deviation and the number of seeds. A dash: undefined. Point at a name, or focus it, to read "
+        "what it means."
+    )
+    return element(
+        "section",
+        element("h2", "Metrics"),
+        element("p", note, class_="note"),
+        element(
+            "div",
+            element(
+                "table", element("thead", element("tr", *head)), element("tbody", *rows), class_="metrics"
+            ),
+            class_="scroll",
+            tabindex="0",
+            role="region",
+            aria_label="Metrics of all experiments",
+        ),
+        id="metrics",
+    )
+
+
+def _term(name: str) -> Html:
+    return element("button", name, type="button", class_="term", data_tip=_definition(name))
+
+
+def _metric_cell(summary: Summary) -> Html:
+    if not np.isfinite(summary.mean):
+        return element("td", "–", element("small", f"n = {summary.n}"))
+    if not np.isfinite(summary.sd):
+        return element("td", f"{100 * summary.mean:.1f}", element("small", f"n = {summary.n}"))
+    return element(
+        "td",
+        f"{100 * summary.mean:.1f} ",
+        element("span", f"± {100 * half_width(summary):.1f}", class_="interval"),
+        element("small", f"SD {100 * summary.sd:.1f} · n = {summary.n}"),
+    )
+
+
+def _settings(group: RunGroup) -> Html:
+    run = group.runs[0]
+    experiment = {name: value for name, value in run.experiment.items() if name not in ("id", "seed")}
+    lines = [
+        *_lines(experiment),
+        ("seeds", ", ".join(run.seed for run in group.runs)),
+        ("runs", ", ".join(run.id for run in group.runs)),
+        *_lines({"versions": run.result.get("versions") or {}}),
+    ]
+    rows = [element("tr", element("th", name, scope="row"), element("td", value)) for name, value in lines]
+    return element(
+        "details",
+        element("summary", "Settings and versions"),
+        element("div", element("table", element("tbody", *rows), class_="plain"), class_="scroll"),
+    )
+
+
+def _definitions_section(groups: Sequence[RunGroup]) -> Html:
+    names = list(metrics_table(groups))
+    if not names:
+        return Html("")
+    entries = [part for name in names for part in (element("dt", name), element("dd", _definition(name)))]
+    return element(
+        "section",
+        element("details", element("summary", "Definitions of the metrics"), element("dl", *entries)),
+    )
+
+
+def _figure(
+    name: str, caption: str, *, label: str, size: str | None = None, views: str | None = None
+) -> Html:
+    controls = [element("div", class_="legend", role="group", aria_label="Show or hide curves")]
+    if views:
+        controls.append(_views(name, chosen=views))
+    return element(
+        "figure",
+        element("div", *controls, class_="controls") if size != "small" else "",
+        element(
+            "div",
+            class_=f"plot {size}" if size else "plot",
+            data_figure=name,
+            role="img",
+            aria_label=label,
+        ),
+        element("figcaption", caption) if caption else "",
+    )
+
+
+def _views(name: str, *, chosen: str) -> Html:
+    choices = (("all", "Every evaluation"), ("ends", "Task ends only"), ("both", "Both"))
+    labels = [
+        element(
+            "label", element("input", type="radio", name=name, value=value, checked=value == chosen), text
+        )
+        for value, text in choices
+    ]
+    return element("fieldset", element("legend", "What to show"), *labels, class_="views")
+
+
+def _lines(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Nested fields as lines of a table: dotted names, and values as text."""
+    lines: list[tuple[str, str]] = []
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            lines += [(f"{name}.{inner}", text) for inner, text in _lines(value)]
+        else:
+            lines.append((str(name), _text(value)))
+    return lines
+
+
+def _text(value: Any) -> str:
+    """A setting as people write it; of things with names only the names."""
+    if isinstance(value, list):
+        parts = [
+            _text(entry.get("name") or entry) if isinstance(entry, Mapping) else _text(entry)
+            for entry in value
+        ]
+        return (" | " if any(", " in part for part in parts) else ", ").join(parts)
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(inner)}" for name, inner in value.items())
+    return "–" if value is None else str(value)
+
+
+def _definition(name: str) -> str:
+    return DEFINITIONS[name]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def _pct(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _script_json(value: Any) -> str:
+    """JSON that cannot end the script element it lies in."""
+    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _packed_plotly() -> str:
+    source = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    return base64.b64encode(gzip.compress(source, 9, mtime=0)).decode()

@@ -1,0 +1,83 @@
+"""A run that can be killed at any moment and goes on to the same bits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engram.core.files import write_whole
+from engram.core.folder import RESULT, save_run
+from engram.core.files import read_json
+from engram.run.experiment import Experiment
+from engram.run.loop import Diverged, Outcome, Progress, run_steps
+
+CHECKPOINT = "checkpoint.pt"
+
+
+def execute(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    data: Path | None = None,
+    device: str = "cpu",
+    checkpoint_seconds: float = 30.0,
+    follow: Callable[[Progress], None] | None = None,
+) -> dict[str, Any]:
+    """Run an experiment into its folder, and return what `result.json` says.
+
+    A folder that has a result is not run again; one that has a checkpoint of the same experiment goes on from
+    it. A run whose loss is no number any more leaves what was measured, but no result.
+
+    Args:
+        experiment: What to run.
+        folder: The run's own folder.
+        data: Where data sets are looked for first.
+        device: Where to compute.
+        checkpoint_seconds: How much work may be lost at most.
+        follow: Called after every update.
+    """
+    if (folder / RESULT).exists():
+        found: dict[str, Any] = read_json(folder / RESULT)
+        return found
+    place = folder / CHECKPOINT
+    steps = run_steps(experiment, data=data, device=device, resume=_checkpoint(place, experiment))
+    saved = time.monotonic()
+    try:
+        while True:
+            progress = next(steps)
+            if follow is not None:
+                follow(progress)
+            if time.monotonic() - saved > checkpoint_seconds:
+                state = progress.snapshot()
+                write_whole(place, lambda beside, state=state: torch.save(state, beside))
+                saved = time.monotonic()
+    except StopIteration as end:
+        outcome: Outcome = end.value
+    except Diverged as error:
+        failed = error.outcome
+        failed.evaluator.trace.save(folder / "trace.parquet")
+        raise
+    result = outcome.result()
+    save_run(
+        folder,
+        experiment=outcome.experiment.as_json(),
+        result=result,
+        trace=outcome.evaluator.trace,
+        ends=outcome.evaluator.ends,
+        readings=outcome.evaluator.readings,
+    )
+    place.unlink(missing_ok=True)
+    final: dict[str, Any] = read_json(folder / RESULT)
+    return final
+
+
+def _checkpoint(place: Path, experiment: Experiment) -> dict[str, Any] | None:
+    """The state to go on from; None where there is none that this experiment can use."""
+    if not place.exists():
+        return None
+    state: dict[str, Any] = torch.load(place, weights_only=True)
+    return state if state["digest"] == experiment.digest else None

@@ -1,0 +1,127 @@
+"""What an experiment is: a value whose hash is its identity."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from engram.core.errors import InputError
+from engram.core.values import OptimizerSpec
+from engram.models.spec import ModelSpec
+from engram.scenarios.values import Scenario
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSpec:
+    """When and on what a run is evaluated.
+
+    Attributes:
+        every: After every so many updates.
+        per_epoch: Count updates anew in every epoch (000's code).
+        subset: Samples of each task; None for all.
+        redraw: Draw the subset anew for every evaluation (000's code).
+        tasks: The tasks `seen` so far, or `all`.
+        on: `test` data, or `train`ing data.
+        before: Also before the first update.
+        full_ends: Also on everything at the end of each task.
+        losses: Record the loss of each task as well.
+        gradients: Record the norms of the plasticity and stability gradients of each evaluated update.
+    """
+
+    every: int = 1
+    per_epoch: bool = False
+    subset: int | None = 1000
+    redraw: bool = False
+    tasks: Literal["seen", "all"] = "seen"
+    on: Literal["test", "train"] = "test"
+    before: bool = True
+    full_ends: bool = False
+    losses: bool = False
+    gradients: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Everything that decides what a run computes, and nothing else.
+
+    Where data are, the number of threads and the device are not part of it.
+
+    Attributes:
+        scenario: The stream of tasks.
+        method: A method's name.
+        settings: All of the method's hyper-parameters.
+        model: The network.
+        optimizer: How it is updated.
+        batch_size: New samples in each update.
+        epochs: Passes over each task's data (an online scenario has one).
+        updates: Updates of each task, where they are counted instead of passes.
+        evaluation: When and on what it is evaluated.
+        seed: Initial weights, order of data, the method's and the evaluation's randomness.
+
+    Example:
+        >>> from engram.scenarios import split
+        >>> one = Experiment(split("digits", setting="class"), "finetune")
+        >>> one.id == replace(one, seed=0).id, one.id == replace(one, seed=1).id
+        (True, False)
+    """
+
+    scenario: Scenario
+    method: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    model: ModelSpec = field(default_factory=ModelSpec)
+    optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
+    batch_size: int = 32
+    epochs: int = 1
+    updates: int | None = None
+    evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "epochs", "updates"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name}={value} cannot be used: give 1 or more")
+        if self.seed < 0:
+            raise InputError(f"seed={self.seed} cannot be used: give 0 or more")
+
+    def steps(self, samples: int) -> int:
+        """How many updates a task with so many training samples gets.
+
+        Example:
+            >>> from engram.scenarios import split
+            >>> Experiment(split("digits", setting="class"), "er", batch_size=10, epochs=2).steps(25)
+            6
+        """
+        passes = self.epochs if self.scenario.passes is None else self.scenario.passes
+        if self.updates is not None and self.scenario.passes is None:
+            return self.updates
+        return passes * -(-samples // self.batch_size)
+
+    @property
+    def label(self) -> str:
+        """What people read."""
+        return f"{self.method} on {self.scenario.name} ({self.scenario.setting.kind})"
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything above."""
+        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def id(self) -> str:
+        """The name of the run's folder: readable, and different for every experiment."""
+        setting = self.scenario.setting.kind
+        return f"{self.scenario.name}-{setting}-{self.method}-s{self.seed}-{self.digest}"
+
+    def as_json(self) -> dict[str, Any]:
+        """What `experiment.json` says."""
+        return {"format": FORMAT, "id": self.id, "label": self.label, **asdict(self)}
+
+    def with_seed(self, seed: int) -> Experiment:
+        """The same experiment with another seed."""
+        return replace(self, seed=seed)

@@ -1,0 +1,73 @@
+"""Whether watching changes what is watched: the same run with and without evaluation."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+from engram.methods.base import Method
+from engram.models.spec import ModelSpec
+from engram.run.experiment import Experiment
+from engram.run.loop import run_steps
+from engram.run.recipe import experiment
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """What came out of a run that was watched, and of the same run unwatched."""
+
+    method: str
+    model: str
+    updates: int
+    watched: str
+    unwatched: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether they are the same, bit for bit."""
+        return self.watched == self.unwatched
+
+
+MODELS = {
+    "mlp with dropout": (ModelSpec("mlp", hidden=(64, 64), dropout_hidden=0.5), 300),
+    "slim-resnet18 with batch norm": (ModelSpec("slim-resnet18"), 90),
+}
+
+
+def check_isolation(method: str, model: str, *, data: Path | None = None) -> Isolation:
+    """Train Split-Digits a few hundred updates with and without evaluation, and compare all weights.
+
+    Example:
+        >>> check_isolation("finetune", "mlp with dropout").holds
+        True
+    """
+    spec, updates = MODELS[model]
+    # Three tasks are met, so what a method does at boundaries is compared as well.
+    planned = replace(
+        experiment("split-digits", method, updates=updates // 3, evaluation={"subset": 20, "losses": True}),
+        model=spec,
+    )
+    return Isolation(
+        method,
+        model,
+        updates,
+        watched=_digest_after(planned, updates, data=data, watch=True),
+        unwatched=_digest_after(planned, updates, data=data, watch=False),
+    )
+
+
+def weights_digest(method: Method) -> str:
+    """A hash of every weight and buffer of a method's network, to the bit."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(method.predictor().state_dict().items()):
+        found.update(name.encode())
+        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
+
+
+def _digest_after(planned: Experiment, updates: int, *, data: Path | None, watch: bool) -> str:
+    steps = run_steps(planned, data=data, watch=watch)
+    *_, last = islice(steps, updates)
+    return weights_digest(last.line.method)

@@ -1,0 +1,341 @@
+"""One experiment as a straight line."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from engram.core.errors import InputError
+from engram.core.seeds import Seeds
+from engram.core.values import Batch, TaskInfo
+from engram.datasets.stream import PhaseData, Stream
+from engram.evaluation.evaluator import Evaluator
+from engram.methods import METHODS
+from engram.methods.base import Learner, Method, validate_fields
+from engram.models import build
+from engram.run.experiment import Experiment
+from engram.scenarios.values import TaskSetting
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a run is, after one update.
+
+    Attributes:
+        step: Updates done.
+        steps: Updates in all.
+        learning: The task being learned.
+        loss: The loss that the update minimised.
+        evaluated: Whether it was evaluated; then the evaluator has news.
+        line: The run itself.
+    """
+
+    step: int
+    steps: int
+    learning: int
+    loss: float
+    evaluated: bool
+    line: _Line
+
+    @property
+    def accuracies(self) -> dict[int, float]:
+        """The latest accuracy of each task."""
+        return self.line.evaluator.accuracies()
+
+    def snapshot(self) -> dict[str, Any]:
+        """The run's whole state, from which it can go on to the same bits."""
+        return self.line.state_dict()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a finished run leaves: the evaluator with its trace, the method, and the times."""
+
+    experiment: Experiment
+    evaluator: Evaluator
+    method: Method
+    train_seconds: float
+
+    def result(self) -> dict[str, Any]:
+        """What `result.json` says."""
+        return self.evaluator.result(
+            id=self.experiment.id, seed=self.experiment.seed, train_seconds=self.train_seconds
+        )
+
+
+class Diverged(InputError):
+    """The loss is no number any more; what was measured until then is in `outcome`."""
+
+    def __init__(self, message: str, outcome: Outcome) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+def complete(experiment: Experiment) -> Experiment:
+    """The experiment with every hyper-parameter of its method filled in and checked.
+
+    Done before hashing, so that a default and the same value given by hand are the same experiment.
+    """
+    settings = validate_fields(experiment.method, METHODS[experiment.method], experiment.settings)
+    return replace(experiment, settings=settings)
+
+
+def run(experiment: Experiment, *, data: Path | None = None, device: str = "cpu") -> Outcome:
+    """Run an experiment to its end.
+
+    Example:
+        >>> from engram.scenarios import prefix, split
+        >>> digits = prefix(split("digits", setting="class"), 2)
+        >>> outcome = run(Experiment(digits, "finetune", batch_size=64))
+        >>> outcome.evaluator.step
+        12
+    """
+    steps = run_steps(experiment, data=data, device=device)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: Outcome = end.value
+            return outcome
+
+
+def run_steps(
+    experiment: Experiment,
+    *,
+    data: Path | None = None,
+    device: str = "cpu",
+    watch: bool = True,
+    resume: dict[str, Any] | None = None,
+) -> Generator[Progress, None, Outcome]:
+    """Run an experiment update by update; storage, progress bars and the like are consumers.
+
+    Args:
+        experiment: What to run.
+        data: Where data sets are looked for first.
+        device: Where to compute.
+        watch: Whether to evaluate at all; the weights come out the same either way.
+        resume: What `Progress.snapshot` gave: the run goes on from there, to the same bits.
+    """
+    experiment = complete(experiment)
+    line = _Line(experiment, data, device=device)
+    if resume is not None:
+        line.load_state_dict(resume)
+    method, evaluator, scenario = line.method, line.evaluator, experiment.scenario
+    visible = getattr(scenario.setting, "boundaries", True)
+    steps = sum(info.steps for info in line.infos)
+    for number in range(line.phase, len(scenario.phases)):
+        tasks = scenario.phases[number]
+        learning = tasks[-1]
+        phase = line.stream.phase(number)
+        evaluator.answers = scenario.answers(number)
+        if not line.begun:
+            if number == 0 or visible:
+                method.begin_task(line.infos[number] if visible else _whole(line.infos))
+            if number == 0 and watch and experiment.evaluation.before:
+                evaluator.before(method.predictor, learning=learning, seen=tasks)
+            line.begun = True
+        for epoch_step, batch in line.shown(phase, number):
+            started = time.perf_counter()
+            loss = method.observe(batch)
+            line.train_seconds += time.perf_counter() - started
+            line.step += 1
+            if not math.isfinite(loss):
+                raise Diverged(
+                    f"the loss became {loss} at step {line.step} while learning task {learning}: "
+                    f"try a learning rate smaller than {experiment.optimizer.lr}",
+                    line.outcome(),
+                )
+            evaluated = watch and evaluator(
+                method.predictor,
+                learning=learning,
+                last=line.steps_left(number) == 0,
+                epoch_step=epoch_step,
+                seen=tasks,
+            )
+            if evaluated and isinstance(method, Learner) and method.split_gradients:
+                norms = method.gradient_norms.items()
+                evaluator.readings += [(line.step, learning, None, name, value) for name, value in norms]
+            yield Progress(line.step, steps, learning, loss, evaluated, line)
+        if visible:
+            method.end_task(_once(phase, experiment))
+        line.next_phase()
+    if not visible:
+        phases = range(len(scenario.phases))
+        method.end_task(chain.from_iterable(_once(line.stream.phase(p), experiment) for p in phases))
+    return line.outcome()
+
+
+class _Line:
+    """Everything that a run holds between two updates, so that it can be put down and taken up again."""
+
+    def __init__(self, experiment: Experiment, data: Path | None, *, device: str) -> None:
+        seeds = Seeds.of(experiment.seed)
+        self.experiment = experiment
+        self.stream = Stream(experiment.scenario, data, device=device)
+        # Dropout and the like draw from the global generator.
+        torch.manual_seed(seeds.noise)
+        self.method = make_method(experiment, self.stream, seeds)
+        self.evaluator = make_evaluator(experiment, self.stream, seeds)
+        self.infos = task_infos(experiment, self.stream)
+        self.order = torch.Generator().manual_seed(seeds.order)
+        self.phase = 0
+        self.begun = False
+        self.step = 0
+        self.step_in_phase = 0
+        self.step_in_pass = 0
+        self.pass_order = self.order.get_state()
+        self.train_seconds = 0.0
+
+    def shown(self, phase: PhaseData, number: int) -> Iterator[tuple[int, Batch]]:
+        """The batches of a phase, shuffled anew in every pass, each with its number in the pass."""
+        size = self.experiment.batch_size
+        while self.steps_left(number):
+            self.order.set_state(self.pass_order)
+            shuffled = torch.randperm(len(phase), generator=self.order)
+            for batch in phase.batches(shuffled[self.step_in_pass * size :], size):
+                if not self.steps_left(number):
+                    break
+                self.step_in_phase += 1
+                self.step_in_pass += 1
+                if self.step_in_pass * size >= len(phase):
+                    # The pass ends with this batch: a snapshot taken after it starts with the next one.
+                    self.step_in_pass, self.pass_order = 0, self.order.get_state()
+                    yield -(-len(phase) // size) - 1, batch
+                else:
+                    yield self.step_in_pass - 1, batch
+
+    def steps_left(self, number: int) -> int:
+        """How many updates the phase still has."""
+        return self.infos[number].steps - self.step_in_phase
+
+    def next_phase(self) -> None:
+        """A phase is over."""
+        self.phase += 1
+        self.begun = False
+        self.step_in_phase = self.step_in_pass = 0
+        self.pass_order = self.order.get_state()
+
+    def outcome(self) -> Outcome:
+        """What the run leaves."""
+        return Outcome(self.experiment, self.evaluator, self.method, self.train_seconds)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state, as tensors and plain values."""
+        plain = ("phase", "begun", "step", "step_in_phase", "step_in_pass", "pass_order", "train_seconds")
+        return {
+            "digest": self.experiment.digest,
+            "place": {name: getattr(self, name) for name in plain},
+            "order": self.order.get_state(),
+            "noise": global_randomness(),
+            "method": self.method.state_dict(),
+            "evaluator": self.evaluator.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from there."""
+        for name, value in state["place"].items():
+            setattr(self, name, value)
+        self.order.set_state(state["order"])
+        self.method.load_state_dict(state["method"])
+        self.evaluator.load_state_dict(state["evaluator"])
+        set_global_randomness(state["noise"])
+
+
+def global_randomness() -> dict[str, Any]:
+    """The global random states of torch, NumPy and Python, as tensors and plain values."""
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002
+    return {
+        "torch": torch.get_rng_state(),
+        "numpy": [str(name), [int(key) for key in keys], *rest],
+        "python": random.getstate(),
+    }
+
+
+def set_global_randomness(state: dict[str, Any]) -> None:
+    """Put the global random states back."""
+    torch.set_rng_state(state["torch"])
+    name, keys, *rest = state["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))  # noqa: NPY002
+    random.setstate(state["python"])
+
+
+def make_method(experiment: Experiment, stream: Stream, seeds: Seeds) -> Method:
+    """The method with its network, seeded."""
+    network = build(
+        experiment.model, shape=stream.shape, n_units=stream.scenario.n_units, seed=seeds.initialisation
+    ).to(stream.device)
+    method: Method = METHODS[experiment.method](
+        network=network,
+        optimizer_spec=experiment.optimizer,
+        generator=torch.Generator().manual_seed(seeds.method),
+        **experiment.settings,
+    )
+    if isinstance(method, Learner):
+        method.split_gradients = experiment.evaluation.gradients
+    return method
+
+
+def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Evaluator:
+    """What watches the run."""
+    spec, scenario = experiment.evaluation, experiment.scenario
+    part = stream.test if spec.on == "test" else stream.train
+    return Evaluator(
+        [part(task) for task in range(len(scenario.tasks))],
+        every=spec.every,
+        per_epoch=spec.per_epoch,
+        subset=spec.subset,
+        redraw=spec.redraw,
+        seed=seeds.evaluation,
+        tasks=spec.tasks,
+        full_ends=spec.full_ends,
+        losses=spec.losses,
+        classes=scenario.classes_seen,
+    )
+
+
+def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
+    """What a learner may know of each task."""
+    scenario = experiment.scenario
+    identity = isinstance(scenario.setting, TaskSetting)
+    found = []
+    for number, tasks in enumerate(scenario.phases):
+        samples = sum(len(stream.train(task)) for task in tasks)
+        found.append(
+            TaskInfo(
+                index=number,
+                identity=tasks[0] if identity and len(tasks) == 1 else None,
+                classes=tuple(sorted({unit for task in tasks for unit in scenario.tasks[task].units})),
+                samples=samples,
+                steps=experiment.steps(samples),
+                epochs=-(-experiment.steps(samples) * experiment.batch_size // samples),
+                batch_size=experiment.batch_size,
+            )
+        )
+    return found
+
+
+def _whole(infos: list[TaskInfo]) -> TaskInfo:
+    """The stream as one task, for a learner that sees no boundaries."""
+    return TaskInfo(
+        index=0,
+        identity=None,
+        classes=tuple(sorted({unit for info in infos for unit in info.classes})),
+        samples=sum(info.samples for info in infos),
+        steps=sum(info.steps for info in infos),
+        epochs=infos[0].epochs,
+        batch_size=infos[0].batch_size,
+    )
+
+
+def _once(phase: PhaseData, experiment: Experiment) -> Iterator[Batch]:
+    """The samples of a phase once more, in the data set's own order."""
+    return phase.batches(torch.arange(len(phase)), experiment.batch_size)

@@ -1,0 +1,97 @@
+"""From a benchmark's name to an experiment: its paper's set-up, and what somebody wants otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from engram.core.errors import InputError
+from engram.models.spec import ModelSpec
+from engram.run.experiment import EvaluationSpec, Experiment
+from engram.scenarios import SettingName, benchmark
+from engram.scenarios.values import ClassSetting, Setting
+
+
+def experiment(
+    scenario: str,
+    method: str,
+    *,
+    setting: SettingName | None = None,
+    classes_known: bool | None = None,
+    model: str | None = None,
+    hidden: tuple[int, ...] | None = None,
+    optimizer: str | None = None,
+    lr: float | None = None,
+    momentum: float | None = None,
+    weight_decay: float | None = None,
+    batch_size: int | None = None,
+    epochs: int | None = None,
+    updates: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    evaluation: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> Experiment:
+    """The experiment that `engram run` would run: the benchmark's own defaults for what is left open.
+
+    Args:
+        scenario: A benchmark's name.
+        method: A method's name.
+        setting: What learner and evaluator may know.
+        classes_known: In the class setting, whether all classes compete from the start.
+        model: A network's name.
+        hidden: Its hidden widths.
+        optimizer: An optimiser's name.
+        lr: Its learning rate.
+        momentum: Its momentum.
+        weight_decay: Its weight decay.
+        batch_size: New samples in each update.
+        epochs: Passes over each task's data.
+        updates: Updates of each task, instead of passes.
+        settings: Hyper-parameters of the method.
+        evaluation: Fields of `EvaluationSpec`.
+        seed: The run's seed.
+
+    Example:
+        >>> experiment("split-digits", "er", lr=0.1).optimizer.lr
+        0.1
+    """
+    from engram.run.loop import complete
+
+    found = benchmark(scenario)
+    recipe = found.recipe
+    stream = found.scenario(_with_classes(found.settings, setting, classes_known), seed=seed)
+    network = ModelSpec(model or recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
+    if hidden is not None:
+        network = replace(network, hidden=hidden)
+    steps = recipe.optimizer(method, optimizer)
+    changes = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+    steps = replace(steps, **{name: value for name, value in changes.items() if value is not None})
+    counted = updates if updates is not None else (getattr(recipe, "updates", None) if epochs is None else None)
+    return complete(
+        Experiment(
+            stream,
+            method,
+            settings={**recipe.fields(method, stream.setting.kind), **(settings or {})},
+            model=network,
+            optimizer=steps,
+            batch_size=batch_size if batch_size is not None else recipe.batch_size,
+            epochs=epochs if epochs is not None else recipe.epochs,
+            updates=counted,
+            evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
+            seed=seed,
+        )
+    )
+
+
+def _with_classes(
+    settings: tuple[Setting, ...], name: SettingName | None, classes_known: bool | None
+) -> Setting | SettingName | None:
+    if classes_known is None:
+        return name
+    own = settings[0] if name is None else next((s for s in settings if s.kind == name), None)
+    if own is None:
+        return name
+    if not isinstance(own, ClassSetting):
+        raise InputError(f"whether classes are known means nothing in the {own.kind} setting: leave it out")
+    return replace(own, classes_known=classes_known)
