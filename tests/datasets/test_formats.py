@@ -43,7 +43,7 @@ def write_idx(
 
 
 def write_npz(path: Path, x: Pixels, y: Pixels, **more: Pixels) -> Path:
-    np.savez(path, **{"x_train": x, "y_train": y, "x_test": x[:2], "y_test": y[:2], **more})
+    np.savez(path, allow_pickle=False, x_train=x, y_train=y, x_test=x[:2], y_test=y[:2], **more)
     return path
 
 
@@ -205,13 +205,14 @@ class TestEmnist:
             load("emnist-letters", tmp_path)
 
 
-class TestCifar:
-    FILES = {
-        "cifar10": [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"],
-        "cifar100": ["train.bin", "test.bin"],
-    }
-    FOLDERS = {"cifar10": "cifar-10-batches-bin", "cifar100": "cifar-100-binary"}
+CIFAR_FILES = {
+    "cifar10": [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"],
+    "cifar100": ["train.bin", "test.bin"],
+}
+CIFAR_FOLDERS = {"cifar10": "cifar-10-batches-bin", "cifar100": "cifar-100-binary"}
 
+
+class TestCifar:
     def records(self, name: str, x: Pixels, y: Pixels) -> bytes:
         labels = y[:, None] if name == "cifar10" else np.stack([y % 2, y], axis=1)
         return np.concatenate([labels, x.reshape(len(x), -1)], axis=1).astype(np.uint8).tobytes()
@@ -221,27 +222,27 @@ class TestCifar:
     def test_binary_batches(self, name: str, archive: bool, noise: Noise, tmp_path: Path) -> None:
         x, y = noise(4, 3, 32, 32), np.array([3, 0, 9, 3])
         data = self.records(name, x, y)
-        folder = self.FOLDERS[name]
+        folder = CIFAR_FOLDERS[name]
         if archive:
             file = "cifar-10-binary.tar.gz" if name == "cifar10" else "cifar-100-binary.tar.gz"
             with tarfile.open(tmp_path / file, "w:gz") as tar:
-                for member in self.FILES[name]:
+                for member in CIFAR_FILES[name]:
                     entry = tarfile.TarInfo(f"{folder}/{member}")
                     entry.size = len(data)
                     tar.addfile(entry, io.BytesIO(data))
         else:
             (tmp_path / folder).mkdir()
-            for member in self.FILES[name]:
+            for member in CIFAR_FILES[name]:
                 (tmp_path / folder / member).write_bytes(data)
         dataset = load(name, tmp_path)
-        batches = len(self.FILES[name]) - 1
+        batches = len(CIFAR_FILES[name]) - 1
         assert np.array_equal(pixels(dataset), np.tile(x, (batches, 1, 1, 1)))
         assert dataset.test.labels.tolist() == y.tolist()
         if name == "cifar100":
             assert [dataset.superclasses[label] for label in (0, 3, 9)] == [0, 1, 1]
 
     def test_a_short_batch_is_named(self, noise: Noise, tmp_path: Path) -> None:
-        for member in self.FILES["cifar100"]:
+        for member in CIFAR_FILES["cifar100"]:
             data = self.records("cifar100", noise(2, 3, 32, 32), np.arange(2))
             (tmp_path / member).write_bytes(data[: -1 if member == "test.bin" else None])
         with pytest.raises(InputError, match=r"test\.bin in .* is missing or not complete"):
@@ -268,7 +269,7 @@ class TestSvhn:
     def test_broken(self, data: bytes, tmp_path: Path) -> None:
         for part in ("train", "test"):
             (tmp_path / f"{part}_32x32.mat").write_bytes(data)
-        with pytest.raises(InputError, match="train_32x32.mat is not SVHN's mat file"):
+        with pytest.raises(InputError, match=r"train_32x32\.mat is not SVHN's mat file"):
             load("svhn", tmp_path)
 
 

@@ -20,7 +20,7 @@ SPECS = [
     ModelSpec("mlp", hidden=()),
     ModelSpec("lwta", hidden=(6, 6, 6), block=3),
     ModelSpec("conv", dropout_hidden=0.5, init="truncated-normal"),
-    ModelSpec("resnet18", stem="224", init="truncated-normal"),
+    ModelSpec("slim-resnet18", stem="224", init="truncated-normal"),
 ]
 
 

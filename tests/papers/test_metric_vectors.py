@@ -21,7 +21,9 @@ PRECISION = 1e-6
 
 def close(ours: Any, theirs: Any) -> bool:
     expected = np.array(theirs, dtype=np.float64)
-    return bool(np.allclose(np.asarray(ours, dtype=np.float64), expected, rtol=0, atol=PRECISION, equal_nan=True))
+    return bool(
+        np.allclose(np.asarray(ours, dtype=np.float64), expected, rtol=0, atol=PRECISION, equal_nan=True)
+    )
 
 
 def stream_of_v1() -> Curve:
@@ -83,7 +85,9 @@ def test_streams_agree_with_the_worked_stream() -> None:
     for n in range(13):
         metrics.update(int(curve.learning[n]), curve.accuracy[n], updated=n > 0)
         now = metrics.get()
-        assert close([now["min-ACC"], now["WC-ACC"]], [V1["per_t"][str(n)][key] for key in ("minACC", "WCACC")])
+        assert close(
+            [now["min-ACC"], now["WC-ACC"]], [V1["per_t"][str(n)][key] for key in ("minACC", "WCACC")]
+        )
     assert close([now["WF10"], now["WPinf"]], [0.406667, 0.73])
 
 
@@ -98,7 +102,9 @@ def test_plasticity_where_the_released_code_differs(case: dict[str, Any]) -> Non
     curve, window = one_task(case["curve"]), case["w"]
     assert close(curves.windowed_plasticity(curve, window=window).final, case["WP_exact"])
     if "WP_refcode" in case:
-        assert close(curves.windowed_plasticity(curve, window=window, mode="refcode").final, case["WP_refcode"])
+        assert close(
+            curves.windowed_plasticity(curve, window=window, mode="refcode").final, case["WP_refcode"]
+        )
     expected = case.get("WF", case.get("WF_clamped"))
     assert close(curves.windowed_forgetting(curve, window=window).final, expected)
 
@@ -106,37 +112,28 @@ def test_plasticity_where_the_released_code_differs(case: dict[str, Any]) -> Non
 R = np.array(V2["R"], dtype=np.float64)
 
 
-@pytest.mark.parametrize(
-    ("key", "ours"),
-    [
-        ("ACC", matrix.average_accuracy(R)),
-        ("FORG", matrix.forgetting(R)),
-        ("AF", matrix.average_forgetting(R)),
-        ("Fgt", matrix.signed_forgetting(R)),
-        ("AvgFgt", matrix.average_signed_forgetting(R)),
-        ("AvgAcc", matrix.final_average_accuracy(R)),
-        ("AvgLAcc", matrix.average_learning_accuracy(R)),
-        *(
-            (f"{key}_{kind}", ours)
-            for kind in ("equal", "unequal")
-            for key, ours in (
-                ("gamma", matrix.accuracy_difficulty(V2[f"C_{kind}"])),
-                ("RAA", matrix.rescaled_average_accuracy(R, V2[f"C_{kind}"])),
-                ("RandAF", matrix.random_forgetting(V2[f"C_{kind}"])),
-                ("beta", matrix.forgetting_difficulty(V2[f"C_{kind}"])),
-                ("RAF", matrix.rescaled_average_forgetting(R, V2[f"C_{kind}"])),
-            )
-        ),
-        ("beta_closed", matrix.forgetting_difficulty(V2["C_equal"])),
-    ],
-)
-def test_matrix_metrics(key: str, ours: Any) -> None:
-    assert close(ours, V2["out"][key])
+MATRIX_METRICS: dict[str, Any] = {
+    "ACC": matrix.average_accuracy(R),
+    "FORG": matrix.forgetting(R),
+    "AF": matrix.average_forgetting(R),
+    "Fgt": matrix.signed_forgetting(R),
+    "AvgFgt": matrix.average_signed_forgetting(R),
+    "AvgAcc": matrix.final_average_accuracy(R),
+    "AvgLAcc": matrix.average_learning_accuracy(R),
+    "beta_closed": matrix.forgetting_difficulty(V2["C_equal"]),
+}
+for kind in ("equal", "unequal"):
+    classes_seen = V2[f"C_{kind}"]
+    MATRIX_METRICS[f"gamma_{kind}"] = matrix.accuracy_difficulty(classes_seen)
+    MATRIX_METRICS[f"RAA_{kind}"] = matrix.rescaled_average_accuracy(R, classes_seen)
+    MATRIX_METRICS[f"RandAF_{kind}"] = matrix.random_forgetting(classes_seen)
+    MATRIX_METRICS[f"beta_{kind}"] = matrix.forgetting_difficulty(classes_seen)
+    MATRIX_METRICS[f"RAF_{kind}"] = matrix.rescaled_average_forgetting(R, classes_seen)
 
 
-def test_every_matrix_vector_is_checked() -> None:
-    checked = set(test_matrix_metrics.pytestmark[0].args[1][i][0] for i in range(18))
-    assert checked == set(V2["out"])
+@pytest.mark.parametrize("key", list(V2["out"]))
+def test_matrix_metrics(key: str) -> None:
+    assert close(MATRIX_METRICS[key], V2["out"][key])
 
 
 def test_feature_diversity() -> None:
@@ -165,6 +162,4 @@ def test_random_classifier_seems_to_forget() -> None:
 
 def test_omega_and_flag_of_two_task_streams() -> None:
     assert close(matrix.omega_all(0.30, 0.50), 0.6)
-    best, last = (0.49, 0.46, 0.50), (0.10, 0.45, 0.30)
-    assert (min(best), min(last)) == (0.46, 0.10)
-    assert matrix.catastrophic(min(best), "D5-5") is True
+    assert [matrix.catastrophic(best, "D5-5") for best in (0.49, 0.46, 0.50)] == [True, True, False]

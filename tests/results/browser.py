@@ -51,8 +51,10 @@ class Browser:
         command_read, self._commands = os.pipe()
         self._answers, answer_write = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", HAND_OVER, str(command_read), str(answer_write)]
-            + [program, *FLAGS, f"--user-data-dir={profile}", "about:blank"],
+            [
+                *(sys.executable, "-c", HAND_OVER, str(command_read), str(answer_write)),
+                *(program, *FLAGS, f"--user-data-dir={profile}", "about:blank"),
+            ],
             pass_fds=(command_read, answer_write),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -68,6 +70,8 @@ class Browser:
         self._session = self.call("Target.attachToTarget", targetId=page, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
+        # Without it a page in a browser without windows never has the focus.
+        self.call("Emulation.setFocusEmulationEnabled", enabled=True)
 
     def __enter__(self) -> Self:
         return self

@@ -9,6 +9,7 @@ import polars as pl
 
 from engram.core.files import write_json, write_whole
 from engram.core.trace import Trace
+from engram.metrics.summary import summarise
 
 SAMPLES = 200
 
@@ -52,15 +53,6 @@ def simulate(manner: Manner, *, seed: int, tasks: int = 5, updates: int = 100) -
     return trace
 
 
-def matrix_of(trace: Trace) -> list[list[float | None]]:
-    """The accuracy after each task, from the last evaluation while it was learned."""
-    tasks = max(trace.task) + 1
-    matrix: list[list[float | None]] = [[None] * tasks for _ in range(max(trace.learning) + 1)]
-    for learning, task, accuracy in zip(trace.learning, trace.task, trace.accuracy(), strict=True):
-        matrix[learning][task] = float(accuracy)
-    return matrix
-
-
 def write_run(
     folder: Path,
     method: str,
@@ -74,28 +66,9 @@ def write_run(
 ) -> Path:
     """One complete run folder; returns it."""
     trace = simulate(MANNERS[method], seed=seed, tasks=tasks, updates=updates)
-    matrix = matrix_of(trace)
+    classes = [2 * (i + 1) for i in range(tasks)]
     identity = f"{label or method}-{seed}".replace("/", "_")
     run = folder / identity
-    last = [value for value in matrix[-1] if value is not None]
-    own = [row[i] for i, row in enumerate(matrix)]
-    lowest = [
-        min(
-            a
-            for a, t, k in zip(trace.accuracy(), trace.task, trace.learning, strict=True)
-            if t == i and k > i
-        )
-        for i in range(tasks - 1)
-    ]
-    min_acc = float(np.mean(lowest)) if lowest else None
-    metrics: dict[str, float | None] = {
-        "ACC": float(np.mean(last)),
-        "FORG": float(np.mean([o - v for o, v in zip(own[:-1], last[:-1], strict=True) if o is not None]))
-        if lowest
-        else None,
-        "min-ACC": min_acc,
-        "WC-ACC": last[-1] / tasks + (1 - 1 / tasks) * (min_acc or 0.0),
-    }
     write_json(
         run / "experiment.json",
         {
@@ -135,9 +108,8 @@ def write_run(
         {
             "id": identity,
             "seed": seed,
-            "metrics": metrics,
-            "matrix": matrix,
-            "classes": [2 * (i + 1) for i in range(tasks)],
+            "metrics": summarise(trace, classes_seen=classes).as_json()["final"],
+            "classes": classes,
             "updates": tasks * updates,
             "evaluations": tasks * updates,
             "seconds": {"train": 1.5, "evaluate": 0.5, "total": 2.0},

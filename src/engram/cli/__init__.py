@@ -1,6 +1,7 @@
 """The command line: one file a verb. Nothing heavy is imported before a verb needs it."""
 
 import sys
+from collections.abc import Sequence
 
 from engram.cli.app import app
 from engram.core.errors import InputError
@@ -8,7 +9,7 @@ from engram.core.errors import InputError
 __all__ = ["app", "main"]
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 a check failed, 2 bad input, 130 interrupted.
 
     Bad input is one line on stderr that names the thing and what to do; never a traceback.

@@ -19,7 +19,8 @@ Entry = dict[str, Any]
 
 def list_(
     kind: Annotated[
-        str, typer.Argument(help="scenarios, models, methods, metrics, datasets or optimizers.", metavar="KIND")
+        str,
+        typer.Argument(help="scenarios, models, methods, metrics, datasets or optimizers.", metavar="KIND"),
     ],
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
@@ -32,7 +33,7 @@ def list_(
     if json:
         print_json({plural: entries})
         return
-    stdout.print(_table(entries, columns))
+    stdout.print(_table([entry for entry in entries if not entry.get("part_of")], columns))
     if plural in _FOOTNOTES:
         stdout.print(f"\n{_FOOTNOTES[plural]}", markup=False)
 
@@ -54,8 +55,13 @@ def _scenarios() -> list[Entry]:
             "recipe": asdict(found.recipe),
         }
 
-    codes = f"Sequential learning tasks {', '.join(SLT_CODES)} on any data set with ten classes"
-    return [*(entry(name, "", name) for name in BENCHMARKS), entry(SLT_PATTERN, codes, f"slt-{SLT_CODES[0]}-mnist")]
+    codes = (
+        f"Sequential learning tasks {', '.join(SLT_CODES)} on any data set, the last in the domain setting"
+    )
+    return [
+        *(entry(name, "", name) for name in BENCHMARKS),
+        entry(SLT_PATTERN, codes, f"slt-{SLT_CODES[0]}-mnist"),
+    ]
 
 
 def _models() -> list[Entry]:
@@ -81,10 +87,19 @@ def _methods() -> list[Entry]:
     ]
 
 
+def _metrics() -> list[Entry]:
+    from engram.metrics.definitions import DEFINITIONS
+
+    return [
+        {"name": found.name, "title": found.title, "description": found.meaning, "source": found.source}
+        for found in DEFINITIONS
+    ]
+
+
 def _datasets() -> list[Entry]:
     from engram.core.dataset_info import DATASETS
 
-    facts = ("name", "title", "classes", "shape", "train", "test")
+    facts = ("name", "title", "classes", "shape", "train", "test", "part_of")
     infos = (DATASETS[name] for name in DATASETS)
     return [{fact: getattr(info, fact) for fact in facts} for info in infos]
 
@@ -107,6 +122,7 @@ def _first_line(thing: object) -> str:
 
 
 def _table(entries: list[Entry], columns: tuple[str, ...]) -> Table:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -116,37 +132,40 @@ def _table(entries: list[Entry], columns: tuple[str, ...]) -> Table:
             column, justify="right" if numeric else "left", no_wrap=column == "name", overflow="fold"
         )
     for entry in entries:
-        table.add_row(*(_cell(column, entry[column]) for column in columns))
+        table.add_row(*(escape(_cell(column, entry)) for column in columns))
     return table
 
 
-def _cell(column: str, value: Any) -> str:
-    match column, value:
-        case "fields", _:
-            return "\n".join(f"{field['name']}={field['default']}: {field['doc']}" for field in value)
-        case "shape", _:
-            return "×".join(map(str, value))
-        case _, list():
-            return ", ".join(value)
-        case ("train" | "test"), 0:
+def _cell(column: str, entry: Entry) -> str:
+    match column, entry[column]:
+        case "description", text:
+            fields = (
+                f"  {field['name']}={field['default']}: {field['doc']}" for field in entry.get("fields", ())
+            )
+            return "\n".join((text, *fields))
+        case "shape", shape:
+            return "×".join(map(str, shape))
+        case _, list(values):
+            return ", ".join(values)
+        case (("train" | "test"), 0):
             return "?"
-        case _, int():
-            return f"{value:,}"
-        case _:
-            return str(value)
+        case _, int(number):
+            return f"{number:,}"
+        case _, text:
+            return str(text)
 
 
 _KINDS: dict[str, tuple[Callable[[], list[Entry]], tuple[str, ...]]] = {
     "scenarios": (_scenarios, ("name", "settings", "tasks", "units", "paper", "description")),
     "models": (_models, ("name", "description")),
-    "methods": (_methods, ("name", "family", "paper", "needs", "fields")),
-    "metrics": (_metrics, ("name", "title", "source")),
+    "methods": (_methods, ("name", "family", "needs", "description")),
+    "metrics": (_metrics, ("name", "description", "source")),
     "datasets": (_datasets, ("name", "title", "classes", "shape", "train", "test")),
     "optimizers": (_optimizers, ("name", "description")),
 }
 _FOOTNOTES = {
     "scenarios": "The first of the settings is the default.",
     "methods": "Fields are set with --set FIELD=VALUE.",
-    "datasets": "`engram data` says where each was found, or what is missing.",
+    "datasets": "`engram data` says where each was found or what is missing, and which have parts.",
     "metrics": "`engram explain NAME` has the definition and a worked example.",
 }

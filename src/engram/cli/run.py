@@ -42,7 +42,9 @@ def run(
     ] = None,
     every: Annotated[int, typer.Option(help="Evaluate after every N updates.")] = 1,
     subset: Annotated[int | None, typer.Option(help="Test samples of each task; 0 for all.")] = None,
-    full_ends: Annotated[bool, typer.Option("--full-ends", help="Also all test samples at task ends.")] = False,
+    full_ends: Annotated[
+        bool, typer.Option("--full-ends", help="Also all test samples at task ends.")
+    ] = False,
     on: Annotated[str, typer.Option(help="Evaluate on test or train data.")] = "test",
     tasks: Annotated[str, typer.Option(help="Evaluate the tasks seen so far, or all.")] = "seen",
     redraw: Annotated[bool, typer.Option("--redraw", help="Draw the subset anew each time.")] = False,
@@ -285,7 +287,9 @@ def widths(text: str) -> tuple[int, ...]:
     try:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise InputError(f"hidden={text!r} cannot be used: give whole numbers with commas, as 400,400") from None
+        raise InputError(
+            f"hidden={text!r} cannot be used: give whole numbers with commas, as 400,400"
+        ) from None
 
 
 def assignments(pairs: list[str]) -> dict[str, str]:

@@ -27,7 +27,9 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
             os.fsync(file.fileno())
         beside.replace(path)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}; free some space or choose another folder") from error
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}; free some space or choose another folder"
+        ) from error
     finally:
         beside.unlink(missing_ok=True)
 

@@ -41,7 +41,13 @@ def save_run(
     if readings:
         import polars as pl
 
-        kinds = {"step": pl.Int64, "learning": pl.Int32, "task": pl.Int32, "name": pl.String, "value": pl.Float64}
+        kinds = {
+            "step": pl.Int64,
+            "learning": pl.Int32,
+            "task": pl.Int32,
+            "name": pl.String,
+            "value": pl.Float64,
+        }
         frame = pl.DataFrame(list(readings), schema=kinds, orient="row")
         write_whole(folder / PROBES, lambda beside: frame.write_parquet(beside, compression="zstd"))
     write_json(folder / RESULT, finite({**result, "versions": versions()}))

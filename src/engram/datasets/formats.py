@@ -184,8 +184,8 @@ def read_idx(data: bytes, what: str) -> Pixels:
     if len(data) < 4 or data[:3] != b"\0\0\x08":
         raise InputError(f"{what} is no idx file of unsigned bytes; get it again")
     start = 4 + 4 * data[3]
-    shape = tuple(int(length) for length in np.frombuffer(data[4:start], ">u4"))
-    if len(shape) != data[3] or len(data) - start != math.prod(shape):
+    shape = tuple(int.from_bytes(data[i : i + 4], "big") for i in range(4, start, 4))
+    if len(data) < start or len(data) - start != math.prod(shape):
         raise InputError(
             f"{what} is not complete: {len(data)} bytes do not hold {shape} values; get it again"
         )

@@ -71,7 +71,7 @@ def _find_npz(root: Path, *, name: str) -> Path | None:
 
 def _places(root: Path, aliases: tuple[str, ...], *, itself: bool = False) -> Iterator[Path]:
     """The folders named like a data set; the root too if it is, or if its own name does not matter."""
-    if itself or root.name in aliases:
+    if itself or root.resolve().name in aliases:
         yield root
     for alias in aliases:
         if (root / alias).is_dir():

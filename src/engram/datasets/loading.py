@@ -61,7 +61,7 @@ def load(
     info = DATASETS[name]
     limit = affordable_bytes() if memory_limit is None else memory_limit
     if name in OWN:
-        return OWN[name](limit)
+        return _keep((name, limit), lambda: OWN[name](limit), limit)
     if name == "digits":
         return _keep(("digits",), _digits, limit)
     copy = locate(name, folder)

@@ -30,7 +30,9 @@ class TaskData:
         self.index = torch.nonzero(labels >= 0).squeeze(1)
         self.y = labels[self.index]
         if len(self.y) == 0:
-            raise InputError(f"task {task.name or task.source} has no samples: its classes are not in the data")
+            raise InputError(
+                f"task {task.name or task.source} has no samples: its classes are not in the data"
+            )
         self.transforms = task.transforms
         self.in_memory = hasattr(images, "pixels")
         self._images = images
@@ -91,13 +93,16 @@ class PhaseData:
                 yield self._gathered(rows)
 
     def _gathered(self, rows: Tensor) -> Tensor:
+        """Rows of several tasks that are not held: each task's are read at once and put in their places."""
         owner = torch.searchsorted(self.starts, rows, right=True) - 1
-        found: dict[int, Tensor] = {}
-        for number in owner.unique().tolist():
-            mine = torch.nonzero(owner == number).squeeze(1)
-            for place, x in zip(mine.tolist(), self.parts[number].rows(rows[mine] - self.starts[number]), strict=True):
-                found[place] = x
-        return torch.stack([found[place] for place in range(len(rows))])
+        mine = [torch.nonzero(owner == number).squeeze(1) for number in range(len(self.parts))]
+        read = [
+            part.rows(rows[places] - self.starts[number])
+            for number, (part, places) in enumerate(zip(self.parts, mine, strict=True))
+            if len(places)
+        ]
+        back = torch.cat(mine).argsort()
+        return torch.cat(read)[back]
 
 
 class Stream:
@@ -120,10 +125,13 @@ class Stream:
         self.device = torch.device(device)
         self._data = {name: load(name, folder) for name in {task.source.dataset for task in scenario.tasks}}
         shapes = {
-            prepared_shape(self._data[task.source.dataset].train.shape, task.transforms) for task in scenario.tasks
+            prepared_shape(self._data[task.source.dataset].train.shape, task.transforms)
+            for task in scenario.tasks
         }
         if len(shapes) > 1:
-            raise InputError(f"the tasks of {scenario.name} have different shapes {sorted(shapes)}: resize them")
+            raise InputError(
+                f"the tasks of {scenario.name} have different shapes {sorted(shapes)}: resize them"
+            )
         self.shape: tuple[int, ...] = shapes.pop()
 
     def train(self, task: int) -> TaskData:

@@ -29,7 +29,9 @@ def prepare(x: Tensor, transforms: Iterable[Transform]) -> Tensor:
     """
     for transform in transforms:
         if not isinstance(transform, Permute) and x.dim() != 4:
-            raise InputError(f"{transform.kind} needs images, but the samples have the shape {tuple(x.shape[1:])}")
+            raise InputError(
+                f"{transform.kind} needs images, but the samples have the shape {tuple(x.shape[1:])}"
+            )
         x = _apply(x, transform)
     if x.dtype == torch.uint8:
         x = x.float().div_(255)
@@ -67,7 +69,7 @@ def _apply(x: Tensor, transform: Transform) -> Tensor:
 @lru_cache(maxsize=128)
 def pixel_order(seed: int, size: int) -> Tensor:
     """The order of pixels that a permutation's seed stands for."""
-    return torch.from_numpy(np.random.RandomState(seed).permutation(size))  # noqa: NPY002
+    return torch.from_numpy(np.random.RandomState(seed).permutation(size))
 
 
 def _as_bytes(x: Tensor, like: Tensor) -> Tensor:
@@ -95,7 +97,7 @@ def _normalised(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> T
     channels = x.shape[1]
     if len(mean) not in (1, channels) or len(std) not in (1, channels):
         raise InputError(
-            f"normalise has {len(mean)} means and {len(std)} deviations for {channels} channels: give one each"
+            f"normalise has {len(mean)} means and {len(std)} deviations for {channels} channels: give as many"
         )
     centre = torch.tensor(mean).view(1, -1, 1, 1)
     spread = torch.tensor(std).view(1, -1, 1, 1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading, save_run
@@ -19,6 +19,9 @@ from engram.evaluation.guard import same_randomness, untouched
 from engram.evaluation.loss import answer_loss
 from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
 from engram.evaluation.schedule import Schedule
+
+if TYPE_CHECKING:
+    from engram.metrics.summary import Measurement
 
 Answers = Sequence[Sequence[int] | None]
 CHUNK_BYTES = 2**21
@@ -91,6 +94,7 @@ class Evaluator:
         self.generator = torch.Generator().manual_seed(seed)
         self.index = [draw(len(found.y), subset, self.generator) for found in self.sets]
         self.seen: list[int] = list(range(len(self.sets))) if tasks == "all" else []
+        self.learned: dict[int, tuple[int, ...]] = {}
         self._questions: Questions | None = None
 
     def __call__(
@@ -100,7 +104,7 @@ class Evaluator:
         learning: int,
         last: bool = False,
         epoch_step: int | None = None,
-        seen: Sequence[int] | None = None,
+        together: Sequence[int] | None = None,
     ) -> bool:
         """Count an update, and evaluate if it is time; says whether it did.
 
@@ -110,10 +114,10 @@ class Evaluator:
             learning: The task being learned.
             last: Whether this was the task's last update: then it is evaluated in any case.
             epoch_step: Which update of its epoch it was, from 0 (only for `per_epoch`).
-            seen: The tasks learned so far, where they are not just those that `learning` named.
+            together: The tasks that are being learned, where they are several at once.
         """
         self.step += 1
-        self._meet(seen if seen is not None else [learning])
+        self._meet(learning, together)
         due = self.schedule.due(self.step, epoch_step=epoch_step, last=last)
         if due or (last and self.full_ends):
             self._evaluate(model, learning, curve=due, full=last and self.full_ends)
@@ -124,10 +128,10 @@ class Evaluator:
         model: nn.Module | Callable[[], nn.Module],
         *,
         learning: int = 0,
-        seen: Sequence[int] | None = None,
+        together: Sequence[int] | None = None,
     ) -> None:
         """Evaluate before the first update."""
-        self._meet(seen if seen is not None else [learning])
+        self._meet(learning, together)
         self._evaluate(model, learning, curve=True, full=False)
 
     def end(self, model: nn.Module | Callable[[], nn.Module], *, learning: int) -> None:
@@ -146,9 +150,17 @@ class Evaluator:
 
     def metrics(self) -> dict[str, float]:
         """Every metric that the trace allows, by the papers' names; NaN where one is undefined."""
+        return self._measured().final
+
+    def _measured(self) -> Measurement:
         from engram.metrics.summary import summarise
 
-        return dict(summarise(self.trace, classes=self.classes, ends=self.ends or None)["final"])
+        if not len(self.trace):
+            raise InputError("nothing was evaluated yet: call the evaluator after an update first")
+        classes = None if self.classes is None else self.classes[: len(self.learned)]
+        ends = self.ends if len(self.ends) else None
+        phases = [self.learned.get(learning, (learning,)) for learning in range(len(self.sets))]
+        return summarise(self.trace, ends=ends, classes_seen=classes, phases=phases)
 
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> None:
         """Write the same files as `engram run` leaves, for `engram report` and the like."""
@@ -170,15 +182,15 @@ class Evaluator:
 
     def result(self, *, id: str, seed: int, train_seconds: float) -> dict[str, Any]:
         """What `result.json` says of this evaluator's run."""
-        from engram.metrics.summary import summarise
-
-        found = summarise(self.trace, classes=self.classes, ends=self.ends or None)
+        found = self._measured()
         return {
             "id": id,
             "seed": seed,
-            "metrics": found["final"],
-            "by_task": found["by_task"],
+            "metrics": found.final,
+            "by_task": found.by_task,
+            "why": found.why,
             "classes": self.classes,
+            "phases": [[learning, list(tasks)] for learning, tasks in self.learned.items()],
             "updates": self.step,
             "evaluations": self.evaluations,
             "seconds": {
@@ -194,6 +206,7 @@ class Evaluator:
         return {
             "plain": {name: getattr(self, name) for name in plain},
             "seen": list(self.seen),
+            "learned": [[learning, list(tasks)] for learning, tasks in self.learned.items()],
             "index": list(self.index),
             "readings": [list(reading) for reading in self.readings],
             "generator": self.generator.get_state(),
@@ -206,16 +219,20 @@ class Evaluator:
         for name, value in state["plain"].items():
             setattr(self, name, value)
         self.seen, self.index = list(state["seen"]), list(state["index"])
+        self.learned = {learning: tuple(tasks) for learning, tasks in state["learned"]}
         self.readings = [tuple(reading) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = _unpacked(state["trace"]), _unpacked(state["ends"])
 
     # ----------------------------------------------------------------------------------------------
 
-    def _meet(self, tasks: Sequence[int]) -> None:
-        for task in tasks:
+    def _meet(self, learning: int, together: Sequence[int] | None) -> None:
+        self.learned.setdefault(learning, tuple(together) if together is not None else (learning,))
+        for task in self.learned[learning]:
             if not 0 <= task < len(self.sets):
-                raise InputError(f"learning={task} has no test set: there are {len(self.sets)}, counted from 0")
+                raise InputError(
+                    f"learning={task} has no test set: there are {len(self.sets)}, counted from 0"
+                )
             if task not in self.seen:
                 self.seen.append(task)
 
@@ -254,7 +271,7 @@ class Evaluator:
         losses = torch.empty(asked.total) if self.losses else None
         for part in chunks(asked.total, asked.rows_in(CHUNK_BYTES)):
             x, y = asked.read(part)
-            logits = network(x)
+            logits = _scores(network, x, asked, part)
             for place, rows in asked.spans(part, sought):
                 here = slice(rows.start - part.start, rows.stop - part.start)
                 right[rows] = answered_right(logits[here], y[here], sought[place])
@@ -268,6 +285,19 @@ class Evaluator:
                 self.readings.append((self.step, learning, task, "loss", loss))
 
 
+def _scores(network: nn.Module, x: Tensor, asked: Questions, part: slice) -> Tensor:
+    """The scores of all units; a network that has a `route` of its own for every task answers by task."""
+    route = getattr(network, "route", None)
+    if route is None:
+        found: Tensor = network(x)
+        return found
+    pieces = [
+        route(asked.tasks[place])(x[rows.start - part.start : rows.stop - part.start])
+        for place, rows in asked.spans(part, asked.tasks)
+    ]
+    return torch.cat(pieces)
+
+
 def _packed(trace: Trace) -> dict[str, Any]:
     numbers = {name: torch.tensor(getattr(trace, name), dtype=torch.int64) for name in COLUMNS[:-1]}
     bits = np.frombuffer(b"".join(trace.bits), dtype=np.uint8)
@@ -275,7 +305,7 @@ def _packed(trace: Trace) -> dict[str, Any]:
 
 
 def _unpacked(state: dict[str, Any]) -> Trace:
-    numbers = [state[name].tolist() for name in COLUMNS[:-1]]
+    numbers = {name: state[name].tolist() for name in COLUMNS[:-1]}
     lengths = [(total + 7) // 8 for total in state["total"].tolist()]
     bits = [piece.numpy().tobytes() for piece in state["bits"].split(lengths)] if lengths else []
-    return Trace(*numbers, bits)
+    return Trace(**numbers, bits=bits)

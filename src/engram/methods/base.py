@@ -18,7 +18,7 @@ from torch.nn import functional
 from engram.core.errors import InputError
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
 from engram.methods.optimizers import build_optimizer, cosine_factor
-from engram.methods.state import capture, restore
+from engram.methods.state import capture, kept_bytes, restore
 from engram.models.network import Network
 
 
@@ -43,6 +43,9 @@ class Method(Protocol):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` gave."""
+
+    def kept_bytes(self) -> int:
+        """Bytes kept beyond the weights and the optimiser's state, counted from what is really held."""
 
 
 class Terms(NamedTuple):
@@ -71,6 +74,9 @@ class Learner(ABC):
         network: The network that learns.
         optimizer_spec: How it is updated.
         generator: The method's own randomness, for memories and the like.
+
+    Class attributes say what kind of method it is: `family`, `paper`, `needs` (of "task identity",
+    "boundaries", "stored data") and `joint`, which asks for all tasks at once instead of one by one.
     """
 
     network: Network
@@ -80,6 +86,7 @@ class Learner(ABC):
     family: ClassVar[str] = "baseline"
     paper: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()
+    joint: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.optimizer_spec, self.network.parameters())
@@ -127,7 +134,7 @@ class Learner(ABC):
         terms = self.loss(joined)
         loss = terms.total()
         new = self._gradient_of(terms.new) if self.split_gradients else None
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self.edit_gradients(joined)
         if new is not None:
             self._note_norms(new)
@@ -152,6 +159,10 @@ class Learner(ABC):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put back what `state_dict` gave: the learner goes on to the same bits."""
         restore(self, state)
+
+    def kept_bytes(self) -> int:
+        """Bytes kept beyond the weights and the optimiser's state, counted from what is really held."""
+        return kept_bytes(self)
 
     def _follow_schedule(self) -> None:
         if self.optimizer_spec.schedule == "cosine" and self.task is not None:
@@ -292,7 +303,7 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
     definitions: dict[str, Any] = {item.name: (hints[item.name], item.default) for item in own}
     model = create_model("Fields", **definitions)
     try:
-        return {key: value for key, value in model.model_validate(given)}
+        return dict(model.model_validate(given))
     except ValidationError as error:
         first = error.errors()[0]
         where, message = str(first["loc"][0]), first["msg"]

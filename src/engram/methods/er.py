@@ -41,8 +41,9 @@ class ER(Learner):
 
     def setup(self) -> None:
         """Make an empty memory."""
+        kinds: dict[str, type[ClassBalanced | Reservoir | PerClass]]
         kinds = {"class-balanced": ClassBalanced, "reservoir": Reservoir, "per-class": PerClass}
-        self.store: ClassBalanced | Reservoir | PerClass = kinds[self.policy](self.memory, self.generator)
+        self.store = kinds[self.policy](self.memory, self.generator)
 
     def rehearse(self, batch: Batch) -> Batch:
         """Join the new samples with remembered ones."""

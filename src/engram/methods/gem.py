@@ -39,25 +39,29 @@ class GEM(Learner):
 
     def setup(self) -> None:
         """There are no memories yet."""
-        self.stores: list[Samples] = []
+        self.store = Samples()
+        self.sizes: list[int] = []
         self.recent = Samples()
 
     def edit_gradients(self, batch: Batch) -> None:
         """Replace the gradient by the nearest one that the memories agree with."""
-        if not self.stores:
+        if not self.sizes:
             return
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
         gradient = torch.cat([g.flatten() for g in own])
-        memories = torch.stack([self._gradient_on(store, batch, parameters) for store in self.stores])
+        places = torch.arange(len(self.store)).split(self.sizes)
+        memories = torch.stack([self._gradient_on(place, batch, parameters) for place in places])
         projected = project(gradient, memories, margin=self.margin, ridge=self.ridge)
         if projected is gradient:
             return
-        for parameter, piece in zip(parameters, projected.split([p.numel() for p in parameters]), strict=True):
+        for parameter, piece in zip(
+            parameters, projected.split([p.numel() for p in parameters]), strict=True
+        ):
             parameter.grad = piece.view_as(parameter)
 
-    def _gradient_on(self, store: Samples, batch: Batch, parameters: list[torch.nn.Parameter]) -> Tensor:
-        remembered = store.batch(torch.arange(len(store)), batch.heads)
+    def _gradient_on(self, place: Tensor, batch: Batch, parameters: list[torch.nn.Parameter]) -> Tensor:
+        remembered = self.store.batch(place, batch.heads)
         loss = cross_entropy(self.network(remembered.x), remembered)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         pieces = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
@@ -78,20 +82,26 @@ class GEM(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Store samples of the task that ended."""
-        if self.policy == "ring":
-            self.stores.append(self.recent)
-            return
-        store, keys = Samples(), torch.empty(0, dtype=torch.float64)
+        chosen = self.recent if self.policy == "ring" else self._chosen(batches)
+        self.sizes.append(len(chosen))
+        self.store.extend(chosen)
+
+    def _chosen(self, batches: Iterable[Batch]) -> Samples:
+        """The first samples of a task, or a uniform sample: those with the largest random keys."""
+        found, keys = Samples(), torch.empty(0, dtype=torch.float64)
         for batch in batches:
-            if self.policy == "first" and len(store) >= self.memory:
+            if self.policy == "first" and len(found) >= self.memory:
                 break
-            store.append(batch)
-            fresh = torch.rand(len(batch), generator=self.generator, dtype=torch.float64)
-            keys = torch.cat([keys, -torch.arange(len(keys), len(keys) + len(batch)) if self.policy == "first" else fresh])
-            best = torch.argsort(keys, descending=True, stable=True)[: self.memory]
-            store.keep(best)
-            keys = keys[best]
-        self.stores.append(store)
+            found.append(batch)
+            if self.policy == "random":
+                fresh = torch.rand(len(batch), generator=self.generator, dtype=torch.float64)
+                keys = torch.cat([keys, fresh])
+                best = torch.argsort(keys, descending=True, stable=True)[: self.memory]
+                keys = keys[best]
+            else:
+                best = torch.arange(min(len(found), self.memory))
+            found.keep(best)
+        return found
 
 
 def project(gradient: Tensor, memories: Tensor, *, margin: float, ridge: float = 1e-3) -> Tensor:
@@ -114,7 +124,9 @@ def project(gradient: Tensor, memories: Tensor, *, margin: float, ridge: float =
     return gradient + (rows.T @ dual.to(rows.device)).to(gradient.dtype)
 
 
-def _solve(gram: NDArray[np.float64], products: NDArray[np.float64], *, margin: float, ridge: float) -> NDArray[np.float64]:
+def _solve(
+    gram: NDArray[np.float64], products: NDArray[np.float64], *, margin: float, ridge: float
+) -> NDArray[np.float64]:
     from scipy.linalg import solve_triangular
     from scipy.optimize import lsq_linear
 

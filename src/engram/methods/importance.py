@@ -42,7 +42,7 @@ def diagonal_fisher(
         [tensor([[0.2500],
                 [0.2500]])]
     """
-    parameters = [p for p in network.parameters()]
+    parameters = list(network.parameters())
     total = [torch.zeros_like(p) for p in parameters]
     squares = _linear_squares if _only_linear(network) else _any_squares
     count = 0
@@ -70,12 +70,12 @@ def batch_fisher(
     times the batch's size (002's permuted domain runs, `scale="size"`). Gradients of different signs cancel
     before they are squared, so it is smaller than the Fisher unless scaled, and depends on the batch size.
     """
-    parameters = [p for p in network.parameters()]
+    parameters = list(network.parameters())
     total = [torch.zeros_like(p) for p in parameters]
     count = 0
     with evaluating(network):
         for batch in batches:
-            logits, allowed = _scores(network, batch, grad=True)
+            logits, _ = _scores(network, batch, grad=True)
             target = chosen_label(logits.detach(), batch.y, label=label, generator=generator)
             loss = nn.functional.cross_entropy(logits, target)
             factor = len(batch) if scale == "size" else 1

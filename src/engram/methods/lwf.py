@@ -73,4 +73,3 @@ class LwF(Learner):
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Keep a copy of the network."""
         self.teacher = copy.deepcopy(self.network).requires_grad_(False)
-

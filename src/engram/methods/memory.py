@@ -44,6 +44,11 @@ class Samples:
         self.y = torch.cat([self.y.to(batch.y.device), batch.y])
         self.head = torch.cat([self.head.to(head.device), head])
 
+    def extend(self, other: Samples) -> None:
+        """Add all samples of another set at the end."""
+        if other.x is not None:
+            self.append(Batch(other.x, other.y, heads=(), head=other.head))
+
     def put(self, slots: Tensor, batch: Batch, rows: Tensor) -> None:
         """Overwrite some places with some rows of a batch."""
         assert self.x is not None
@@ -88,7 +93,8 @@ def join(batch: Batch, remembered: Batch, *, weight: float, remembered_weight: f
         tensor([0.2500, 0.2500, 0.5000])
     """
     head: int | Tensor = batch.head
-    if not (isinstance(batch.head, int) and isinstance(remembered.head, int) and batch.head == remembered.head):
+    one_head = isinstance(batch.head, int) and isinstance(remembered.head, int)
+    if not one_head or batch.head != remembered.head:
         head = torch.cat([head_of_each(batch), head_of_each(remembered)])
     new, old = len(batch), len(remembered)
     weights = batch.x.new_empty(new + old, dtype=torch.float32)
@@ -233,9 +239,7 @@ class Reservoir:
         draw = torch.rand(len(count), generator=self.generator, dtype=torch.float64)
         places = (draw * count).long()
         # A later sample replaces an earlier one that drew the same place.
-        chosen = {
-            place: room + row for row, place in enumerate(places.tolist()) if place < self.capacity
-        }
+        chosen = {place: room + row for row, place in enumerate(places.tolist()) if place < self.capacity}
         if chosen:
             slots, rows = torch.tensor(list(chosen)), torch.tensor(list(chosen.values()))
             self.samples.put(slots, batch, rows)
@@ -281,9 +285,7 @@ class PerClass:
             task.capacity = self.share * len(classes)
             task.fill([batch])
         if task.samples.x is not None:
-            self.samples.append(
-                Batch(task.samples.x, task.samples.y, heads=(), head=task.samples.head)
-            )
+            self.samples.append(Batch(task.samples.x, task.samples.y, heads=(), head=task.samples.head))
 
     def sample(self, size: int, heads: Heads) -> Batch:
         """Up to `size` different samples, uniformly."""

@@ -40,9 +40,7 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
     """
     check_optimizer(spec)
     if spec.name == "sgd":
-        return torch.optim.SGD(
-            parameters, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay
-        )
+        return torch.optim.SGD(parameters, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay)
     kind = torch.optim.Adam if spec.name == "adam" else torch.optim.Adagrad
     return cast(Optimizer, kind(parameters, lr=spec.lr, weight_decay=spec.weight_decay))
 

@@ -45,6 +45,28 @@ def restore(owner: Any, state: dict[str, Any]) -> None:
         setattr(owner, name, _unpack(packed, vars(owner).get(name), owner))
 
 
+def kept_bytes(owner: object, *, beside: tuple[str, ...] = ("network", "optimizer")) -> int:
+    """How many bytes of tensors `owner` holds, besides the network that learns and its optimiser.
+
+    Counted from the tensors that are really there: memories, importance, older networks, generators.
+    """
+    return sum(_bytes(value) for name, value in vars(owner).items() if name not in beside)
+
+
+def _bytes(value: object) -> int:
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, nn.Module | Optimizer) or (
+        isinstance(value, Stateful) and not isinstance(value, torch.Generator)
+    ):
+        return _bytes(value.state_dict())
+    if isinstance(value, dict):
+        return sum(_bytes(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return sum(_bytes(item) for item in value)
+    return 0
+
+
 def _pack(value: object) -> dict[str, Any] | None:
     if isinstance(value, PLAIN):
         return {"kind": "plain", "value": value}
@@ -84,7 +106,8 @@ def _unpack(packed: dict[str, Any], present: Any, owner: Any) -> Any:
             parameter.requires_grad_(wanted)
         return module
     if kind == "task":
-        return TaskInfo(**{n: tuple(v) if isinstance(v, list) else v for n, v in value.items()})
+        fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in value.items()}
+        return TaskInfo(**fields)
     if kind == "stateful":
         present.load_state_dict(_cloned(value))
         return present

@@ -45,7 +45,7 @@ class Stream(ABC):
         """
         if len(accuracies) != self.n_tasks:
             raise InputError(
-                f"{self.n_tasks} tasks need as many accuracies, NaN where not evaluated; got {len(accuracies)}"
+                f"{self.n_tasks} tasks need as many accuracies, NaN if not evaluated; got {len(accuracies)}"
             )
         if learning != self._learning:
             self._turn_to(learning)
@@ -216,7 +216,9 @@ class WindowedPlasticity(Stream):
             rise = self._recent.highest() + accuracies
         else:
             self._recent.push(accuracies)
-            rise = np.where(np.isnan(accuracies), np.nan, self._recent.highest() - self._recent.oldest())
+            present = ~np.isnan(accuracies)
+            rise = np.full(self.n_tasks, np.nan)
+            np.subtract(self._recent.highest(), self._recent.oldest(), out=rise, where=present)
         np.fmax(self._largest, rise, out=self._largest)
 
 

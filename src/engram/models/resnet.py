@@ -71,9 +71,10 @@ def slim_resnet18(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Netw
     image = image_shape("slim-resnet18", shape)
     layers = _layers(BasicBlock, (2, 2, 2, 2), first=20, stem=spec.stem, channels=image[0])
     # Small images leave less than one square: then all there is of it is averaged.
-    _, height, width = output_shape(layers, image)
-    layers.extend([nn.AvgPool2d((min(4, height), min(4, width))), nn.Flatten(1)])
-    return Network(layers, nn.Linear(output_shape(layers, image)[0], n_units))
+    channels, height, width = output_shape(layers, image)
+    square = min(4, height), min(4, width)
+    layers.extend([nn.AvgPool2d(square), nn.Flatten(1)])
+    return Network(layers, nn.Linear(channels * (height // square[0]) * (width // square[1]), n_units))
 
 
 def resnet18(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:

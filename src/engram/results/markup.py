@@ -2,7 +2,6 @@
 
 from html import escape
 
-
 _VOID = ("br", "input")
 
 

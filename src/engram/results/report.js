@@ -236,22 +236,31 @@ function themes() {
 
 function tips() {
   const tip = document.getElementById("tip");
-  const hide = () => { tip.hidden = true; };
-  const show = (term) => {
-    tip.textContent = term.dataset.tip;
-    tip.hidden = false;
-    const at = term.getBoundingClientRect();
+  let shown = null;
+  const hide = () => {
+    shown = null;
+    tip.hidden = true;
+  };
+  const place = () => {
+    if (!shown) return;
+    const at = shown.getBoundingClientRect();
     const left = Math.max(12, Math.min(at.left, innerWidth - tip.offsetWidth - 12));
     const below = at.bottom + 8 + tip.offsetHeight < innerHeight;
     tip.style.left = `${left}px`;
     tip.style.top = `${below ? at.bottom + 8 : Math.max(8, at.top - tip.offsetHeight - 8)}px`;
+  };
+  const show = (term) => {
+    shown = term;
+    tip.textContent = term.dataset.tip;
+    tip.hidden = false;
+    place();
   };
   for (const term of document.querySelectorAll("[data-tip]")) {
     for (const event of ["mouseenter", "focus", "click"]) term.addEventListener(event, () => show(term));
     for (const event of ["mouseleave", "blur"]) term.addEventListener(event, hide);
   }
   addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
-  addEventListener("scroll", hide, { capture: true, passive: true });
+  addEventListener("scroll", place, { capture: true, passive: true });
 }
 
 // Plotly travels compressed, which makes the page less than half as large.

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.core.files import write_whole
-from engram.metrics.definitions import DEFINITIONS
+from engram.metrics.definitions import Definition, find
 from engram.metrics.intervals import Summary
 from engram.results.figures import (
     MAX_POINTS,
@@ -142,7 +142,11 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
         element("p", " · ".join(_facts(group)), class_="note"),
         _gap_sentence(group),
         _figure(
-            name, note, label=f"Line chart: accuracy of every task of {group.label}", size="tall", views="both" if few else "all"
+            name,
+            note,
+            label=f"Line chart: accuracy of every task of {group.label}",
+            size="tall",
+            views="both" if few else "all",
         ),
         element("div", _matrix_table(group), _events_table(group), class_="columns"),
         element("div", *probes, class_="columns") if probes else "",
@@ -276,7 +280,9 @@ def _events_table(group: RunGroup) -> Html:
     return element(
         "div",
         element("h3", "Forgotten samples"),
-        element("div", table, class_="scroll high", tabindex="0", role="region", aria_label="Forgotten samples"),
+        element(
+            "div", table, class_="scroll high", tabindex="0", role="region", aria_label="Forgotten samples"
+        ),
         element("p", note, class_="note"),
     )
 
@@ -333,20 +339,21 @@ def _metrics_section(groups: Sequence[RunGroup]) -> Html:
 
 
 def _term(name: str) -> Html:
-    return element("button", name, type="button", class_="term", data_tip=_definition(name))
+    definition = _definition(name)
+    if definition is None:
+        return element("span", name)
+    return element("button", name, type="button", class_="term", data_tip=definition.short())
 
 
 def _metric_cell(summary: Summary) -> Html:
+    seeds = f"n = {summary.n}"
     if not np.isfinite(summary.mean):
-        return element("td", "–", element("small", f"n = {summary.n}"))
+        return element("td", "–", element("small", seeds))
+    mean = f"{100 * summary.mean:.1f}".replace("-", "−")
     if not np.isfinite(summary.sd):
-        return element("td", f"{100 * summary.mean:.1f}", element("small", f"n = {summary.n}"))
-    return element(
-        "td",
-        f"{100 * summary.mean:.1f} ",
-        element("span", f"± {100 * half_width(summary):.1f}", class_="interval"),
-        element("small", f"SD {100 * summary.sd:.1f} · n = {summary.n}"),
-    )
+        return element("td", mean, element("small", seeds))
+    interval = element("span", f"± {100 * half_width(summary):.1f}", class_="interval")
+    return element("td", f"{mean} ", interval, element("small", f"SD {100 * summary.sd:.1f} · {seeds}"))
 
 
 def _settings(group: RunGroup) -> Html:
@@ -367,10 +374,19 @@ def _settings(group: RunGroup) -> Html:
 
 
 def _definitions_section(groups: Sequence[RunGroup]) -> Html:
-    names = list(metrics_table(groups))
-    if not names:
+    found = [definition for name in metrics_table(groups) if (definition := _definition(name))]
+    if not found:
         return Html("")
-    entries = [part for name in names for part in (element("dt", name), element("dd", _definition(name)))]
+    entries = [
+        part
+        for definition in dict.fromkeys(found)
+        for part in (
+            element("dt", f"{definition.name}: {definition.title}"),
+            element("dd", f"{definition.meaning} {definition.direction}"),
+            element("dd", definition.formula, class_="formula"),
+            element("dd", f"Source: {definition.source}.", class_="source"),
+        )
+    ]
     return element(
         "section",
         element("details", element("summary", "Definitions of the metrics"), element("dl", *entries)),
@@ -432,8 +448,12 @@ def _text(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _definition(name: str) -> str:
-    return DEFINITIONS[name]
+def _definition(name: str) -> Definition | None:
+    """What a metric means; None for one of somebody's own."""
+    try:
+        return find(name)[0]
+    except InputError:
+        return None
 
 
 def _count(number: int, thing: str) -> str:

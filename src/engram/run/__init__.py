@@ -1,0 +1,1 @@
+"""Running experiments: the value that describes one, the straight line that runs it, and its storage."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engram.core.files import write_whole
+from engram.core.files import read_json, write_whole
 from engram.core.folder import RESULT, save_run
-from engram.core.files import read_json
 from engram.run.experiment import Experiment
 from engram.run.loop import Diverged, Outcome, Progress, run_steps
 
@@ -52,8 +52,7 @@ def execute(
             if follow is not None:
                 follow(progress)
             if time.monotonic() - saved > checkpoint_seconds:
-                state = progress.snapshot()
-                write_whole(place, lambda beside, state=state: torch.save(state, beside))
+                write_whole(place, partial(torch.save, progress.snapshot()))
                 saved = time.monotonic()
     except StopIteration as end:
         outcome: Outcome = end.value

@@ -21,8 +21,10 @@ from engram.datasets.stream import PhaseData, Stream
 from engram.evaluation.evaluator import Evaluator
 from engram.methods import METHODS
 from engram.methods.base import Learner, Method, validate_fields
+from engram.methods.optimizers import check_optimizer
 from engram.models import build
 from engram.run.experiment import Experiment
+from engram.scenarios import joint
 from engram.scenarios.values import TaskSetting
 
 
@@ -85,8 +87,29 @@ def complete(experiment: Experiment) -> Experiment:
 
     Done before hashing, so that a default and the same value given by hand are the same experiment.
     """
-    settings = validate_fields(experiment.method, METHODS[experiment.method], experiment.settings)
-    return replace(experiment, settings=settings)
+    method = METHODS[experiment.method]
+    check_needs(experiment, getattr(method, "needs", ()))
+    check_optimizer(experiment.optimizer)
+    settings = validate_fields(experiment.method, method, experiment.settings)
+    scenario = experiment.scenario
+    if getattr(method, "joint", False) and len(scenario.phases) > 1:
+        scenario = joint(scenario)
+    return replace(experiment, settings=settings, scenario=scenario)
+
+
+def check_needs(experiment: Experiment, needs: tuple[str, ...]) -> None:
+    """Refuse a method that needs to know what the setting hides."""
+    setting = experiment.scenario.setting
+    if "task identity" in needs and not isinstance(setting, TaskSetting):
+        raise InputError(
+            f"method {experiment.method} needs task identity, which the {setting.kind} setting hides: "
+            "use the task setting"
+        )
+    if "boundaries" in needs and not getattr(setting, "boundaries", True):
+        raise InputError(
+            f"method {experiment.method} needs to know where tasks begin, which {experiment.scenario.name} "
+            "hides: use a stream with visible boundaries"
+        )
 
 
 def run(experiment: Experiment, *, data: Path | None = None, device: str = "cpu") -> Outcome:
@@ -141,7 +164,7 @@ def run_steps(
             if number == 0 or visible:
                 method.begin_task(line.infos[number] if visible else _whole(line.infos))
             if number == 0 and watch and experiment.evaluation.before:
-                evaluator.before(method.predictor, learning=learning, seen=tasks)
+                evaluator.before(method.predictor, learning=learning, together=tasks)
             line.begun = True
         for epoch_step, batch in line.shown(phase, number):
             started = time.perf_counter()
@@ -159,7 +182,7 @@ def run_steps(
                 learning=learning,
                 last=line.steps_left(number) == 0,
                 epoch_step=epoch_step,
-                seen=tasks,
+                together=tasks,
             )
             if evaluated and isinstance(method, Learner) and method.split_gradients:
                 norms = method.gradient_norms.items()

@@ -65,9 +65,12 @@ def experiment(
     if hidden is not None:
         network = replace(network, hidden=hidden)
     steps = recipe.optimizer(method, optimizer)
-    changes = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-    steps = replace(steps, **{name: value for name, value in changes.items() if value is not None})
-    counted = updates if updates is not None else (getattr(recipe, "updates", None) if epochs is None else None)
+    steps = replace(
+        steps,
+        lr=steps.lr if lr is None else lr,
+        momentum=steps.momentum if momentum is None else momentum,
+        weight_decay=steps.weight_decay if weight_decay is None else weight_decay,
+    )
     return complete(
         Experiment(
             stream,
@@ -77,7 +80,7 @@ def experiment(
             optimizer=steps,
             batch_size=batch_size if batch_size is not None else recipe.batch_size,
             epochs=epochs if epochs is not None else recipe.epochs,
-            updates=counted,
+            updates=updates,
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
             seed=seed,
         )

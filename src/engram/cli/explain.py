@@ -1,0 +1,81 @@
+"""`engram explain`: what a number means, where it comes from, and what others mean by the same name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from engram.metrics.definitions import Comparison, Definition
+
+
+def explain(
+    name: Annotated[str, typer.Argument(help="A metric, for example WC-ACC, WF10, forgetting.")],
+) -> None:
+    """Explain a metric: definition, source, divisor, sign, and a worked example."""
+    from engram.cli.output import stdout
+    from engram.metrics.definitions import compare, find
+
+    definitions = find(name)
+    for definition in definitions:
+        _print_definition(definition)
+    # A name that several metrics share is compared under that name, a metric of its own under its family's.
+    family = name if len(definitions) > 1 else definitions[0].family
+    comparison = compare(family)
+    if comparison:
+        _print_comparison(comparison)
+    stdout.print()
+
+
+def _print_definition(definition: Definition) -> None:
+    from rich.table import Table
+
+    from engram.cli.output import stdout
+
+    example = definition.example()
+    page = Table.grid(padding=(0, 2))
+    page.add_column(style="dim")
+    page.add_column()
+    lines = {
+        "meaning": definition.meaning,
+        "formula": definition.formula,
+        "source": definition.source,
+        "divisor": definition.divisor,
+        "direction": definition.direction,
+        "NaN": definition.undefined,
+        "notes": "\n".join(definition.notes),
+        "elsewhere": "\n".join(definition.elsewhere),
+        "example": example.cells,
+        "": f"{example.working} = {example.value:.6f}",
+    }
+    for label, text in lines.items():
+        if text:
+            page.add_row(label, _verbatim(text))
+    stdout.print()
+    stdout.print(_verbatim(f"{definition.name}: {definition.title}"), style="bold")
+    stdout.print(page)
+
+
+def _print_comparison(comparison: Comparison) -> None:
+    from rich.table import Table
+
+    from engram.cli.output import stdout
+
+    stdout.print()
+    stdout.print(_verbatim(f"One name, many numbers: {comparison.name!r} of one matrix"), style="bold")
+    stdout.print(_verbatim(comparison.cells))
+    table = Table("metric; other tools", "how")
+    table.add_column("value", justify="right")
+    for variant in comparison.variants:
+        table.add_row(_verbatim(variant.who), _verbatim(variant.how), f"{variant.value:.4f}")
+    stdout.print(table)
+
+
+def _verbatim(text: str) -> Text:
+    """Text in which brackets are brackets: formulas would otherwise be read as markup."""
+    from rich.text import Text
+
+    return Text(text)

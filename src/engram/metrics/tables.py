@@ -1,0 +1,178 @@
+"""Anybody's numbers: evaluation tables and accuracy matrices from CSV and Parquet files."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.core.errors import InputError
+from engram.metrics.arrays import Matrix, Vector
+from engram.metrics.curve import Curve
+from engram.metrics.matrix import accuracy_matrix
+
+if TYPE_CHECKING:
+    import polars
+
+_LAYOUT = (
+    "a long table has the columns step, learning, task and accuracy (or correct and total), "
+    "a matrix has numbers only and no header"
+)
+
+
+def read_accuracies(path: Path) -> Curve | Matrix:
+    """The evaluation history or accuracy matrix in a file.
+
+    A long table (CSV with a header, or Parquet) has the columns `step`, `learning`, `task` and either
+    `accuracy` or `correct` and `total`, which win where both are there; tasks are numbers or names. A CSV
+    file whose first line holds numbers only is a matrix: row k is after learning task k, blank or nan stands
+    for "not evaluated".
+
+    Raises:
+        InputError: The file cannot be read, or does not hold what it should.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "matrix.csv"
+        >>> _ = file.write_text("0.9,\\n0.6,0.8\\n")
+        >>> read_accuracies(file)
+        array([[0.9, nan],
+               [0.6, 0.8]])
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if not content.strip():
+        raise InputError(f"{path} is empty: {_LAYOUT}")
+    if content[:4] == b"PAR1":
+        return _long_table(_frame(path, content), path)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is neither Parquet nor text in UTF-8: {_LAYOUT}") from error
+    first = next(line for line in text.splitlines() if line.strip())
+    if all(_as_number(cell) is not None for cell in first.split(",")):
+        return _matrix(text, path)
+    return _long_table(_frame(path, text.encode()), path)
+
+
+def _matrix(text: str, path: Path) -> Matrix:
+    rows: list[list[float]] = []
+    try:
+        for number, cells in enumerate(csv.reader(io.StringIO(text), strict=True), start=1):
+            if not cells:
+                continue
+            values = [_as_number(cell) for cell in cells]
+            if None in values:
+                raise InputError(f"{path}, line {number}: {cells[values.index(None)]!r} is not a number")
+            rows.append([value for value in values if value is not None])
+    except csv.Error as error:
+        raise InputError(f"{path} is not CSV: {error}") from error
+    try:
+        matrix = accuracy_matrix(rows)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    if np.isnan(matrix).all():
+        raise InputError(f"{path} holds no accuracies: every cell is blank")
+    return matrix
+
+
+def _as_number(cell: str) -> float | None:
+    """A cell's number, NaN for a blank one, None for text."""
+    try:
+        return float(cell) if cell.strip() else math.nan
+    except ValueError:
+        return None
+
+
+def _frame(path: Path, content: bytes) -> polars.DataFrame:
+    import polars as pl
+
+    try:
+        if content[:4] == b"PAR1":
+            return pl.read_parquet(content)
+        # Text first: what is not a number should be named, not guessed at.
+        return pl.read_csv(content, infer_schema=False)
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"cannot read {path}: {reason}") from error
+
+
+def _long_table(frame: polars.DataFrame, path: Path) -> Curve:
+    frame = frame.rename(lambda name: name.strip())
+    counted = {"correct", "total"} <= set(frame.columns)
+    wanted = ["step", "learning", "task", *(("correct", "total") if counted else ("accuracy",))]
+    missing = [name for name in wanted if name not in frame.columns]
+    if missing:
+        raise InputError(f"{path} lacks the column {' and '.join(map(repr, missing))}: {_LAYOUT}")
+    if not len(frame):
+        raise InputError(
+            f"{path} has no rows under its header: give one row for each evaluation of each task"
+        )
+    step = _whole_numbers(frame["step"], path)
+    learning, task = _labels(frame["learning"], path), _labels(frame["task"], path)
+    if learning.dtype != task.dtype:
+        raise InputError(f"{path}: learning and task must name tasks alike, both as numbers or both as names")
+    try:
+        if counted:
+            correct, total = _numbers(frame["correct"], path), _numbers(frame["total"], path)
+            return Curve.of_counts(step=step, learning=learning, task=task, correct=correct, total=total)
+        return Curve.of_table(
+            step=step, learning=learning, task=task, accuracy=_numbers(frame["accuracy"], path)
+        )
+    except InputError as error:
+        raise error if str(error).startswith(str(path)) else InputError(f"{path}: {error}") from error
+
+
+def _numbers(column: polars.Series, path: Path) -> Vector:
+    """A column as numbers; NaN where a cell is blank."""
+    import polars as pl
+
+    if column.dtype == pl.String:
+        cells = column.str.strip_chars().replace("", None)
+        values = cells.cast(pl.Float64, strict=False)
+        text = cells.is_not_null() & values.is_null()
+        if text.any():
+            _refuse_cell(column, int(text.arg_true()[0]), path, "is not a number")
+        column = values
+    elif not column.dtype.is_numeric():
+        raise InputError(f"{path}: the column {column.name!r} holds {column.dtype}, not numbers")
+    numbers: Vector = column.cast(pl.Float64).fill_null(math.nan).to_numpy()
+    return numbers
+
+
+def _whole_numbers(column: polars.Series, path: Path) -> NDArray[np.int64]:
+    numbers = _numbers(column, path)
+    wrong = np.flatnonzero(~(np.floor(numbers) == numbers) | np.isinf(numbers))
+    if wrong.size:
+        _refuse_cell(column, int(wrong[0]), path, "is not a whole number")
+    return numbers.astype(np.int64)
+
+
+def _labels(column: polars.Series, path: Path) -> NDArray[Any]:
+    """A column of tasks: whole numbers if all of them are, else names."""
+    import polars as pl
+
+    if column.dtype.is_numeric():
+        return _whole_numbers(column, path)
+    names = column.cast(pl.String).str.strip_chars()
+    blank = names.is_null() | (names == "")
+    if blank.any():
+        _refuse_cell(column, int(blank.arg_true()[0]), path, "is not a task")
+    as_integers = names.cast(pl.Int64, strict=False)
+    if as_integers.is_null().any():
+        return np.array(names.to_list())
+    integers: NDArray[Any] = as_integers.to_numpy()
+    return integers
+
+
+def _refuse_cell(column: polars.Series, row: int, path: Path, what: str) -> NoReturn:
+    value = column[row]
+    cell = "a blank cell" if value is None or value == "" else repr(value)
+    raise InputError(f"{path}, row {row + 1}: {cell} in the column {column.name!r} {what}")

@@ -1,0 +1,260 @@
+"""What every method must hold to, as checks that anybody can run on their own.
+
+    import engram.testing
+
+    engram.testing.check_method("my-method")
+
+runs all checks on a registered method and raises `AssertionError` at the first that fails. In pytest, one test
+a check reads better:
+
+    @pytest.mark.parametrize("check", engram.testing.CHECKS.values(), ids=engram.testing.CHECKS)
+    def test_contract(check):
+        check("my-method")
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from engram.core.errors import InputError
+from engram.core.values import OptimizerSpec, TaskInfo
+from engram.datasets import arrays
+from engram.methods import METHODS
+from engram.methods.base import Method
+from engram.models import MODELS
+from engram.models.network import Network
+from engram.models.spec import ModelSpec
+from engram.run import loop
+from engram.run.experiment import EvaluationSpec, Experiment
+from engram.run.isolation import weights_digest
+from engram.scenarios.values import (
+    ClassSetting,
+    DomainSetting,
+    Scenario,
+    Setting,
+    Source,
+    Task,
+    TaskSetting,
+)
+
+SIDE = 6
+SETTINGS: tuple[Setting, ...] = (ClassSetting(), DomainSetting(), TaskSetting())
+
+
+@cache
+def sample_data() -> str:
+    """The name of a small made-up data set: six classes, unequally many images of 6×6, learnable."""
+    draw = np.random.default_rng(0)
+    counts = (17, 16, 9, 1, 12, 20)
+    patterns = draw.normal(size=(len(counts), 1, SIDE, SIDE)).astype(np.float32)
+    parts = []
+    for scale in (counts, (6,) * len(counts)):
+        y = np.repeat(np.arange(len(counts)), scale)
+        noise = draw.normal(size=(len(y), 1, SIDE, SIDE)).astype(np.float32)
+        parts += [patterns[y] + 0.3 * noise, y]
+    return arrays("contract", *parts)
+
+
+def sample_scenario(setting: Setting) -> Scenario:
+    """Three tasks: two classes with 33 samples, one class with 9, and three of which one has one sample."""
+    groups = ((0, 1), (2,), (3, 4, 5))
+    domain = isinstance(setting, DomainSetting)
+    tasks = tuple(
+        Task(Source(sample_data(), group), tuple(range(len(group))) if domain else group, name=str(number))
+        for number, group in enumerate(groups)
+    )
+    return Scenario("contract", tasks, setting)
+
+
+def small_cnn(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+    """A small convolutional network with batch norm."""
+    features = nn.Sequential(
+        nn.Conv2d(shape[0], 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(1)
+    )
+    return Network(features, nn.Linear(4 * (shape[1] // 2) * (shape[2] // 2), n_units))
+
+
+MODELS.add("contract-cnn", small_cnn)
+MLP = ModelSpec("mlp", hidden=(8,), dropout_hidden=0.25)
+CNN = ModelSpec("contract-cnn")
+
+
+def sample_experiment(method: str, setting: Setting, *, model: ModelSpec = MLP, seed: int = 0) -> Experiment:
+    """A run of a few updates; 33 samples in batches of 8 leave a last batch of one."""
+    return Experiment(
+        sample_scenario(setting),
+        method,
+        model=model,
+        optimizer=OptimizerSpec("sgd", lr=0.05, momentum=0.5),
+        batch_size=8,
+        epochs=2,
+        evaluation=EvaluationSpec(subset=4),
+        seed=seed,
+    )
+
+
+def settings_of(method: str) -> list[Setting]:
+    """The settings that a method can be used in."""
+    found = []
+    for setting in SETTINGS:
+        try:
+            loop.complete(sample_experiment(method, setting))
+        except InputError:
+            continue
+        found.append(setting)
+    return found
+
+
+def check_settings(method: str) -> None:
+    """It runs in at least one setting, and in all that it does not refuse."""
+    settings = settings_of(method)
+    assert settings, f"{method} refuses every setting"
+    for setting in settings:
+        outcome = loop.run(sample_experiment(method, setting))
+        assert outcome.evaluator.evaluations > 0
+        assert isinstance(outcome.method, Method), f"{method} lacks one of the verbs"
+
+
+def check_learns(method: str) -> None:
+    """It changes what it answers, and in the end it knows something of the last task."""
+    for setting in settings_of(method):
+        planned = replace(sample_experiment(method, setting), epochs=6)
+        accuracies = loop.run(planned).evaluator.accuracies()
+        assert max(accuracies.values()) > 0.5, f"{method} knows nothing after learning: {accuracies}"
+
+
+def check_same_seed(method: str) -> None:
+    """The same seed gives the same bits, another seed others."""
+    for setting in settings_of(method):
+        first, second, other = (
+            loop.run(sample_experiment(method, setting, seed=seed)).evaluator for seed in (0, 0, 1)
+        )
+        assert first.trace == second.trace, f"{method}: the same seed gave another trace"
+        assert first.trace != other.trace, f"{method}: another seed changed nothing"
+
+
+def check_watching(method: str) -> None:
+    """Evaluation changes nothing: weights and buffers are the same bits without it."""
+    for setting in settings_of(method):
+        for model in (MLP, CNN):
+            planned = sample_experiment(method, setting, model=model)
+            planned = replace(planned, evaluation=replace(planned.evaluation, losses=True))
+            digests = {weights_digest(_last(planned, watch=watch)) for watch in (True, False)}
+            assert len(digests) == 1, f"{method}: watching changed the weights ({model.name})"
+
+
+def check_gradient_split(method: str) -> None:
+    """Splitting gradients for the probe changes nothing either."""
+    setting = settings_of(method)[0]
+    planned = sample_experiment(method, setting)
+    split = replace(planned, evaluation=replace(planned.evaluation, gradients=True))
+    assert weights_digest(_last(planned)) == weights_digest(_last(split))
+
+
+def check_resume(method: str) -> None:
+    """Put down in the middle of any task and taken up by a new process, it goes on to the same bits."""
+    for setting in settings_of(method):
+        planned = sample_experiment(method, setting)
+        whole = loop.run(planned)
+        steps = whole.evaluator.step
+        for stop in (3, steps // 2, steps - 2):
+            *_, there = islice(loop.run_steps(planned), stop)
+            file = io.BytesIO()
+            torch.save(there.snapshot(), file)
+            file.seek(0)
+            rest = loop.run_steps(planned, resume=torch.load(file, weights_only=True))
+            outcome = _drained(rest)
+            assert outcome.evaluator.trace == whole.evaluator.trace, f"{method}: resumed at {stop}, it differs"
+            assert weights_digest(outcome.method) == weights_digest(whole.method)
+
+
+def check_identity_hidden(method: str) -> None:
+    """Where task identity is hidden, it is not read."""
+    for setting in settings_of(method):
+        if not isinstance(setting, TaskSetting):
+            with _sealed_identity():
+                loop.run(sample_experiment(method, setting))
+
+
+def check_batch_norm(method: str) -> None:
+    """It works with a convolutional network that has batch norm."""
+    for setting in settings_of(method):
+        planned = replace(sample_experiment(method, setting, model=CNN), epochs=1)
+        outcome = loop.run(planned)
+        for tensor in outcome.method.predictor().state_dict().values():
+            assert bool(torch.isfinite(tensor.float()).all()), f"{method}: a weight is no number"
+
+
+def check_accounts(method: str) -> None:
+    """It says what it keeps, and keeps nothing before it learned."""
+    for setting in settings_of(method):
+        kept = loop.run(sample_experiment(method, setting)).method.kept_bytes()
+        assert kept >= 0
+        if "stored data" in METHODS[method].needs:
+            assert kept > 0, f"{method} stores data but accounts for none"
+
+
+CHECKS: dict[str, Callable[[str], None]] = {
+    "settings": check_settings,
+    "learns": check_learns,
+    "same-seed": check_same_seed,
+    "watching": check_watching,
+    "gradient-split": check_gradient_split,
+    "resume": check_resume,
+    "identity-hidden": check_identity_hidden,
+    "batch-norm": check_batch_norm,
+    "accounts": check_accounts,
+}
+
+
+def check_method(method: str) -> None:
+    """All checks, one after the other.
+
+    Example:
+        >>> check_method("finetune")
+    """
+    for check in CHECKS.values():
+        check(method)
+
+
+def _last(planned: Experiment, *, watch: bool = True) -> Method:
+    return _drained(loop.run_steps(planned, watch=watch)).method
+
+
+def _drained(steps: Any) -> loop.Outcome:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome: loop.Outcome = end.value
+            return outcome
+
+
+class _Sealed(TaskInfo):
+    """A task whose identity must not be asked for."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        assert name != "identity", "task identity was read although the setting hides it"
+        return super().__getattribute__(name)
+
+
+@contextmanager
+def _sealed_identity() -> Iterator[None]:
+    plain = loop.TaskInfo
+    loop.TaskInfo = _Sealed  # type: ignore[misc]
+    try:
+        yield
+    finally:
+        loop.TaskInfo = plain  # type: ignore[misc]

@@ -1,0 +1,85 @@
+"""`engram list`."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import typer
+
+from engram.cli.list import list_
+from engram.core.dataset_info import DATASETS
+from engram.core.errors import InputError
+from engram.methods import METHODS
+from engram.models import MODELS
+from engram.scenarios import BENCHMARKS
+
+KINDS = ("scenarios", "models", "methods", "metrics", "datasets", "optimizers")
+
+
+@pytest.fixture
+def listing(capsys: pytest.CaptureFixture[str]) -> Any:
+    app = typer.Typer()
+    app.command()(list_)
+
+    def run(*arguments: str) -> str:
+        app(args=list(arguments), standalone_mode=False)
+        return capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_has_a_table_and_the_same_names_in_json(listing: Any, kind: str) -> None:
+    table = listing(kind)
+    entries = json.loads(listing(kind, "--json"))[kind]
+    assert entries
+    for entry in entries:
+        if entry.get("part_of"):
+            continue
+        assert any(line.startswith(entry["name"]) for line in table.splitlines())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_singular_is_fine(listing: Any, kind: str) -> None:
+    assert listing(kind.removesuffix("s"), "--json") == listing(kind, "--json")
+
+
+def test_everything_registered_is_listed(listing: Any) -> None:
+    for kind, names in (("models", MODELS), ("methods", METHODS), ("datasets", DATASETS)):
+        assert [entry["name"] for entry in json.loads(listing(kind, "--json"))[kind]] == list(names)
+    scenarios = [entry["name"] for entry in json.loads(listing("scenarios", "--json"))["scenarios"]]
+    assert scenarios == [*BENCHMARKS, "slt-CODE-DATASET"]
+
+
+def test_a_scenario_comes_with_settings_size_and_recipe(listing: Any) -> None:
+    entries = {entry["name"]: entry for entry in json.loads(listing("scenarios", "--json"))["scenarios"]}
+    mnist = entries["split-mnist"]
+    assert mnist["settings"] == ["class", "task", "domain"]
+    assert (mnist["tasks"], mnist["units"]) == (5, 10)
+    assert mnist["recipe"]["batch_size"] == 256
+    assert mnist["recipe"]["methods"]["er"]["fields"]["memory"] == 2000
+    assert "D5-5a" in entries["slt-CODE-DATASET"]["description"]
+
+
+def test_a_method_comes_with_its_fields(listing: Any) -> None:
+    entries = {entry["name"]: entry for entry in json.loads(listing("methods", "--json"))["methods"]}
+    assert {"name", "type", "default", "doc"} == set(entries["er"]["fields"][0])
+    assert entries["finetune"]["fields"] == []
+    table = listing("methods")
+    assert "memory=2000" in table
+    assert "Minimise" in table
+
+
+def test_an_unknown_kind_gets_the_nearest_one(listing: Any) -> None:
+    with pytest.raises(InputError, match="unknown kind 'metric5': did you mean 'metrics'"):
+        listing("metric5")
+
+
+def test_listing_scenarios_does_not_import_torch() -> None:
+    code = (
+        "import sys; from engram.cli.list import list_; list_('scenarios'); list_('datasets');"
+        "sys.exit(bool({'torch', 'sklearn', 'plotly', 'scipy', 'polars'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

@@ -1,0 +1,127 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.results.simulated import write_own_loop, write_run
+
+from engram.core.errors import InputError
+from engram.core.trace import Trace
+from engram.results.store import find_runs, group_runs, load_run, unfinished_runs
+
+
+def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
+    run = load_run(write_run(tmp_path, "er", seed=3, tasks=2, updates=10))
+    assert (run.id, run.label, run.seed, run.scenario) == ("er-3", "er", "3", "split-digits")
+    assert run.curve.accuracy.shape == (20, 2)
+    assert set(run.probes) == {"stability-gradient", "plasticity-gradient"}
+    assert run.metrics["ACC"] == pytest.approx(run.matrix[1].mean())
+    assert run.task_name(1) == "Task 2 (2, 3)"
+
+
+def test_a_run_of_somebodys_own_loop_needs_only_id_and_label(tmp_path: Path) -> None:
+    run = load_run(write_own_loop(tmp_path))
+    assert run.task_name(0) == "Task 1"
+    assert run.scenario == ""
+    assert run.probes == {}
+    assert len(run.ends) == 0
+    assert run.matrix.shape == (2, 2)
+
+
+def test_full_test_sets_at_task_ends_make_the_matrix(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "er", seed=0, tasks=2, updates=10)
+    ends = Trace()
+    for learning in (0, 1):
+        for task in range(learning + 1):
+            step = 10 * (learning + 1)
+            ends.add(step=step, learning=learning, task=task, right=np.zeros(500, dtype=np.bool_))
+    ends.save(folder / "ends.parquet")
+    assert load_run(folder).matrix[1].tolist() == [0.0, 0.0]
+    assert load_run(folder).curve.matrix()[1].min() > 0
+
+
+def test_tasks_learned_together_are_named_together(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, "er", seed=0, tasks=3, updates=5)
+    experiment = json.loads((folder / "experiment.json").read_text())
+    experiment["scenario"]["phases"] = [[0, 1], [2], []]
+    (folder / "experiment.json").write_text(json.dumps(experiment))
+    trace = load_run(folder).trace
+    trace.learning = [max(0, learning - 1) for learning in trace.learning]
+    trace.save(folder / "trace.parquet")
+    run = load_run(folder)
+    assert [run.phase_name(0), run.phase_name(1)] == ["Tasks 1 + 2", "Task 3 (4, 5)"]
+
+
+def test_runs_are_found_once_in_folders_and_by_name(runs_folder: Path) -> None:
+    runs = find_runs([runs_folder, runs_folder / "er-0"])
+    assert len(runs) == 9
+    assert runs[0].id == "er-0"
+
+
+def test_unfinished_runs_are_left_out_of_a_folder_but_refused_by_name(tmp_path: Path) -> None:
+    write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
+    begun = write_run(tmp_path, "er", seed=1, tasks=2, updates=5)
+    (begun / "result.json").unlink()
+    assert [run.id for run in find_runs([tmp_path])] == ["er-0"]
+    assert unfinished_runs([tmp_path]) == [begun]
+    with pytest.raises(InputError, match=r"er-1 is not complete: result\.json is missing; run it again"):
+        find_runs([begun])
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("experiment.json", "{", "is not JSON"),
+        ("experiment.json", "[1]", "is not a JSON object"),
+        ("experiment.json", '{"id": "x"}', "has no 'label'"),
+        ("result.json", "nothing", "is not JSON"),
+        ("trace.parquet", None, "trace.parquet is missing"),
+    ],
+)
+def test_broken_runs_are_one_clear_line(tmp_path: Path, file: str, content: str | None, message: str) -> None:
+    run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
+    if content is None:
+        (run / file).unlink()
+    else:
+        (run / file).write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        find_runs([tmp_path])
+    assert "\n" not in str(caught.value)
+    assert str(run) in str(caught.value)
+
+
+def test_broken_tables_are_one_clear_line(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
+    (run / "probes.parquet").write_bytes(b"no table")
+    with pytest.raises(InputError, match="cannot read the probes"):
+        _ = load_run(run).probes
+    trace = load_run(run).trace
+    trace.step = [1] * len(trace)
+    trace.save(run / "trace.parquet")
+    with pytest.raises(InputError, match=f"{run} cannot be read"):
+        _ = load_run(run).curve
+
+
+def test_nothing_there_is_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no finished run found in"):
+        find_runs([tmp_path])
+    with pytest.raises(InputError, match="absent is not a folder"):
+        find_runs([tmp_path / "absent"])
+    with pytest.raises(InputError, match="is not a run"):
+        load_run(tmp_path)
+
+
+def test_runs_that_differ_only_in_the_seed_are_one_group(runs_folder: Path) -> None:
+    groups = group_runs(reversed(find_runs([runs_folder])))
+    assert {group.label: [run.seed for run in group.runs] for group in groups} == {
+        "finetune": ["0", "1", "2"],
+        "ewc": ["0", "1", "2"],
+        "er": ["0", "1", "2"],
+    }
+
+
+def test_groups_of_the_same_label_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    for memory in (20, 200):
+        write_run(tmp_path / str(memory), "er", seed=0, tasks=2, updates=5, settings={"memory": memory})
+    groups = group_runs(find_runs([tmp_path / "20", tmp_path / "200"]))
+    assert [group.label for group in groups] == ["er (memory=20)", "er (memory=200)"]
