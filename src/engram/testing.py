@@ -4,8 +4,8 @@
 
     engram.testing.check_method("my-method")
 
-runs all checks on a registered method and raises `AssertionError` at the first that fails. In pytest, one test
-a check reads better:
+runs all checks on a registered method and raises `AssertionError` at the first that fails. In pytest, one
+test a check reads better:
 
     @pytest.mark.parametrize("check", engram.testing.CHECKS.values(), ids=engram.testing.CHECKS)
     def test_contract(check):
@@ -15,12 +15,12 @@ a check reads better:
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
 from functools import cache
 from itertools import islice
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from torch import nn
 from engram.core.errors import InputError
 from engram.core.values import OptimizerSpec, TaskInfo
 from engram.datasets import arrays
+from engram.datasets.stream import Stream
 from engram.methods import METHODS
 from engram.methods.base import Method
 from engram.models import MODELS
@@ -37,6 +38,7 @@ from engram.models.spec import ModelSpec
 from engram.run import loop
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.run.isolation import weights_digest
+from engram.run.loop import task_infos
 from engram.scenarios.values import (
     ClassSetting,
     DomainSetting,
@@ -174,7 +176,9 @@ def check_resume(method: str) -> None:
             file.seek(0)
             rest = loop.run_steps(planned, resume=torch.load(file, weights_only=True))
             outcome = _drained(rest)
-            assert outcome.evaluator.trace == whole.evaluator.trace, f"{method}: resumed at {stop}, it differs"
+            assert outcome.evaluator.trace == whole.evaluator.trace, (
+                f"{method}: resumed at {stop}, it differs"
+            )
             assert weights_digest(outcome.method) == weights_digest(whole.method)
 
 
@@ -182,7 +186,7 @@ def check_identity_hidden(method: str) -> None:
     """Where task identity is hidden, it is not read."""
     for setting in settings_of(method):
         if not isinstance(setting, TaskSetting):
-            with _sealed_identity():
+            with patch.object(loop, "task_infos", _sealed_infos):
                 loop.run(sample_experiment(method, setting))
 
 
@@ -250,11 +254,6 @@ class _Sealed(TaskInfo):
         return super().__getattribute__(name)
 
 
-@contextmanager
-def _sealed_identity() -> Iterator[None]:
-    plain = loop.TaskInfo
-    loop.TaskInfo = _Sealed  # type: ignore[misc]
-    try:
-        yield
-    finally:
-        loop.TaskInfo = plain  # type: ignore[misc]
+def _sealed_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
+    shown = task_infos(experiment, stream)
+    return [_Sealed(**{field.name: getattr(info, field.name) for field in fields(info)}) for info in shown]

@@ -1,6 +1,7 @@
 """Networks: sizes as published, features and head apart, initial weights from a seed alone."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,15 @@ SPECS = [
     ModelSpec("conv", dropout_hidden=0.5, init="truncated-normal"),
     ModelSpec("slim-resnet18", stem="224", init="truncated-normal"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other on a busy machine take most of the time of such small work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def small(spec: ModelSpec, *, seed: int = 0, n_units: int = 5) -> tuple[Network, tuple[int, ...]]:

@@ -132,10 +132,10 @@ class Browser:
         drawn = """new Promise((done) => {
             const look = () => document.documentElement?.dataset.drawn ? done(true) : setTimeout(look, 20);
             look();
-            setTimeout(() => done(false), 15000);
+            setTimeout(() => done(false), 45000);
         })"""
         if not self.ask(drawn):
-            raise RuntimeError(f"{page} was not drawn within 15 s: {self.problems()}")
+            raise RuntimeError(f"{page} was not drawn within 45 s: {self.problems()}")
 
     def ask(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page; promises are awaited."""

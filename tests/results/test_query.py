@@ -118,7 +118,7 @@ def test_metrics_over_seeds_skip_what_is_undefined(two: list[Run]) -> None:
 
 def test_probes_over_seeds(runs_folder: Path) -> None:
     curves = probe_curves([run for run in find_runs([runs_folder]) if run.label == "er"])
-    stability, plasticity = curves["stability-gradient"], curves["plasticity-gradient"]
+    stability, plasticity = curves["stability-gradient", None], curves["plasticity-gradient", None]
     assert len(stability.step) == 500
     np.testing.assert_allclose(stability.sd, 0, atol=1e-12)
     np.testing.assert_allclose(plasticity.mean, 3 * stability.mean + 0.1)

@@ -101,21 +101,24 @@ OVERLAPS = """[...document.querySelectorAll('[data-figure]')].flatMap((plot) => 
 INK = "getComputedStyle(document.querySelector('.xtick text')).fill"
 
 
-@pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("dark", [False, True])
-def test_the_page_in_a_browser(browser: Browser, report: Path, width: int, dark: bool) -> None:
-    browser.look(width=width, dark=dark, mobile=width < 600)
+@pytest.mark.parametrize(("width", "schemes"), [(1280, (False, True)), (390, (True, False))])
+def test_the_page_in_a_browser(
+    browser: Browser, report: Path, width: int, schemes: tuple[bool, bool]
+) -> None:
+    browser.look(width=width, dark=schemes[0], mobile=width < 600)
     browser.open(report)
-    assert browser.problems() == []
-    assert browser.requests() == [report.resolve().as_uri()]
-    # Overview and bars, and for each of three methods the tasks and two probes.
-    assert browser.ask(PLOTS) == 2 + 3 * 3
-    assert browser.ask(DRAWN) > 3 * (5 + 5 + 5 + 1)
-    assert browser.ask(OVERFLOW) == 0
-    assert browser.ask(OVERLAPS) == 0
-    light, background = browser.ask(INK), browser.ask("getComputedStyle(document.body).backgroundColor")
-    assert (_brightness(light) > 128) is dark
-    assert (_brightness(background) < 128) is dark
+    # The page is opened in one scheme and then follows the reader into the other.
+    for dark in schemes:
+        browser.look(width=width, dark=dark, mobile=width < 600)
+        assert browser.problems() == []
+        assert browser.requests() == [report.resolve().as_uri()]
+        # Overview and bars, and for each of three methods the tasks and two probes.
+        assert browser.ask(PLOTS) == 2 + 3 * 3
+        assert browser.ask(DRAWN) > 3 * (5 + 5 + 5 + 1)
+        assert browser.ask(OVERFLOW) == 0
+        assert browser.ask(OVERLAPS) == 0
+        assert (_brightness(browser.ask(INK)) > 128) is dark
+        assert (_brightness(browser.ask("getComputedStyle(document.body).backgroundColor")) < 128) is dark
 
 
 def _brightness(colour: str) -> float:

@@ -6,7 +6,10 @@ import pytest
 from tests.results.simulated import write_own_loop, write_run
 
 from engram.core.errors import InputError
+from engram.core.files import write_json
+from engram.core.folder import save_run
 from engram.core.trace import Trace
+from engram.results.figures import probe_figures
 from engram.results.store import find_runs, group_runs, load_run, unfinished_runs
 
 
@@ -14,7 +17,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
     run = load_run(write_run(tmp_path, "er", seed=3, tasks=2, updates=10))
     assert (run.id, run.label, run.seed, run.scenario) == ("er-3", "er", "3", "split-digits")
     assert run.curve.accuracy.shape == (20, 2)
-    assert set(run.probes) == {"stability-gradient", "plasticity-gradient"}
+    assert set(run.probes) == {("stability-gradient", None), ("plasticity-gradient", None)}
     assert run.metrics["ACC"] == pytest.approx(run.matrix[1].mean())
     assert run.task_name(1) == "Task 2 (2, 3)"
 
@@ -40,16 +43,34 @@ def test_full_test_sets_at_task_ends_make_the_matrix(tmp_path: Path) -> None:
     assert load_run(folder).curve.matrix()[1].min() > 0
 
 
-def test_tasks_learned_together_are_named_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", ["experiment", "result"])
+def test_tasks_learned_together_are_named_together(tmp_path: Path, source: str) -> None:
     folder = write_run(tmp_path, "er", seed=0, tasks=3, updates=5)
-    experiment = json.loads((folder / "experiment.json").read_text())
-    experiment["scenario"]["phases"] = [[0, 1], [2], []]
-    (folder / "experiment.json").write_text(json.dumps(experiment))
     trace = load_run(folder).trace
     trace.learning = [max(0, learning - 1) for learning in trace.learning]
     trace.save(folder / "trace.parquet")
+    file = folder / f"{source}.json"
+    content = json.loads(file.read_text())
+    if source == "experiment":
+        content["scenario"]["phases"] = [[0, 1], [2]]
+    else:
+        content["phases"] = [[0, [0, 1]], [1, [2]]]
+    write_json(file, content)
     run = load_run(folder)
     assert [run.phase_name(0), run.phase_name(1)] == ["Tasks 1 + 2", "Task 3 (4, 5)"]
+
+
+def test_probes_may_speak_of_one_task(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    trace = Trace()
+    trace.add(step=1, learning=0, task=0, right=np.array([True]))
+    readings = [(1, 0, 0, "loss", 0.5), (2, 0, 0, "loss", 0.25), (2, 0, None, "plasticity-gradient", 1.5)]
+    save_run(folder, experiment={"id": "x", "label": "x"}, result={}, trace=trace, readings=readings)
+    probes = load_run(folder).probes
+    assert probes["loss", 0].value.tolist() == [0.5, 0.25]
+    assert probes["plasticity-gradient", None].step.tolist() == [2]
+    figures = probe_figures(group_runs([load_run(folder)])[0])
+    assert [series["name"] for series in figures["loss"]["series"]] == ["Task 1"]
 
 
 def test_runs_are_found_once_in_folders_and_by_name(runs_folder: Path) -> None:

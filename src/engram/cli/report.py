@@ -10,7 +10,7 @@ from engram.cli.output import stderr
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that hold some.", metavar="RUNS...")
+        list[Path], typer.Argument(help="Run folders, or folders that hold some.", metavar="RUNS")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
 ) -> None:

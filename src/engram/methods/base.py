@@ -7,7 +7,21 @@ from abc import ABC
 from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol, final, get_type_hints, runtime_checkable
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Protocol,
+    Union,
+    final,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 import torch
 from pydantic import ValidationError, create_model
@@ -275,10 +289,26 @@ def fields_of(method: type[Any]) -> list[HyperParameter]:
     found = []
     for item in _own_fields(method):
         info = FieldInfo.from_annotation(hints[item.name])
-        kind = getattr(info.annotation, "__name__", "") if isinstance(info.annotation, type) else ""
-        shown = kind or str(info.annotation).replace("typing.", "")
-        found.append(HyperParameter(item.name, shown, item.default, info.description or ""))
+        found.append(
+            HyperParameter(item.name, readable_type(hints[item.name]), item.default, info.description or "")
+        )
     return found
+
+
+def readable_type(annotation: Any) -> str:
+    """A field's type as people would write it.
+
+    Example:
+        >>> readable_type(Annotated[float, "above 0"] | Literal["mean", "sum"])
+        'float | mean | sum'
+    """
+    if get_origin(annotation) is Annotated:
+        return readable_type(get_args(annotation)[0])
+    if get_origin(annotation) is Literal:
+        return " | ".join(map(str, get_args(annotation)))
+    if get_origin(annotation) in (Union, UnionType):
+        return " | ".join(readable_type(part) for part in get_args(annotation))
+    return "none" if annotation is type(None) else getattr(annotation, "__name__", str(annotation))
 
 
 def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,16 @@
-"""Keeping the answers of an older network: distillation losses."""
+"""Keeping the answers of an older network: distillation losses, and which answers there are to keep."""
+
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+
+from engram.core.values import Batch
+
+Form = Literal["kl", "cross-entropy"]
+Softmax = Literal["known", "padded", "all"]
 
 
 def distillation(
@@ -11,8 +19,9 @@ def distillation(
     *,
     temperature: float,
     squared: bool = False,
-    form: str = "kl",
+    form: Form = "kl",
     mean_over_units: bool = False,
+    units: Sequence[int] | None = None,
 ) -> Tensor:
     """How far the current answers are from the previous ones, both softened by the temperature.
 
@@ -27,7 +36,8 @@ def distillation(
         temperature: Above 1 softens the answers.
         squared: Multiply by temperature², so that gradients keep their size.
         form: `kl` or `cross-entropy`.
-        mean_over_units: Divide by the number of units as well (van de Ven's code of 2018).
+        mean_over_units: Divide by the number of current units as well (van de Ven's code of 2018).
+        units: Sum over these units alone, though all of them share the softmax (000's code).
 
     Example:
         >>> now, then = torch.tensor([[2.0, 0.0, -1.0]]), torch.tensor([[2.0, 0.0, -1.0]])
@@ -36,6 +46,8 @@ def distillation(
     """
     target = functional.softmax(previous / temperature, dim=1)
     answer = functional.log_softmax(current / temperature, dim=1)[:, : target.shape[1]]
+    if units is not None:
+        target, answer = target[:, list(units)], answer[:, list(units)]
     loss = -(target * answer).sum(dim=1)
     if form == "kl":
         # Softmax may underflow to 0, and 0 · log 0 counts as 0.
@@ -44,3 +56,89 @@ def distillation(
         loss = loss / current.shape[1]
     scale = temperature**2 if squared else 1.0
     return scale * loss.mean()
+
+
+def head_distillation(
+    current: Tensor,
+    previous: Tensor,
+    *,
+    known: Sequence[int],
+    active: Sequence[int],
+    temperature: float,
+    softmax: Softmax = "known",
+    squared: bool = False,
+    form: Form = "kl",
+    mean_over_units: bool = False,
+) -> Tensor:
+    """The `distillation` loss of one head, from the scores of all output units.
+
+    Args:
+        current: Scores of the network that learns, samples × all units.
+        previous: Scores of the older network, likewise.
+        known: The units that the older network has learned.
+        active: The units that compete now; the known ones are among them.
+        temperature: Above 1 softens the answers.
+        softmax: Whose softmax is compared: that of the `known` units on both sides; on the side of the
+            network that learns that of the active ones, new units having the target 0 (`padded`); or that of
+            `all` active units on both sides, summed over the known ones.
+        squared: Multiply by temperature².
+        form: `kl` or `cross-entropy`.
+        mean_over_units: Divide by the number of current units as well.
+
+    Example:
+        >>> now, then = torch.tensor([[2.0, 0.0, 5.0]]), torch.tensor([[2.0, 0.0, 9.0]])
+        >>> float(head_distillation(now, then, known=[0, 1], active=[0, 1, 2], temperature=2.0))
+        0.0
+    """
+    if softmax == "all":
+        now, then = current[:, list(active)], previous[:, list(active)]
+        compared: list[int] | None = [place for place, unit in enumerate(active) if unit in set(known)]
+    else:
+        further = [unit for unit in active if unit not in set(known)] if softmax == "padded" else []
+        now, then, compared = current[:, [*known, *further]], previous[:, list(known)], None
+    return distillation(
+        now,
+        then,
+        temperature=temperature,
+        squared=squared,
+        form=form,
+        mean_over_units=mean_over_units,
+        units=compared,
+    )
+
+
+class Learned:
+    """Which output units of which head have been learned, now and when the last task ended.
+
+    Labels say it, so it works in every setting: heads of their own in the task setting, one head that is
+    the same for all tasks or grows where task identity is hidden.
+
+    Example:
+        >>> learned = Learned()
+        >>> learned.note(Batch(torch.zeros(2, 1), torch.tensor([3, 2]), heads=((0, 1), (2, 3)), head=1))
+        >>> learned.before, learned.end_task(), learned.before
+        ({}, None, {1: [2, 3]})
+    """
+
+    def __init__(self) -> None:
+        self.now: dict[int, list[int]] = {}
+        self.before: dict[int, list[int]] = {}
+
+    def note(self, batch: Batch) -> None:
+        """The units of a batch's labels are being learned."""
+        heads = batch.head if isinstance(batch.head, Tensor) else torch.full_like(batch.y, batch.head)
+        for head in heads.unique().tolist():
+            found = set(batch.y[heads == head].unique().tolist())
+            self.now[head] = sorted(found.union(self.now.get(head, [])))
+
+    def end_task(self) -> None:
+        """All units learned so far belong to earlier tasks from now on."""
+        self.before = {head: list(units) for head, units in self.now.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Both tables."""
+        return {"now": self.now, "before": self.before}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put both tables back."""
+        self.now, self.before = dict(state["now"]), dict(state["before"])

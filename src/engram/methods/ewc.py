@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engram.core.values import Batch
 from engram.methods.base import Learner, Terms
-from engram.methods.importance import Anchors, Label, batch_fisher, diagonal_fisher
+from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
 
 
 @final
@@ -30,7 +30,7 @@ class EWC(Learner):
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
     label: Annotated[Label, Field(description="whose likelihood the Fisher information is of")] = "predicted"
     fisher: Annotated[
-        Literal["sample", "batch", "batch-scaled"],
+        FisherKind,
         Field(description="squared gradients of samples, of mini-batches (000), or those times their size"),
     ] = "sample"
     slots: Annotated[
@@ -45,7 +45,7 @@ class EWC(Learner):
     def loss(self, batch: Batch) -> Terms:
         """The loss of the new samples, and the pull of the anchors."""
         terms = super().loss(batch)
-        return terms.plus(self.strength * self.penalty()) if self.tasks_ended else terms
+        return terms.plus(self.strength * self.penalty()) if self.anchors else terms
 
     def penalty(self) -> Tensor:
         """The pull of the anchors, before it is multiplied by the strength."""
@@ -53,13 +53,9 @@ class EWC(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Drop an anchor."""
-        if self.fisher == "sample":
-            found = diagonal_fisher(self.network, batches, label=self.label, generator=self.generator)
-        else:
-            scale: Literal["one", "size"] = "one" if self.fisher == "batch" else "size"
-            found = batch_fisher(
-                self.network, batches, label=self.label, generator=self.generator, scale=scale
-            )
+        found = fisher_information(
+            self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
+        )
         here = [p.detach() for p in self.network.parameters()]
         if self.slots == "average":
             done = self.tasks_ended

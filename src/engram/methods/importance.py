@@ -2,18 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engram.core.values import Batch
 from engram.methods.base import head_masks
 
 Label = Literal["predicted", "sampled", "true"]
+FisherKind = Literal["sample", "batch", "batch-scaled"]
 CHUNK_BYTES = 256 * 2**20
+
+SampleLosses = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""From scores, labels and the units that compete to the loss of each sample."""
+
+Magnitude = Callable[[Tensor], Tensor]
+"""The size of a gradient, summed over samples: of a product it is the product of its factors' sizes."""
+
+
+def fisher_information(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    *,
+    kind: FisherKind = "sample",
+    label: Label = "predicted",
+    generator: torch.Generator | None = None,
+) -> list[Tensor]:
+    """The Fisher information as a paper computes it: over samples, or over mini-batches.
+
+    `sample` is `diagonal_fisher`; `batch` (000) and `batch-scaled` (002's permuted domain runs) are
+    `batch_fisher`, the latter with the size of each batch as a factor.
+
+    Example:
+        >>> layer = nn.Linear(1, 2, bias=False)
+        >>> _ = nn.init.zeros_(layer.weight)
+        >>> both = Batch(torch.ones(2, 1), torch.tensor([0, 1]), heads=((0, 1),))
+        >>> fisher_information(layer, [both], kind="batch", label="true")  # the two gradients cancel
+        [tensor([[0.],
+                [0.]])]
+    """
+    if kind == "sample":
+        return diagonal_fisher(network, batches, label=label, generator=generator)
+    scale: Literal["one", "size"] = "one" if kind == "batch" else "size"
+    return batch_fisher(network, batches, label=label, generator=generator, scale=scale)
 
 
 def diagonal_fisher(
@@ -42,18 +77,9 @@ def diagonal_fisher(
         [tensor([[0.2500],
                 [0.2500]])]
     """
-    parameters = list(network.parameters())
-    total = [torch.zeros_like(p) for p in parameters]
-    squares = _linear_squares if _only_linear(network) else _any_squares
-    count = 0
-    with evaluating(network):
-        for batch in batches:
-            logits, allowed = _scores(network, batch)
-            target = chosen_label(logits, batch.y, label=label, generator=generator)
-            for sum_, part in zip(total, squares(network, batch.x, target, allowed), strict=True):
-                sum_ += part
-            count += len(batch)
-    return [sum_ / max(count, 1) for sum_ in total]
+    return _mean_magnitude(
+        network, batches, _log_losses, magnitude=torch.square, label=label, generator=generator
+    )
 
 
 def batch_fisher(
@@ -83,6 +109,41 @@ def batch_fisher(
             for sum_, grad in zip(total, found, strict=True):
                 if grad is not None:
                     sum_ += factor * grad.square()
+            count += 1
+    return [sum_ / max(count, 1) for sum_ in total]
+
+
+def output_sensitivity(
+    network: nn.Module, batches: Iterable[Batch], *, kind: Literal["batch", "sample"] = "batch"
+) -> list[Tensor]:
+    """How much the squared outputs change with each weight (MAS), one tensor a parameter.
+
+    `batch` (002's code): the mean over batches of the absolute gradient of the squared scores' mean over
+    samples and units. `sample` (the original): the mean over samples of the absolute gradient of the sum of
+    its squared scores. Only the units that compete in a sample's head count; no label is needed. The network
+    is in evaluation mode meanwhile.
+
+    Example:
+        >>> layer = nn.Linear(1, 2, bias=False)
+        >>> _ = nn.init.ones_(layer.weight)
+        >>> two = Batch(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 0]), heads=((0, 1),))
+        >>> output_sensitivity(layer, [two], kind="sample")  # the mean of 2·1² and 2·2²
+        [tensor([[5.],
+                [5.]])]
+    """
+    if kind == "sample":
+        return _mean_magnitude(network, batches, _squared_scores, magnitude=torch.abs)
+    parameters = list(network.parameters())
+    total = [torch.zeros_like(p) for p in parameters]
+    count = 0
+    with evaluating(network):
+        for batch in batches:
+            logits = network(batch.x)
+            loss = logits[allowed_units(batch, logits.shape[1])].square().mean()
+            found = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for sum_, grad in zip(total, found, strict=True):
+                if grad is not None:
+                    sum_ += grad.abs()
             count += 1
     return [sum_ / max(count, 1) for sum_ in total]
 
@@ -126,56 +187,105 @@ def _scores(network: nn.Module, batch: Batch, *, grad: bool = False) -> tuple[Te
     return logits.masked_fill(~allowed, -torch.inf), allowed
 
 
-def _only_linear(network: nn.Module) -> bool:
-    inside = {id(p) for part in network.modules() if isinstance(part, nn.Linear) for p in part.parameters()}
-    return all(id(p) in inside for p in network.parameters())
+def _log_losses(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(logits.masked_fill(~allowed, -torch.inf), y, reduction="none")
 
 
-def _linear_squares(network: nn.Module, x: Tensor, target: Tensor, allowed: Tensor) -> list[Tensor]:
-    """Summed squared gradients where every weight is in a linear layer that sees one vector a sample."""
-    inputs: dict[int, Tensor] = {}
-    outputs: dict[int, Tensor] = {}
+def _squared_scores(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
+    return logits.masked_fill(~allowed, 0.0).square().sum(dim=1)
 
-    def note(layer: nn.Module, given: tuple[Any, ...], result: Tensor) -> None:
-        inputs[id(layer)], outputs[id(layer)] = given[0].detach(), result
 
-    layers = [part for part in network.modules() if isinstance(part, nn.Linear)]
+def _mean_magnitude(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    losses: SampleLosses,
+    *,
+    magnitude: Magnitude,
+    label: Label = "true",
+    generator: torch.Generator | None = None,
+) -> list[Tensor]:
+    """The mean over samples of the magnitude of the gradient of each sample's own loss."""
+    total = [torch.zeros_like(p) for p in network.parameters()]
+    count = 0
+    with evaluating(network):
+        for batch in batches:
+            logits, allowed = _scores(network, batch)
+            y = chosen_label(logits, batch.y, label=label, generator=generator)
+            questions = batch.x, y, allowed
+            sums = _dense_sums(network, questions, losses, magnitude=magnitude)
+            if sums is None:
+                sums = _any_sums(network, questions, losses, magnitude=magnitude)
+            for sum_, part in zip(total, sums, strict=True):
+                sum_ += part
+            count += len(batch)
+    return [sum_ / max(count, 1) for sum_ in total]
+
+
+def _dense_sums(
+    network: nn.Module,
+    questions: tuple[Tensor, Tensor, Tensor],
+    losses: SampleLosses,
+    *,
+    magnitude: Magnitude,
+) -> list[Tensor] | None:
+    """The sums over samples in closed form; None unless every weight is used once, on one vector a sample."""
+    layers = [part for part in network.modules() if type(part) is nn.Linear]
+    inside = {id(p) for layer in layers for p in layer.parameters()}
+    together = sum(1 for layer in layers for _ in layer.parameters())
+    if len(inside) != together or any(id(p) not in inside for p in network.parameters()):
+        return None
+    inputs: list[Tensor] = []
+    outputs: list[GradientEdge] = []
+    called: list[nn.Linear] = []
+
+    def note(layer: nn.Linear, given: tuple[Tensor], result: Tensor) -> None:
+        called.append(layer)
+        inputs.append(given[0].detach())
+        # The place in the graph, not the tensor: a rectifier that works in place makes that its own output.
+        outputs.append(get_gradient_edge(result))
+
+    x, y, allowed = questions
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
         with torch.enable_grad():
-            logits = network(x).masked_fill(~allowed, -torch.inf)
-            loss = nn.functional.cross_entropy(logits, target, reduction="sum")
-            used = [layer for layer in layers if id(layer) in outputs]
-            deltas = torch.autograd.grad(loss, [outputs[id(layer)] for layer in used])
+            # With a gradient asked of the input there is one at every layer, also where weights are frozen.
+            loss = losses(network(x.detach().requires_grad_()), y, allowed).sum()
     finally:
         for hook in hooks:
             hook.remove()
-    squares: dict[int, Tensor] = {}
-    for layer, delta in zip(used, deltas, strict=True):
-        delta_sq, input_sq = delta.square(), inputs[id(layer)].square()
-        squares[id(layer.weight)] = delta_sq.T @ input_sq
+    if sorted(map(id, called)) != sorted(map(id, layers)) or any(a.dim() != 2 for a in inputs):
+        return None
+    sums: dict[int, Tensor] = {}
+    for layer, a, delta in zip(called, inputs, torch.autograd.grad(loss, outputs), strict=True):
+        size = magnitude(delta)
+        sums[id(layer.weight)] = size.T @ magnitude(a)
         if layer.bias is not None:
-            squares[id(layer.bias)] = delta_sq.sum(dim=0)
-    return [squares.get(id(p), torch.zeros_like(p)) for p in network.parameters()]
+            sums[id(layer.bias)] = size.sum(dim=0)
+    return [sums[id(p)] for p in network.parameters()]
 
 
-def _any_squares(network: nn.Module, x: Tensor, target: Tensor, allowed: Tensor) -> list[Tensor]:
-    """Summed squared gradients of any network, in chunks whose gradients fit in memory."""
+def _any_sums(
+    network: nn.Module,
+    questions: tuple[Tensor, Tensor, Tensor],
+    losses: SampleLosses,
+    *,
+    magnitude: Magnitude,
+) -> list[Tensor]:
+    """The sums over samples for any network, in chunks whose gradients fit in memory."""
     parameters = {name: p.detach() for name, p in network.named_parameters()}
     buffers = dict(network.named_buffers())
 
-    def loss(weights: dict[str, Tensor], x: Tensor, target: Tensor, allowed: Tensor) -> Tensor:
+    def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
         logits = torch.func.functional_call(network, (weights, buffers), (x[None],))
-        return nn.functional.cross_entropy(logits.masked_fill(~allowed[None], -torch.inf), target[None])
+        return losses(logits, y[None], allowed[None])[0]
 
-    one = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0, 0))
+    one_by_one = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0, 0))
     size = max(1, CHUNK_BYTES // (4 * sum(p.numel() for p in parameters.values())))
     total = [torch.zeros_like(p) for p in parameters.values()]
-    for start in range(0, len(x), size):
-        piece = slice(start, start + size)
-        gradients = one(parameters, x[piece], target[piece], allowed[piece])
+    for x, y, allowed in zip(*(part.split(size) for part in questions), strict=True):
+        gradients = one_by_one(parameters, x, y, allowed)
         for sum_, name in zip(total, parameters, strict=True):
-            sum_ += gradients[name].square().sum(dim=0)
+            sum_ += magnitude(gradients[name]).sum(dim=0)
     return total
 
 
@@ -190,7 +300,7 @@ class Anchors:
         >>> anchors = Anchors()
         >>> anchors.add([torch.tensor([1.0])], [torch.tensor([0.0])])
         >>> anchors.add([torch.tensor([1.0])], [torch.tensor([4.0])])
-        >>> float(anchors.penalty([weight]))  # (1 − 0)² + (1 − 4)²
+        >>> anchors.penalty([weight]).item()  # (1 − 0)² + (1 − 4)²
         10.0
     """
 
@@ -198,6 +308,9 @@ class Anchors:
         self.importance: list[Tensor] = []
         self.centre: list[Tensor] = []
         self.lowest = 0.0
+
+    def __bool__(self) -> bool:
+        return bool(self.importance)
 
     @property
     def bytes(self) -> int:
@@ -217,18 +330,29 @@ class Anchors:
             self.lowest += float((held * share * (place - old).square()).sum(dtype=torch.float64))
             self.importance[i], self.centre[i] = both, old + share * (place - old)
 
-    def replace(self, importance: list[Tensor], centre: list[Tensor]) -> None:
+    def replace(self, importance: list[Tensor], centre: Iterable[Tensor]) -> None:
         """Drop all anchors but this one."""
         self.importance, self.centre = list(importance), [c.detach().clone() for c in centre]
         self.lowest = 0.0
 
+    def move(self, importance: list[Tensor], centre: Iterable[Tensor], *, decay: float = 1.0) -> None:
+        """Move the one anchor here: its importance is `decay` times what it was, and the new one added."""
+        if self:
+            importance = [decay * old + new for old, new in zip(self.importance, importance, strict=True)]
+        self.replace(importance, centre)
+
     def penalty(self, parameters: Iterable[nn.Parameter]) -> Tensor:
         """The penalty at these parameters."""
         here = list(parameters)
-        if not self.importance:
+        if not self:
             return here[0].new_zeros(())
         value: Tensor = _Parabola.apply(self.importance, self.centre, *here)  # type: ignore[no-untyped-call]
         return value + self.lowest
+
+    def pulls(self, parameters: Iterable[nn.Parameter]) -> tuple[Tensor, list[Tensor]]:
+        """The penalty, and half its gradient, Ω(θ − θ*), for who adds the gradient by hand."""
+        value, pulls = _parabola(self.importance, self.centre, [p.detach() for p in parameters])
+        return value + self.lowest, pulls
 
     def state_dict(self) -> dict[str, Any]:
         """All that is kept."""
@@ -240,18 +364,26 @@ class Anchors:
         self.lowest = state["lowest"]
 
 
+def _parabola(
+    importance: list[Tensor], centre: list[Tensor], parameters: Iterable[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """Σ Ω (θ − c)², and each Ω(θ − c)."""
+    value = centre[0].new_zeros(())
+    pulls = []
+    for weight, middle, parameter in zip(importance, centre, parameters, strict=True):
+        away = parameter - middle
+        pull = weight * away
+        value += torch.dot(pull.flatten(), away.flatten())
+        pulls.append(pull)
+    return value, pulls
+
+
 class _Parabola(torch.autograd.Function):
     """Σ Ω (θ − c)² with its gradient 2Ω(θ − c) written down, in half the passes over the weights."""
 
     @staticmethod
     def forward(ctx: Any, importance: list[Tensor], centre: list[Tensor], *parameters: Tensor) -> Tensor:
-        value = parameters[0].new_zeros(())
-        pulls = []
-        for weight, middle, parameter in zip(importance, centre, parameters, strict=True):
-            away = parameter - middle
-            pull = weight * away
-            value += torch.dot(pull.flatten(), away.flatten())
-            pulls.append(pull)
+        value, pulls = _parabola(importance, centre, parameters)
         ctx.save_for_backward(*pulls)
         return value
 

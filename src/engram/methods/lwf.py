@@ -7,12 +7,11 @@ from typing import Annotated, ClassVar, Literal, final
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
-from engram.core.values import Batch, TaskInfo
+from engram.core.values import Batch
 from engram.methods.base import Learner, Terms, cross_entropy
-from engram.methods.distil import distillation
-from engram.methods.memory import head_of_each
+from engram.methods.distil import Form, Learned, Softmax, head_distillation
 
 
 @final
@@ -22,8 +21,15 @@ class LwF(Learner):
 
     The teacher is a copy of the network from the end of the previous task. Its answers are compared on
     the units of classes learned before, head by head where there are several (their mean), with the
-    Kullback-Leibler divergence at `temperature` (000: 2, weight 1, no T² factor). Deviations of 000's code
-    that are options here: a teacher left in training mode (it matters with batch norm).
+    Kullback-Leibler divergence at `temperature` (000: 2, weight 1, no T² factor).
+
+    000's code differs in three ways: its softmax is over all units (`softmax=all`), its teacher stays in
+    training mode (`teacher_mode=train`, it matters with batch norm), and it knows the classes of the latest
+    task only, which is not offered. It also sets D to 0 in a task's first update, when it is 0 anyway.
+
+    002 has its numbers from van de Ven & Tolias's code of 2018: (1/k)·L(new) + (1 − 1/k)·D in the k-th task
+    (`weight=share`), D = T²·mean of −q·log p over samples and units (`form=cross-entropy`, `squared=true`,
+    `mean_over_units=true`), new classes in the softmax with the target 0 (`softmax=padded`).
     """
 
     family: ClassVar[str] = "distillation"
@@ -31,45 +37,63 @@ class LwF(Learner):
     needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
-    weight: Annotated[float, Field(ge=0, description="weight of the distillation loss")] = 1.0
+    weight: Annotated[
+        Annotated[float, Field(ge=0)] | Literal["share"],
+        Field(description="weight of the distillation loss; share: 1 − 1/k in the k-th task, 1/k for the new"),
+    ] = 1.0
     squared: Annotated[bool, Field(description="multiply by temperature²")] = False
+    form: Annotated[Form, Field(description="what is compared; the gradients are the same")] = "kl"
+    mean_over_units: Annotated[bool, Field(description="divide by the number of units")] = False
+    softmax: Annotated[
+        Softmax,
+        Field(description="over the known units; over all, new ones with target 0 (padded); or over all"),
+    ] = "known"
     teacher_mode: Annotated[Literal["eval", "train"], Field(description="mode of the older network")] = "eval"
 
     def setup(self) -> None:
         """There is no teacher during the first task."""
         self.teacher: nn.Module | None = None
-        self.known: dict[int, list[int]] = {}
-        self.learned: dict[int, list[int]] = {}
+        self.learned = Learned()
 
     def loss(self, batch: Batch) -> Terms:
         """The loss of the new samples, and the change of the older answers to them."""
         logits = self.network(batch.x)
-        terms = Terms(cross_entropy(logits, batch))
-        if self.teacher is None or not self.known:
-            return terms
+        new = cross_entropy(logits, batch)
+        if self.teacher is None:
+            return Terms(new)
+        kept = self._distillation(logits, batch)
+        if not isinstance(self.weight, str):
+            return Terms(new, self.weight * kept)
+        assert self.task is not None
+        share = 1 / (1 + self.task.index)
+        return Terms(share * new, (1 - share) * kept)
+
+    def _distillation(self, logits: Tensor, batch: Batch) -> Tensor:
+        assert self.teacher is not None
         self.teacher.train(self.teacher_mode == "train")
         with torch.no_grad():
             before = self.teacher(batch.x)
         heads = [
-            distillation(
-                logits[:, units], before[:, units], temperature=self.temperature, squared=self.squared
+            head_distillation(
+                logits,
+                before,
+                known=units,
+                active=batch.heads[head],
+                temperature=self.temperature,
+                softmax=self.softmax,
+                squared=self.squared,
+                form=self.form,
+                mean_over_units=self.mean_over_units,
             )
-            for units in self.known.values()
+            for head, units in self.learned.before.items()
         ]
-        return terms.plus(self.weight * torch.stack(heads).mean())
+        return torch.stack(heads).mean()
 
     def after_step(self, batch: Batch) -> None:
-        """Note which units of which head have been learned."""
-        for head in head_of_each(batch).unique().tolist():
-            known = set(self.learned.get(head, []))
-            rows = batch.y[head_of_each(batch) == head]
-            self.learned[head] = sorted(known | set(rows.unique().tolist()))
-
-    def begin_task(self, task: TaskInfo) -> None:
-        """The network as it is now becomes the teacher."""
-        super().begin_task(task)
-        self.known = {head: list(units) for head, units in self.learned.items()}
+        """Note which units of which head are being learned."""
+        self.learned.note(batch)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Keep a copy of the network."""
+        """The network as it is now becomes the teacher."""
+        self.learned.end_task()
         self.teacher = copy.deepcopy(self.network).requires_grad_(False)

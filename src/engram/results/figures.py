@@ -96,16 +96,17 @@ def task_figure(group: RunGroup) -> Figure:
 
 
 def probe_figures(group: RunGroup) -> dict[str, Figure]:
-    """One plot for each probe, in its own unit."""
-    phases = _phases(group.runs[0])
-    return {
-        name: {
-            "kind": "probe",
-            "series": [_band(name, curve, limit=MAX_POINTS, scale=1.0)],
-            "phases": phases,
-        }
-        for name, curve in probe_curves(group.runs).items()
-    }
+    """One plot for each probe, in its own unit; one curve for each task that it speaks of."""
+    run = group.runs[0]
+    figures: dict[str, Figure] = {}
+    curves = probe_curves(group.runs)
+    limit = _limit(len(curves))
+    titles = {task: run.task_name(column) for column, task in enumerate(run.curve.tasks)}
+    for (name, task), curve in curves.items():
+        title = name if task is None else titles.get(task, f"{name} of {task}")
+        figure = figures.setdefault(name, {"kind": "probe", "series": [], "phases": _phases(run)})
+        figure["series"].append(_band(title, curve, limit=limit, scale=1.0))
+    return figures
 
 
 def _limit(curves: int) -> int:

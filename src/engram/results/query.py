@@ -15,7 +15,7 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve, min_accuracy
 from engram.metrics.intervals import Summary, over_seeds
-from engram.results.store import Run, RunGroup
+from engram.results.store import ProbeKey, Run, RunGroup
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -118,13 +118,11 @@ def min_accuracy_curve(runs: Sequence[Run]) -> MeanCurve:
     return _over_runs([(run.curve.step, min_accuracy(run.curve).curve) for run in runs])
 
 
-def probe_curves(runs: Sequence[Run]) -> dict[str, MeanCurve]:
-    """What each probe measured, over runs, in the order in which probes first appear."""
-    names = dict.fromkeys(name for run in runs for name in run.probes)
-    found = {name: [run.probes[name] for run in runs if name in run.probes] for name in names}
-    return {
-        name: _over_runs([(probe.step, probe.value) for probe in probes]) for name, probes in found.items()
-    }
+def probe_curves(runs: Sequence[Run]) -> dict[ProbeKey, MeanCurve]:
+    """What each probe measured, of each task or of all, over runs, in the order of first appearance."""
+    keys = dict.fromkeys(key for run in runs for key in run.probes)
+    found = {key: [run.probes[key] for run in runs if key in run.probes] for key in keys}
+    return {key: _over_runs([(probe.step, probe.value) for probe in probes]) for key, probes in found.items()}
 
 
 def stability_gap(runs: Sequence[Run]) -> Gap | None:

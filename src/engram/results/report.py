@@ -190,7 +190,7 @@ def _gap_sentence(group: RunGroup) -> Html:
             f" The deepest unseen dip: while {run.phase_name(dip.phase)} was learned, "
             f"{run.task_name(dip.task)} went from {_pct(dip.before)} down to ",
             element("strong", _pct(dip.lowest)),
-            f" and back to {_pct(dip.after)}.",
+            f" and then up to {_pct(dip.after)}.",
         ]
     return element("p", *parts, class_="gap")
 
@@ -349,7 +349,8 @@ def _metric_cell(summary: Summary) -> Html:
     seeds = f"n = {summary.n}"
     if not np.isfinite(summary.mean):
         return element("td", "–", element("small", seeds))
-    mean = f"{100 * summary.mean:.1f}".replace("-", "−")
+    # Adding zero turns a rounded −0.0 into 0.0.
+    mean = f"{round(100 * summary.mean, 1) + 0.0:.1f}".replace("-", "−")
     if not np.isfinite(summary.sd):
         return element("td", mean, element("small", seeds))
     interval = element("span", f"± {100 * half_width(summary):.1f}", class_="interval")

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.core.files import read_json
+from engram.core.folder import ENDS, EXPERIMENT, PROBES, RESULT, TRACE
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
 
-EXPERIMENT, RESULT, TRACE = "experiment.json", "result.json", "trace.parquet"
-ENDS, PROBES = "ends.parquet", "probes.parquet"
+ProbeKey = tuple[str, int | None]
+"""What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +81,27 @@ class Run:
         return Trace.load(path) if path.is_file() else Trace()
 
     @cached_property
-    def probes(self) -> dict[str, ProbeSeries]:
-        """What each probe measured, by its name; empty where nothing was probed."""
+    def probes(self) -> dict[ProbeKey, ProbeSeries]:
+        """What each probe measured, of each task or of all; empty where nothing was probed."""
         path = self.folder / PROBES
         if not path.is_file():
             return {}
         import polars as pl
 
         try:
-            table = pl.read_parquet(path, columns=["step", "name", "value"])
+            table = pl.read_parquet(path)
+            if "task" not in table.columns:
+                table = table.with_columns(task=pl.lit(None, dtype=pl.Int32))
+            parts = table.select("step", "name", "task", "value").partition_by(
+                "name", "task", maintain_order=True, as_dict=True
+            )
         except (OSError, pl.exceptions.PolarsError) as error:
             raise InputError(f"cannot read the probes {path}: {_first_line(error)}") from error
         return {
-            str(name): ProbeSeries(
+            (str(name), task): ProbeSeries(
                 part["step"].to_numpy().astype(np.int64), part["value"].to_numpy().astype(np.float64)
             )
-            for (name,), part in table.group_by("name", maintain_order=True)
+            for (name, task), part in parts.items()
         }
 
     @cached_property
@@ -132,12 +138,19 @@ class Run:
         return f"Tasks {' + '.join(numbers)}" if len(numbers) <= 3 else f"Tasks {numbers[0]} … {numbers[-1]}"
 
     def _curve_of(self, trace: Trace) -> Curve:
-        scenario = self.experiment.get("scenario")
-        phases = scenario.get("phases") if isinstance(scenario, Mapping) else None
         try:
-            return Curve.of_trace(trace, phases=phases or None)
+            return Curve.of_trace(trace, phases=self._phases())
         except InputError as error:
             raise InputError(f"the run {self.folder} cannot be read: {error}") from error
+
+    def _phases(self) -> list[list[int]] | None:
+        """The tasks for each value of `learning`: as they were learned, else as they were meant to be."""
+        learned = dict(self.result.get("phases") or ())
+        if learned:
+            return [list(learned.get(learning, [learning])) for learning in range(1 + max(learned))]
+        scenario = self.experiment.get("scenario")
+        meant = scenario.get("phases") if isinstance(scenario, Mapping) else None
+        return [list(tasks) for tasks in meant] if meant else None
 
 
 @dataclass(frozen=True)

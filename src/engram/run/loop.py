@@ -6,13 +6,14 @@ import math
 import random
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from engram.core.errors import InputError
 from engram.core.seeds import Seeds
@@ -59,6 +60,22 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """What a method costs, measured on the run itself.
+
+    Attributes:
+        parameters: Weights of the network that answers.
+        kept_bytes: Bytes kept beyond the weights and the optimiser's state, after each phase: memories,
+            importance, older networks, generators; counted from the tensors that are really held.
+        flops: Floating-point operations of the first update of each phase, counted as they were done.
+    """
+
+    parameters: int
+    kept_bytes: tuple[int, ...]
+    flops: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What a finished run leaves: the evaluator with its trace, the method, and the times."""
 
@@ -66,12 +83,14 @@ class Outcome:
     evaluator: Evaluator
     method: Method
     train_seconds: float
+    account: Account
 
     def result(self) -> dict[str, Any]:
         """What `result.json` says."""
-        return self.evaluator.result(
+        found = self.evaluator.result(
             id=self.experiment.id, seed=self.experiment.seed, train_seconds=self.train_seconds
         )
+        return {**found, "account": asdict(self.account)}
 
 
 class Diverged(InputError):
@@ -167,10 +186,7 @@ def run_steps(
                 evaluator.before(method.predictor, learning=learning, together=tasks)
             line.begun = True
         for epoch_step, batch in line.shown(phase, number):
-            started = time.perf_counter()
-            loss = method.observe(batch)
-            line.train_seconds += time.perf_counter() - started
-            line.step += 1
+            loss = line.update(batch, count=watch and line.step_in_phase == 1)
             if not math.isfinite(loss):
                 raise Diverged(
                     f"the loss became {loss} at step {line.step} while learning task {learning}: "
@@ -190,6 +206,7 @@ def run_steps(
             yield Progress(line.step, steps, learning, loss, evaluated, line)
         if visible:
             method.end_task(_once(phase, experiment))
+        line.kept_bytes.append(method.kept_bytes())
         line.next_phase()
     if not visible:
         phases = range(len(scenario.phases))
@@ -217,6 +234,21 @@ class _Line:
         self.step_in_pass = 0
         self.pass_order = self.order.get_state()
         self.train_seconds = 0.0
+        self.kept_bytes: list[int] = []
+        self.flops: list[int] = []
+
+    def update(self, batch: Batch, *, count: bool) -> float:
+        """One update, timed; with `count`, its floating-point operations are counted as well."""
+        started = time.perf_counter()
+        if count:
+            with FlopCounterMode(display=False) as counter:
+                loss = self.method.observe(batch)
+            self.flops.append(counter.get_total_flops())
+        else:
+            loss = self.method.observe(batch)
+        self.train_seconds += time.perf_counter() - started
+        self.step += 1
+        return loss
 
     def shown(self, phase: PhaseData, number: int) -> Iterator[tuple[int, Batch]]:
         """The batches of a phase, shuffled anew in every pass, each with its number in the pass."""
@@ -249,14 +281,19 @@ class _Line:
 
     def outcome(self) -> Outcome:
         """What the run leaves."""
-        return Outcome(self.experiment, self.evaluator, self.method, self.train_seconds)
+        account = Account(
+            parameters=sum(p.numel() for p in self.method.predictor().parameters()),
+            kept_bytes=tuple(self.kept_bytes),
+            flops=tuple(self.flops),
+        )
+        return Outcome(self.experiment, self.evaluator, self.method, self.train_seconds, account)
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state, as tensors and plain values."""
         plain = ("phase", "begun", "step", "step_in_phase", "step_in_pass", "pass_order", "train_seconds")
         return {
             "digest": self.experiment.digest,
-            "place": {name: getattr(self, name) for name in plain},
+            "place": {name: getattr(self, name) for name in (*plain, "kept_bytes", "flops")},
             "order": self.order.get_state(),
             "noise": global_randomness(),
             "method": self.method.state_dict(),

@@ -80,7 +80,7 @@ def experiment(
             optimizer=steps,
             batch_size=batch_size if batch_size is not None else recipe.batch_size,
             epochs=epochs if epochs is not None else recipe.epochs,
-            updates=updates,
+            updates=recipe.updates if updates is None and epochs is None else updates,
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
             seed=seed,
         )

@@ -1,0 +1,42 @@
+"""Avalanche in an environment of its own, so that its 60 packages never mix with engram's.
+
+`python -m benchmarks.avalanche_env` makes `benchmarks/.avalanche-venv` with the torch that engram uses; after
+that the contestants of `python -m benchmarks job` include Avalanche.
+"""
+
+import subprocess
+import sys
+import venv
+from importlib.metadata import version
+from pathlib import Path
+
+FOLDER = Path(__file__).parent / ".avalanche-venv"
+COMMAND = "python -m benchmarks.avalanche_env"
+AVALANCHE = "0.6.0"
+TORCHVISION = {"2.13": "0.28.0"}
+"""Each torchvision works with one torch."""
+
+
+def python() -> Path | None:
+    """The environment's interpreter, if the environment is complete."""
+    found = FOLDER / "bin" / "python"
+    return found if (FOLDER / "complete").exists() else None
+
+
+def main() -> None:
+    torch = version("torch").partition("+")[0]
+    series = torch.rpartition(".")[0]
+    if series not in TORCHVISION:
+        sys.exit(f"error: no torchvision is known for torch {torch}: add its version to {__file__}")
+    venv.create(FOLDER, with_pip=True, clear=True)
+    # The environment ignores itself, wherever git, ruff or mypy meet it.
+    (FOLDER / ".gitignore").write_text("*\n")
+    wanted = [f"torch=={torch}", f"torchvision=={TORCHVISION[series]}", f"avalanche-lib=={AVALANCHE}"]
+    install = [FOLDER / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    subprocess.run([*install, *wanted], check=True)
+    (FOLDER / "complete").touch()
+    print(f"Avalanche {AVALANCHE} is in {FOLDER}")
+
+
+if __name__ == "__main__":
+    main()

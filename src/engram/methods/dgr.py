@@ -1,0 +1,130 @@
+"""Deep generative replay: a second network dreams up the past, and the older self says what it sees."""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner
+from engram.methods.distil import Learned
+from engram.methods.generative import GenerativeMemory, Inputs
+from engram.methods.memory import join
+from engram.methods.state import kept_bytes
+from engram.models.vae import VAE
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class DGR(Learner):
+    """Minimise (1/k)·L(new) + (1 − 1/k)·L(replayed) in the k-th task, replayed inputs being generated.
+
+    A variational autoencoder of its own, two hidden layers each way, generates as many inputs as a batch has.
+    Their labels are the answers of the network at the end of the previous task (hard targets), sought among
+    the units learned by then. In the task setting every earlier head answers its equal share of them, rounded
+    up. The autoencoder learns beside the network, with the same optimiser, rate and number of updates: its
+    loss on the new inputs weighs 1/k, that on inputs from its own previous version 1 − 1/k.
+
+    Source: Shin et al., 2017, as in van de Ven & Tolias's code of 2018, from which 002 has its numbers.
+    Deviations: the autoencoder takes its update after each of the network's instead of after all of them,
+    which is the same, as both learn from the previous versions only; a network with batch norm sees new and
+    replayed inputs in one batch.
+    """
+
+    family: ClassVar[str] = "generative"
+    paper: ClassVar[str] = "002"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
+    width: Annotated[
+        int | None,
+        Field(gt=0, description="units in each of its hidden layers; as many as the network has features"),
+    ] = None
+    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = None
+    high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
+
+    def setup(self) -> None:
+        """There is no generator before the first batch, and nobody to label what it generates."""
+        self.dreams = GenerativeMemory(self._autoencoder, self.optimizer_spec, self.generator)
+        self.learned = Learned()
+        self.teacher: nn.Module | None = None
+
+    def _autoencoder(self, inputs: Inputs) -> nn.Module:
+        width = self.network.width if self.width is None else self.width
+        return VAE(inputs.shape, hidden=(width, width), latent=self.latent, limits=inputs.limits)
+
+    def rehearse(self, batch: Batch) -> Batch:
+        """Join the new samples with generated ones, labelled by the older network."""
+        if self.teacher is None:
+            return batch
+        return join(
+            batch, self.replayed(batch), weight=self.share, remembered_weight=1 - self.share
+        )
+
+    @property
+    def share(self) -> float:
+        """The weight of the new: 1/k in the k-th task."""
+        assert self.task is not None
+        return 1 / (1 + self.task.index)
+
+    def replayed(self, batch: Batch) -> Batch:
+        """Generated samples of all earlier tasks, as many as a full batch has."""
+        assert self.task is not None and self.teacher is not None
+        heads = self.learned.before
+        each = -(-self.task.batch_size // len(heads))
+        x = self.dreams.imagine(each * len(heads))
+        with torch.no_grad():
+            scores = self.teacher(x)
+        y = torch.cat(
+            [best_of(part, units) for part, units in zip(scores.split(each), heads.values(), strict=True)]
+        )
+        head: int | Tensor = 0
+        if len(batch.heads) > 1:
+            head = torch.tensor(list(heads), device=x.device).repeat_interleave(each)
+        return Batch(x, y, heads=batch.heads, head=head)
+
+    def after_step(self, batch: Batch) -> None:
+        """The generator learns from the same new inputs, and from its own older ones."""
+        self.learned.note(batch)
+        if self.dreams.model is None:
+            self.dreams.meet(Inputs.of(batch.x, low=self.low, high=self.high), batch.x.device)
+        model = self.dreams.model
+        assert isinstance(model, VAE) and self.task is not None
+        loss = self.share * model.loss(batch.x, self.dreams.noise(len(batch)))
+        if self.dreams.previous is not None:
+            size = self.task.batch_size
+            old = model.loss(self.dreams.imagine(size), self.dreams.noise(size))
+            loss = loss + (1 - self.share) * old
+        loss.backward()
+        self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """The generator's optimiser starts anew where the network's does."""
+        super().begin_task(task)
+        if task.index > 0:
+            self.dreams.begin_task()
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """What is remembered from now on: generator and network as they are."""
+        self.learned.end_task()
+        self.dreams.end_task()
+        self.teacher = copy.deepcopy(self.network).requires_grad_(False).eval()
+
+    def kept_bytes(self) -> int:
+        """The generator now and before, and the older network."""
+        return kept_bytes(self, beside=("network", "optimizer", "dreams")) + self.dreams.bytes
+
+
+def best_of(scores: Tensor, units: list[int]) -> Tensor:
+    """The unit with the highest score among some, sample by sample.
+
+    Example:
+        >>> best_of(torch.tensor([[9.0, 1.0, 2.0]]), [1, 2])
+        tensor([2])
+    """
+    among = torch.tensor(units, device=scores.device)
+    return among[scores[:, among].argmax(dim=1)]

@@ -1,0 +1,108 @@
+"""First-order MAML: weights from which a few steps on any task so far help that task's other samples."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from engram.core.values import Batch, Heads, TaskInfo
+from engram.methods.base import Learner, cross_entropy
+from engram.methods.memory import PerClass, Samples
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class FOMAML(Learner):
+    """Step along the gradient of the new samples plus gradients taken a few steps ahead on tasks so far.
+
+    In every update G = ∇L(new); then, for the current task and `previous` earlier ones drawn at random
+    without replacement, each on its own: from the weights θ take `inner_steps` plain gradient steps on random
+    batches of that task, and add to G the gradient of one more batch at the weights thus reached. θ moves
+    along G, a sum without averaging. Second derivatives are left out, hence first-order.
+
+    Source: 003, Eq. 12-14 and Algorithm 1; 2 inner steps (1 on ImageNet), 1 earlier task, the inner rate
+    equal to the outer. Two deviations: as printed, G is computed once before the loop and never reset, here
+    anew in every update; nothing is drawn of earlier tasks in the first task, when there are none. The
+    paper keeps all data of earlier tasks; `memory` keeps a few of each class instead. Of the task being
+    learned, batches are drawn from what it has shown so far, which is all of it after one pass. Batch norm's
+    running statistics are those of the new samples alone.
+    """
+
+    family: ClassVar[str] = "representation"
+    paper: ClassVar[str] = "003"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
+
+    inner_steps: Annotated[int, Field(gt=0, description="steps ahead (b)")] = 2
+    previous: Annotated[int, Field(ge=0, description="earlier tasks in each update (c)")] = 1
+    inner_lr: Annotated[
+        float | None, Field(gt=0, description="rate of the inner steps (α); that of the update unless given")
+    ] = None
+    memory: Annotated[
+        int | None, Field(gt=0, description="samples kept of each class of each task; all unless given")
+    ] = None
+
+    def setup(self) -> None:
+        """No data yet: neither of earlier tasks, which stand one after the other, nor of the current one."""
+        self.earlier = Samples()
+        self.sizes: list[int] = []
+        self.current = Samples()
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """What the new task has shown so far is nothing."""
+        super().begin_task(task)
+        self.current = Samples()
+
+    def rehearse(self, batch: Batch) -> Batch:
+        """Take note of the new samples, in the first pass; they are what the update looks at."""
+        assert self.task is not None
+        if len(self.current) < self.task.samples:
+            self.current.append(batch)
+        return batch
+
+    def edit_gradients(self, batch: Batch) -> None:
+        """Add the gradients that are found a few steps ahead."""
+        drawn = torch.randperm(len(self.sizes), generator=self.generator)[: self.previous].tolist()
+        tasks = [(self.earlier, sum(self.sizes[:number]), self.sizes[number]) for number in drawn]
+        for task in [*tasks, (self.current, 0, len(self.current))]:
+            for name, gradient in self._gradient_ahead(*task, batch.heads).items():
+                parameter = self.network.get_parameter(name)
+                parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
+
+    def _gradient_ahead(self, store: Samples, start: int, size: int, heads: Heads) -> dict[str, Tensor]:
+        """The gradient of a random batch, after some steps on others of the same task."""
+
+        def drawn() -> Batch:
+            assert self.task is not None
+            rows = torch.randperm(size, generator=self.generator)[: self.task.batch_size]
+            return store.batch(start + rows, heads)
+
+        rate = self.optimizer.param_groups[0]["lr"] if self.inner_lr is None else self.inner_lr
+        weights = {name: p.detach() for name, p in self.network.named_parameters() if p.requires_grad}
+        for _ in range(self.inner_steps):
+            gradients = self._gradients(weights, drawn())
+            weights = {name: weight - rate * gradients[name] for name, weight in weights.items()}
+        return self._gradients(weights, drawn())
+
+    def _gradients(self, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
+        """The gradient of a batch at some weights; the network itself is left as it is."""
+        leaves = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
+        buffers = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
+        logits = torch.func.functional_call(self.network, (leaves, buffers), (batch.x,))
+        loss = cross_entropy(logits, batch)
+        found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return dict(zip(weights, found, strict=True))
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """Keep the task's data, or some of each class."""
+        before = len(self.earlier)
+        if self.memory is not None:
+            chosen = PerClass(self.memory, self.generator)
+            chosen.fill(batches)
+            batches = [chosen.samples.batch(torch.arange(len(chosen)), ((),))]
+        for batch in batches:
+            self.earlier.append(batch)
+        self.sizes.append(len(self.earlier) - before)
+        self.current = Samples()

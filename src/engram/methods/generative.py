@@ -1,0 +1,155 @@
+"""A memory that holds no samples but makes them up: generative models that methods hold by composition."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from engram.core.values import OptimizerSpec
+from engram.methods.optimizers import build_optimizer
+
+
+class Inputs(NamedTuple):
+    """What a generative model must know of the inputs that it imitates: their shape and their range."""
+
+    shape: tuple[int, ...]
+    limits: tuple[float, float]
+
+    @classmethod
+    def of(cls, x: Tensor, *, low: float | None = None, high: float | None = None) -> Inputs:
+        """As a first batch shows them: from its least to its greatest value, where no limit is given.
+
+        Example:
+            >>> Inputs.of(torch.tensor([[-0.4, 0.0], [2.0, 1.0]]), high=2.5).limits
+            (-0.4000000059604645, 2.5)
+        """
+        least = float(x.min()) if low is None else low
+        greatest = float(x.max()) if high is None else high
+        # A first batch that is one value throughout says nothing of the range: any width will do.
+        return cls(tuple(x.shape[1:]), (least, greatest if greatest > least else least + 1.0))
+
+
+class Generates(Protocol):
+    """What makes up inputs from standard normal noise of `latent` numbers a sample."""
+
+    @property
+    def latent(self) -> int:
+        """How many numbers stand for a sample."""
+
+    def generate(self, code: Tensor) -> Tensor:
+        """Inputs that these codes stand for."""
+
+
+class GenerativeMemory:
+    """A generative model that learns, its optimiser, and the model as it was when the last task ended.
+
+    The model is made when the first batch shows what inputs look like, so it can be restored into a memory
+    that has not seen any. All randomness comes from one generator: initial weights, noise.
+
+    Args:
+        make: Makes the model for inputs of some shape and range.
+        optimizer_spec: How it is updated.
+        generator: Where randomness comes from; it belongs to the method.
+
+    Example:
+        >>> from engram.models.vae import VAE
+        >>> def make(inputs: Inputs) -> nn.Module:
+        ...     return VAE(inputs.shape, hidden=(8,), latent=2, limits=inputs.limits)
+        >>> memory = GenerativeMemory(make, OptimizerSpec("adam"), torch.Generator().manual_seed(0))
+        >>> memory.meet(Inputs((1, 4, 4), (0.0, 1.0)), torch.device("cpu"))
+        >>> memory.end_task()
+        >>> memory.imagine(3).shape
+        torch.Size([3, 1, 4, 4])
+    """
+
+    def __init__(
+        self, make: Callable[[Inputs], nn.Module], optimizer_spec: OptimizerSpec, generator: torch.Generator
+    ) -> None:
+        self.make = make
+        self.optimizer_spec = optimizer_spec
+        self.generator = generator
+        self.inputs: Inputs | None = None
+        self.model: nn.Module | None = None
+        self.optimizer: Optimizer | None = None
+        self.previous: nn.Module | None = None
+
+    def meet(self, inputs: Inputs, device: torch.device) -> None:
+        """Make the model, once: its initial weights come from the memory's generator alone."""
+        self.inputs = inputs
+        seed = int(torch.randint(2**62, (1,), generator=self.generator))
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            self.model = self.make(inputs).to(device)
+        self.optimizer = build_optimizer(self.optimizer_spec, self.model.parameters())
+
+    def begin_task(self) -> None:
+        """Clear the optimiser's state where the experiment says so."""
+        if self.optimizer_spec.reset and self.model is not None:
+            self.optimizer = build_optimizer(self.optimizer_spec, self.model.parameters())
+
+    def end_task(self) -> None:
+        """From now on the model as it is now is what is remembered."""
+        if self.model is not None:
+            self.previous = copy.deepcopy(self.model).requires_grad_(False).eval()
+
+    def noise(self, size: int) -> Tensor:
+        """Standard normal noise for so many samples."""
+        assert self.model is not None
+        device = next(self.model.parameters()).device
+        latent = cast(Generates, self.model).latent
+        return torch.randn(size, latent, generator=self.generator).to(device)
+
+    def imagine(self, size: int) -> Tensor:
+        """So many inputs as the previous model makes them up."""
+        assert self.previous is not None
+        with torch.no_grad():
+            return cast(Generates, self.previous).generate(self.noise(size))
+
+    def step(self, *, lr: float) -> None:
+        """Update the model with the gradients that it holds, and clear them."""
+        assert self.optimizer is not None
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+    @property
+    def bytes(self) -> int:
+        """How much memory the models take, without the optimiser's state."""
+        held = [model for model in (self.model, self.previous) if model is not None]
+        tensors = [tensor for model in held for tensor in model.state_dict().values()]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Models, optimiser, and what they need to be made again; the generator belongs to the method."""
+        if self.inputs is None or self.model is None or self.optimizer is None:
+            return {"inputs": None}
+        return {
+            "inputs": [list(self.inputs.shape), list(self.inputs.limits)],
+            "device": str(next(self.model.parameters()).device),
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "previous": None if self.previous is None else self.previous.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what was held."""
+        self.inputs = self.model = self.optimizer = self.previous = None
+        if state["inputs"] is None:
+            return
+        (shape, (low, high)), drawn = state["inputs"], self.generator.get_state()
+        self.meet(Inputs(tuple(shape), (low, high)), torch.device(state["device"]))
+        # Initial weights were drawn only to be overwritten.
+        self.generator.set_state(drawn)
+        assert self.model is not None and self.optimizer is not None
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if state["previous"] is not None:
+            self.end_task()
+            assert self.previous is not None
+            self.previous.load_state_dict(state["previous"])

@@ -1,0 +1,95 @@
+"""Mean-IMM: a network for every task, each grown from the one before, averaged into one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, final
+
+from pydantic import Field
+from torch import nn
+
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner, Terms
+from engram.methods.merging import (
+    Balance,
+    Weights,
+    balance_curve,
+    drop_transfer,
+    merge_means,
+    shares,
+    squared_distance,
+    weights_of,
+    with_weights,
+)
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class IMMMean(Learner):
+    """Answer with Σ α_k θ_k, the mean of the networks at the ends of the tasks so far.
+
+    While a task is learned, the network as it is now stands for that task. With two tasks and balance α it is
+    (1 − α)·θ_1 + α·θ_2. Averaging only makes sense between networks that are near, so each task starts
+    from the weights of the one before (weight-transfer), is held to them by l2_transfer·‖θ − θ_before‖²
+    (L2-transfer), and drops units to what they were instead of to 0 (drop-transfer).
+
+    Source: Lee et al., 2017; 004 uses weight-transfer with L2-transfer 0 or .01 and the best α on test data,
+    which `curve` gives. Deviations: batch norm's statistics are averaged as well; drop-transfer drops no
+    inputs.
+    """
+
+    family: ClassVar[str] = "merging"
+    paper: ClassVar[str] = "004"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    balance: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
+        Field(description="weight of the latest network (α), the others sharing the rest; or all equal"),
+    ] = "equal"
+    weight_transfer: Annotated[bool, Field(description="start a task from the weights of the one before")] = True
+    l2_transfer: Annotated[float, Field(ge=0, description="strength of the pull to those weights")] = 0.0
+    drop_transfer: Annotated[float, Field(ge=0, lt=1, description="how often a unit falls back to them")] = 0.0
+
+    def setup(self) -> None:
+        """There are no finished networks; without weight-transfer all tasks start alike."""
+        self.ends: list[Weights] = []
+        self.start: Weights = {} if self.weight_transfer else weights_of(self.network)
+        self.learning = False
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """Start from the weights of the task before, or from the first ones."""
+        if not self.weight_transfer:
+            self.network.load_state_dict(self.start)
+        super().begin_task(task)
+        self.learning = True
+
+    def loss(self, batch: Batch) -> Terms:
+        """The loss of the new samples, near the network before."""
+        before = self.ends[-1] if self.ends else None
+        with drop_transfer(self.network, before, rate=self.drop_transfer, generator=self.generator):
+            terms = super().loss(batch)
+        if before is None or self.l2_transfer == 0:
+            return terms
+        return terms.plus(self.l2_transfer * squared_distance(self.network, before))
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """One more network to merge."""
+        self.ends.append(weights_of(self.network))
+        self.learning = False
+
+    def predictor(self) -> nn.Module:
+        """The networks of all tasks so far in one."""
+        if len(self.ends) + self.learning <= 1:
+            return self.network
+        return with_weights(self.network, self.merged(self.balance))
+
+    def merged(self, balance: Balance) -> Weights:
+        """Weights and buffers, merged with some balance."""
+        now = [weights_of(self.network)] if self.learning or not self.ends else []
+        networks = [*self.ends, *now]
+        return merge_means(networks, shares(len(networks), balance))
+
+    def curve(
+        self, batches: Iterable[Batch], balances: Sequence[float] | None = None
+    ) -> list[tuple[float, float]]:
+        """Accuracy on some samples over the balance: see `engram.methods.merging.balance_curve`."""
+        return balance_curve(self.network, self.merged, batches, balances=balances)

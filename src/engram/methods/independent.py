@@ -1,0 +1,98 @@
+"""Independent networks: nothing is shared between tasks, so nothing is forgotten and nothing transferred."""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+from torch import Tensor, nn
+
+from engram.core.errors import InputError
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner
+from engram.methods.optimizers import build_optimizer
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Independent(Learner):
+    """Start every task from the initial weights, and keep one network a task.
+
+    IND of 003. Samples are answered by the network of their own task, those of a task that was not learned
+    yet by the initial one. The optimiser starts anew as well. Memory grows with the number of tasks.
+    """
+
+    family: ClassVar[str] = "baseline"
+    paper: ClassVar[str] = "003"
+    needs: ClassVar[tuple[str, ...]] = ("task identity", "boundaries")
+
+    def setup(self) -> None:
+        """Remember the initial weights."""
+        self.initial = copy.deepcopy(self.network).requires_grad_(False)
+        self.learned: dict[int, nn.Module] = {}
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """Go back to the initial weights."""
+        identity_of(task)
+        super().begin_task(task)
+        self.network.load_state_dict(self.initial.state_dict())
+        self.optimizer = build_optimizer(self.optimizer_spec, self.network.parameters())
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """Keep the network of this task."""
+        assert self.task is not None
+        self.learned[identity_of(self.task)] = copy.deepcopy(self.network).requires_grad_(False)
+
+    def predictor(self) -> nn.Module:
+        """All networks, each for its own task."""
+        if self.task is None:
+            return self.network
+        networks = {**self.learned, identity_of(self.task): self.network}
+        return Routed(networks, current=identity_of(self.task), otherwise=self.initial)
+
+
+@final
+class Routed(nn.Module):
+    """One network a task; where nobody says which task it is, the current one answers.
+
+    Args:
+        networks: The networks by task.
+        current: The task that is learned.
+        otherwise: Who answers for tasks that have no network.
+
+    Example:
+        >>> one, two, none = nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)
+        >>> routed = Routed({0: one, 1: two}, current=1, otherwise=none)
+        >>> routed.route(0) is one, routed.route(7) is none
+        (True, True)
+    """
+
+    def __init__(self, networks: dict[int, nn.Module], *, current: int, otherwise: nn.Module) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList([*networks.values(), otherwise])
+        self.by_task = networks
+        self.current = current
+        self.otherwise = otherwise
+
+    def route(self, task: int) -> nn.Module:
+        """The network that answers for a task."""
+        return self.by_task.get(task, self.otherwise)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The scores of all output units, by the current network."""
+        scores: Tensor = self.route(self.current)(x)
+        return scores
+
+
+def identity_of(task: TaskInfo) -> int:
+    """Which task it is; an error where several are learned at once, or where the setting hides it.
+
+    Example:
+        >>> identity_of(TaskInfo(0, 3, (6, 7), samples=1, steps=1, epochs=1, batch_size=1))
+        3
+    """
+    if task.identity is None:
+        raise InputError(
+            "method independent learns one task at a time and must know which: use a task stream"
+        )
+    return task.identity

@@ -1,0 +1,47 @@
+"""L2: all weights are held where they were, equally strongly."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+from pydantic import Field
+from torch import Tensor
+
+from engram.core.values import Batch
+from engram.methods.base import Learner, Terms
+from engram.methods.importance import Anchors
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class L2(Learner):
+    """Minimise L(new) + strength · Σ_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
+
+    Elastic weight consolidation with the identity for the Fisher information, and one anchor only: the
+    baseline of 002 and 003. All weights and biases of all heads are held; there is no factor ½. Not to be
+    confused with weight decay, which pulls towards 0.
+    """
+
+    family: ClassVar[str] = "prior"
+    paper: ClassVar[str] = "002, 003"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 0.01
+
+    def setup(self) -> None:
+        """There is no anchor yet."""
+        self.anchors = Anchors()
+
+    def loss(self, batch: Batch) -> Terms:
+        """The loss of the new samples, and the pull of the anchor."""
+        terms = super().loss(batch)
+        return terms.plus(self.strength * self.penalty()) if self.anchors else terms
+
+    def penalty(self) -> Tensor:
+        """The pull of the anchor, before it is multiplied by the strength."""
+        return self.anchors.penalty(self.network.parameters())
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """Move the anchor to where the weights are now."""
+        here = list(self.network.parameters())
+        self.anchors.replace([p.new_ones(()) for p in here], here)

@@ -1,0 +1,58 @@
+"""Linear probing, then fine-tuning: the new head is fitted before the features may move."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from engram.core.errors import InputError
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner, Terms, batch_loss
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class LPFT(Learner):
+    """Minimise the loss of the new samples over the head alone at first, then over all weights.
+
+    A head that knows nothing yet sends large gradients back and distorts features that were good. So the
+    first `probe_epochs` passes over each task's data train the head on fixed features, which are in
+    evaluation mode (batch norm and dropout too), and the rest of the updates train everything.
+
+    Source: Kumar et al., 2022, in the continual version of 003, where it follows pretraining: 10 of 20
+    passes, rate .001. Where a task has less than twice `probe_epochs` passes, half of its updates are for the
+    head, so that fine-tuning always gets its turn.
+    """
+
+    family: ClassVar[str] = "representation"
+    paper: ClassVar[str] = "003"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    probe_epochs: Annotated[int, Field(ge=0, description="passes that train the head alone")] = 10
+
+    def setup(self) -> None:
+        """Refuse a network whose features cannot be held while its head learns."""
+        parts = [getattr(self.network, name, None) for name in ("features", "head")]
+        if not all(isinstance(part, nn.Module) and list(part.parameters()) for part in parts):
+            raise InputError(
+                "method lp-ft needs a network with features and a head that learn apart: "
+                "give the model hidden layers, or wrap it with engram.models.network.Network.wrap"
+            )
+        self.probe_steps = 0
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """Count the updates that are for the head."""
+        super().begin_task(task)
+        steps_in_pass = -(-task.samples // task.batch_size)
+        self.probe_steps = min(self.probe_epochs * steps_in_pass, task.steps // 2)
+
+    def loss(self, batch: Batch) -> Terms:
+        """The loss of the new samples; while probing, no gradient reaches the features."""
+        if self.step_in_task >= self.probe_steps:
+            return super().loss(batch)
+        self.network.features.eval()
+        with torch.no_grad():
+            features = self.network.features(batch.x)
+        return batch_loss(self.network.head(features), batch)

@@ -1,0 +1,216 @@
+"""Networks merged into one (incremental moment matching), and what makes them fit to be merged."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from engram.core.values import Batch
+from engram.methods.importance import allowed_units, evaluating
+
+Weights = dict[str, Tensor]
+"""All parameters and buffers of a network, by name."""
+
+Balance = float | Literal["equal"]
+
+
+def shares(count: int, balance: Balance) -> list[float]:
+    """How much each of `count` networks counts, oldest first.
+
+    All the same (`"equal"`), or the latest `balance` (α of the papers) and the others what is left, in equal
+    parts; a single network counts 1 in any case.
+
+    Example:
+        >>> shares(2, 0.25), shares(3, 0.5), shares(4, "equal")
+        ([0.75, 0.25], [0.25, 0.25, 0.5], [0.25, 0.25, 0.25, 0.25])
+    """
+    if count == 1 or balance == "equal":
+        return [1 / count] * count
+    return [(1 - balance) / (count - 1)] * (count - 1) + [balance]
+
+
+def merge_means(networks: Sequence[Weights], weighted: Sequence[float]) -> Weights:
+    """The weighted mean of networks: Σ α_k θ_k (mean-IMM; 004).
+
+    A network that alone counts comes out to the bit. Counters (buffers of whole numbers) are those of the last
+    network that counts.
+
+    Args:
+        networks: Parameters and buffers of each.
+        weighted: How much each counts; together 1.
+
+    Example:
+        >>> first, second = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([3.0, 0.0])}
+        >>> merge_means([first, second], [0.75, 0.25])["w"]
+        tensor([ 1.5000, -1.5000])
+    """
+    counting = [(net, share) for net, share in zip(networks, weighted, strict=True) if share > 0]
+    last = counting[-1][0]
+    if len(counting) == 1:
+        return {name: tensor.clone() for name, tensor in last.items()}
+    return {
+        name: torch.stack([share * net[name] for net, share in counting]).sum(dim=0)
+        if tensor.is_floating_point()
+        else tensor.clone()
+        for name, tensor in last.items()
+    }
+
+
+def merge_modes(
+    networks: Sequence[Weights],
+    importances: Sequence[Weights],
+    weighted: Sequence[float],
+    *,
+    damping: float = 1e-8,
+) -> Weights:
+    """Networks merged where each is sure: Σ α_k F_k θ_k / Σ α_k F_k, weight by weight (mode-IMM; 004).
+
+    What has no importance (buffers, as of batch norm) is merged as in `merge_means`. A network that alone counts
+    comes out to the bit.
+
+    Args:
+        networks: Parameters and buffers of each.
+        importances: The Fisher information of each one's parameters.
+        weighted: How much each counts; together 1.
+        damping: Added to the Fisher information, so that what matters to none is the mean.
+
+    Example:
+        >>> first, second = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([3.0, 0.0])}
+        >>> fisher = [{"w": torch.tensor([0.2, 0.0])}, {"w": torch.tensor([0.1, 0.4])}]
+        >>> [round(value, 6) for value in merge_modes([first, second], fisher, [0.5, 0.5])["w"].tolist()]
+        [1.666667, -0.0]
+    """
+    merged = merge_means(networks, weighted)
+    counting = [place for place, share in enumerate(weighted) if share > 0]
+    if len(counting) == 1:
+        return merged
+    for name in importances[0]:
+        sure = [weighted[place] * (importances[place][name].double() + damping) for place in counting]
+        pulled = [weight * networks[place][name] for weight, place in zip(sure, counting, strict=True)]
+        merged[name] = (torch.stack(pulled).sum(dim=0) / torch.stack(sure).sum(dim=0)).to(merged[name].dtype)
+    return merged
+
+
+def weights_of(network: nn.Module) -> Weights:
+    """A copy of all parameters and buffers."""
+    return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
+
+
+def with_weights(network: nn.Module, weights: Weights) -> nn.Module:
+    """A copy of the network with other parameters and buffers."""
+    other = copy.deepcopy(network).requires_grad_(False)
+    other.load_state_dict(weights)
+    return other
+
+
+def balance_curve(
+    network: nn.Module,
+    merge: Callable[[float], Weights],
+    batches: Iterable[Batch],
+    *,
+    balances: Sequence[float] | None = None,
+) -> list[tuple[float, float]]:
+    """The accuracy of merged networks over the balance α; 004 reports its highest point.
+
+    Args:
+        network: A network of the right shape; it is left as it is.
+        merge: From a balance to merged weights.
+        batches: The samples that are asked, answered among the units of their heads.
+        balances: The balances; 0 to 1 in steps of .01 unless given.
+
+    Example:
+        >>> net = nn.Linear(1, 2, bias=False)
+        >>> asked = [Batch(torch.ones(1, 1), torch.tensor([1]), heads=((0, 1),))]
+        >>> def merge(balance: float) -> Weights:
+        ...     return {"weight": torch.tensor([[0.4], [balance]])}
+        >>> balance_curve(net, merge, asked, balances=(0.0, 0.5, 1.0))
+        [(0.0, 0.0), (0.5, 1.0), (1.0, 1.0)]
+    """
+    asked = list(batches)
+    points = [step / 100 for step in range(101)] if balances is None else balances
+    return [(balance, _accuracy(with_weights(network, merge(balance)), asked)) for balance in points]
+
+
+def _accuracy(network: nn.Module, batches: Sequence[Batch]) -> float:
+    right = 0
+    with evaluating(network), torch.no_grad():
+        for batch in batches:
+            scores = network(batch.x)
+            answers = scores.masked_fill(~allowed_units(batch, scores.shape[1]), -torch.inf).argmax(dim=1)
+            right += int((answers == batch.y).sum())
+    return right / sum(len(batch) for batch in batches)
+
+
+# Transfer -----------------------------------------------------------------------------------------
+
+
+def squared_distance(network: nn.Module, weights: Weights) -> Tensor:
+    """How far the network's parameters are from these, squared: what L2-transfer holds down.
+
+    Example:
+        >>> net = nn.Linear(1, 1, bias=False)
+        >>> float(squared_distance(net, {"weight": net.weight.detach() + 3}))
+        9.0
+    """
+    away = [(p - weights[name]).square().sum() for name, p in network.named_parameters()]
+    return torch.stack(away).sum()
+
+
+@contextmanager
+def drop_transfer(
+    features: nn.Module, before: Weights | None, *, rate: float, generator: torch.Generator
+) -> Iterator[None]:
+    """Dropout whose zero is the previous network, for all linear and convolutional layers of some features.
+
+    Every unit, before its nonlinearity, is with probability `rate` what the previous weights make of the
+    same inputs, else z/(1 − rate) − z_before·rate/(1 − rate): on average z. Without a previous network it is
+    plain dropout. Nothing happens at rate 0. Units are dropped sample by sample, as in Lee et al.'s code;
+    inputs are not dropped.
+
+    Args:
+        features: Whose layers; hooked inside the context only.
+        before: The previous parameters of `features`.
+        rate: How often a unit falls back to what it was.
+        generator: Where the draws come from.
+
+    Example:
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> with drop_transfer(layer, {"weight": layer.weight.detach()}, rate=0.5, generator=torch.Generator()):
+        ...     same = layer(torch.ones(1, 1))
+        >>> bool(same == layer(torch.ones(1, 1)))  # the previous network is the same one
+        True
+    """
+    hooks = []
+    if rate > 0:
+        for name, layer in features.named_modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                prefix = f"{name}." if name else ""
+                base = {own: before[prefix + own] for own, _ in layer.named_parameters()} if before else None
+                hooks.append(
+                    layer.register_forward_hook(partial(_dropped, base=base, rate=rate, generator=generator))
+                )
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _dropped(
+    layer: nn.Module,
+    given: tuple[Tensor, ...],
+    result: Tensor,
+    *,
+    base: Weights | None,
+    rate: float,
+    generator: torch.Generator,
+) -> Tensor:
+    zero = torch.zeros_like(result) if base is None else torch.func.functional_call(layer, base, given)
+    kept = torch.rand(result.shape, generator=generator).to(result.device) >= rate
+    return zero + kept * (result - zero) / (1 - rate)

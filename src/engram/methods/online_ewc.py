@@ -1,0 +1,58 @@
+"""Online elastic weight consolidation: one anchor, whose strength adds up over the tasks."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+from pydantic import Field
+from torch import Tensor
+
+from engram.core.values import Batch
+from engram.methods.base import Learner, Terms
+from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class OnlineEWC(Learner):
+    """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
+
+    When a task ends, Ω ← decay · Ω + F, F the diagonal Fisher information of that task (Schwarz et al.
+    2018, with their γ as `decay`). 002 adds up without decay, takes the network's own answers as labels and
+    every sample on its own, whole mini-batches times their size (`fisher=batch-scaled`) in the permuted
+    domain runs. No factor ½. Unlike `ewc` the older tasks' own weights are forgotten.
+    """
+
+    family: ClassVar[str] = "prior"
+    paper: ClassVar[str] = "002"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
+    decay: Annotated[
+        float, Field(ge=0, le=1, description="what is left of the earlier importance when a task ends (γ)")
+    ] = 1.0
+    label: Annotated[Label, Field(description="whose likelihood the Fisher information is of")] = "predicted"
+    fisher: Annotated[
+        FisherKind,
+        Field(description="squared gradients of samples, of mini-batches, or those times their size"),
+    ] = "sample"
+
+    def setup(self) -> None:
+        """There is no anchor yet."""
+        self.anchors = Anchors()
+
+    def loss(self, batch: Batch) -> Terms:
+        """The loss of the new samples, and the pull of the anchor."""
+        terms = super().loss(batch)
+        return terms.plus(self.strength * self.penalty()) if self.anchors else terms
+
+    def penalty(self) -> Tensor:
+        """The pull of the anchor, before it is multiplied by the strength."""
+        return self.anchors.penalty(self.network.parameters())
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """Move the anchor here, and make it stronger."""
+        found = fisher_information(
+            self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
+        )
+        self.anchors.move(found, self.network.parameters(), decay=self.decay)

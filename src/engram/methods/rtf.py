@@ -1,0 +1,133 @@
+"""Replay through feedback: one network classifies, and generates what it has seen before."""
+
+import copy
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from engram.core.errors import InputError
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner, Terms, cross_entropy
+from engram.methods.distil import Learned, head_distillation
+from engram.methods.generative import GenerativeMemory, Inputs
+from engram.methods.state import kept_bytes
+from engram.models.vae import Feedback
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class RtF(Learner):
+    """Minimise (1/k)·L(new) + (1 − 1/k)·L(replayed) in the k-th task, with a generator inside the network.
+
+    The network's features are at once the encoder of a variational autoencoder, whose code and decoder stand
+    beside the network ("feedback connections"). Each L is the sum, all weights 1, of the reconstruction
+    loss, the latent loss and the classification loss, which is the cross-entropy of new samples and the
+    distillation loss of replayed ones: their targets are the softened answers of the previous version of the
+    network, which also generated them (soft targets), new units having the target 0. In the task setting
+    every earlier head is compared on its equal share of them, rounded up; the heads' losses are averaged.
+
+    Source: van de Ven & Tolias, 2018, and its code, from which 002 has its numbers; temperature 2, T² factor,
+    and the distillation loss divided by the number of units (`mean_over_units`, which later versions leave
+    out).
+    """
+
+    family: ClassVar[str] = "generative"
+    paper: ClassVar[str] = "002"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
+    mean_over_units: Annotated[bool, Field(description="divide distillation by the number of units")] = True
+    latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
+    width: Annotated[
+        int | None,
+        Field(gt=0, description="units in the decoder's two hidden layers; as many as there are features"),
+    ] = None
+    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = None
+    high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
+
+    def setup(self) -> None:
+        """There is no decoder before the first batch, and no older network."""
+        if not any(True for _ in self.network.features.parameters()):
+            raise InputError(
+                "method rtf encodes with the network's features, and this network has none: give it hidden layers"
+            )
+        self.dreams = GenerativeMemory(self._feedback, self.optimizer_spec, self.generator)
+        self.learned = Learned()
+        self.teacher: nn.Module | None = None
+
+    def _feedback(self, inputs: Inputs) -> nn.Module:
+        width = self.network.width if self.width is None else self.width
+        hidden = (width, width)
+        return Feedback(
+            self.network.width, inputs.shape, hidden=hidden, latent=self.latent, limits=inputs.limits
+        )
+
+    def loss(self, batch: Batch) -> Terms:
+        """Classify and reconstruct, the new and the replayed."""
+        if self.dreams.model is None:
+            self.dreams.meet(Inputs.of(batch.x, low=self.low, high=self.high), batch.x.device)
+        logits, generative = self._both_ways(batch.x)
+        new = cross_entropy(logits, batch) + generative
+        if self.teacher is None:
+            return Terms(new)
+        assert self.task is not None
+        share = 1 / (1 + self.task.index)
+        return Terms(share * new, (1 - share) * self._replayed_loss(batch))
+
+    def _both_ways(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores of all units, and the generative loss."""
+        model = self.dreams.model
+        assert isinstance(model, Feedback)
+        features = self.network.features(x)
+        return self.network.head(features), model.loss(features, x, self.dreams.noise(len(x)))
+
+    def _replayed_loss(self, batch: Batch) -> Tensor:
+        assert self.task is not None and self.teacher is not None
+        heads = self.learned.before
+        each = -(-self.task.batch_size // len(heads))
+        x = self.dreams.imagine(each * len(heads))
+        with torch.no_grad():
+            before = self.teacher(x)
+        logits, generative = self._both_ways(x)
+        kept = [
+            head_distillation(
+                now,
+                then,
+                known=units,
+                active=batch.heads[head],
+                temperature=self.temperature,
+                softmax="padded",
+                squared=True,
+                form="cross-entropy",
+                mean_over_units=self.mean_over_units,
+            )
+            for (head, units), now, then in zip(
+                heads.items(), logits.split(each), before.split(each), strict=True
+            )
+        ]
+        return generative + torch.stack(kept).mean()
+
+    def after_step(self, batch: Batch) -> None:
+        """The decoder takes its step: the same backward pass has left its gradients."""
+        self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
+        self.learned.note(batch)
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """The decoder's optimiser starts anew where the network's does."""
+        super().begin_task(task)
+        if task.index > 0:
+            self.dreams.begin_task()
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """What is remembered from now on: decoder and network as they are."""
+        self.learned.end_task()
+        self.dreams.end_task()
+        self.teacher = copy.deepcopy(self.network).requires_grad_(False).eval()
+
+    def kept_bytes(self) -> int:
+        """The decoder now and before, and the older network."""
+        return kept_bytes(self, beside=("network", "optimizer", "dreams")) + self.dreams.bytes

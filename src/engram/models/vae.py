@@ -1,0 +1,145 @@
+"""Variational autoencoders: networks that can make up inputs like those they have seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from engram.core.errors import InputError
+
+
+class Feedback(nn.Module):
+    """From features to a latent code, and from there back to inputs: a variational autoencoder less its encoder.
+
+    The code of a sample is normal with a mean and a variance that are linear in its features; dense layers
+    with rectifiers lead from the code to the inputs, mirroring an encoder with the same `hidden` widths.
+
+    Inputs are pixels, and pixels are taken for probabilities: a value is scaled from `limits` to 0..1 before
+    it is compared with the answer of the last, logistic, layer. Values beyond the limits count as the limits.
+    What is generated is scaled back, so it looks to a network like any other input.
+
+    Args:
+        width: How many features there are.
+        shape: The shape of one sample.
+        hidden: Widths of the encoder's hidden layers, first to last; the decoder has them in reverse.
+        latent: How many numbers the code has.
+        limits: Least and greatest value of an input.
+
+    Example:
+        >>> back = Feedback(8, (1, 4, 4), hidden=(16, 8), latent=3, limits=(-1.0, 1.0))
+        >>> back.generate(torch.zeros(5, 3)).shape
+        torch.Size([5, 1, 4, 4])
+    """
+
+    low: Tensor
+    high: Tensor
+
+    def __init__(
+        self,
+        width: int,
+        shape: Sequence[int],
+        *,
+        hidden: Sequence[int],
+        latent: int,
+        limits: tuple[float, float],
+    ) -> None:
+        super().__init__()
+        if not limits[0] < limits[1]:
+            raise InputError(
+                f"inputs from {limits[0]} to {limits[1]} cannot be scaled: the upper limit must be above the lower"
+            )
+        self.shape = tuple(shape)
+        self.latent = latent
+        self.register_buffer("low", torch.tensor(limits[0]))
+        self.register_buffer("high", torch.tensor(limits[1]))
+        self.mean = nn.Linear(width, latent)
+        self.log_variance = nn.Linear(width, latent)
+        layers: list[nn.Module] = []
+        size = latent
+        for units in reversed(hidden):
+            layers += [nn.Linear(size, units), nn.ReLU()]
+            size = units
+        self.decoder = nn.Sequential(*layers, nn.Linear(size, math.prod(self.shape)))
+
+    def generate(self, code: Tensor) -> Tensor:
+        """Inputs that these latent codes stand for."""
+        pixels = torch.sigmoid(self.decoder(code))
+        return (self.low + (self.high - self.low) * pixels).unflatten(1, self.shape)
+
+    def scaled(self, x: Tensor) -> Tensor:
+        """Inputs as probabilities: 0 at the lower limit and below, 1 at the upper and above."""
+        return ((x - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+
+    def loss(self, features: Tensor, x: Tensor, noise: Tensor) -> Tensor:
+        """How badly inputs survive the way through the code, and how far the codes are from a standard normal.
+
+        Binary cross-entropy of the reconstruction, the mean over pixels, plus the Kullback-Leibler divergence
+        of the code's distribution from the standard normal, divided by the number of pixels; both means over
+        the samples (van de Ven & Tolias, 2018).
+
+        Args:
+            features: The encoder's answer to the inputs.
+            x: The inputs.
+            noise: Standard normal, one row a sample: where in its distribution each code is drawn.
+
+        Example:
+            >>> back = Feedback(1, (1,), hidden=(), latent=1, limits=(0.0, 1.0))
+            >>> for parameter in back.parameters():
+            ...     _ = nn.init.zeros_(parameter)
+            >>> loss = back.loss(torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1, 1))
+            >>> round(float(loss), 6)  # the code is standard normal, the pixel a coin: ln 2
+            0.693147
+        """
+        mean, log_variance = self.mean(features), self.log_variance(features)
+        code = mean + noise * torch.exp(0.5 * log_variance)
+        pixels = self.scaled(x).flatten(1)
+        reconstruction = functional.binary_cross_entropy_with_logits(self.decoder(code), pixels)
+        divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(dim=1).mean()
+        return reconstruction + divergence / pixels.shape[1]
+
+
+class VAE(nn.Module):
+    """A symmetric variational autoencoder of dense layers, with an encoder of its own.
+
+    Inputs may have any range: see `Feedback` for what `limits` does.
+
+    Args:
+        shape: The shape of one sample.
+        hidden: Widths of the encoder's hidden layers, at least one; the decoder has them in reverse.
+        latent: How many numbers the code has.
+        limits: Least and greatest value of an input.
+
+    Example:
+        >>> vae = VAE((1, 28, 28), hidden=(400, 400), latent=100, limits=(0.0, 1.0))
+        >>> sum(p.numel() for p in vae.parameters())
+        1069784
+    """
+
+    def __init__(
+        self, shape: Sequence[int], *, hidden: Sequence[int], latent: int, limits: tuple[float, float]
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = [nn.Flatten(1)]
+        size = math.prod(shape)
+        for units in hidden:
+            layers += [nn.Linear(size, units), nn.ReLU()]
+            size = units
+        self.encoder = nn.Sequential(*layers)
+        self.feedback = Feedback(size, shape, hidden=hidden, latent=latent, limits=limits)
+
+    @property
+    def latent(self) -> int:
+        """How many numbers the code has."""
+        return self.feedback.latent
+
+    def generate(self, code: Tensor) -> Tensor:
+        """Inputs that these latent codes stand for."""
+        return self.feedback.generate(code)
+
+    def loss(self, x: Tensor, noise: Tensor) -> Tensor:
+        """What training minimises: see `Feedback.loss`. The encoder sees the inputs scaled to 0..1."""
+        return self.feedback.loss(self.encoder(self.feedback.scaled(x)), x, noise)

@@ -1,0 +1,151 @@
+"""One experiment as a straight line: determinism, pairing, resuming, diverging."""
+
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from engram.core.errors import InputError
+from engram.core.folder import RESULT
+from engram.core.trace import Trace
+from engram.run.checkpoint import CHECKPOINT, execute
+from engram.run.experiment import EvaluationSpec, Experiment
+from engram.run.isolation import weights_digest
+from engram.run.loop import Diverged, complete, run, run_steps
+from engram.run.recipe import experiment
+from engram.scenarios import DomainSetting, joint, online, prefix, split
+
+
+def small(method: str = "finetune", **changes: object) -> Experiment:
+    planned = experiment("split-digits", method, updates=20, evaluation={"subset": 20})
+    return replace(planned, **changes)  # type: ignore[arg-type]
+
+
+def test_the_same_seed_pairs_methods() -> None:
+    """Fine-tuning and EWC see the same weights and batches until the first task ends."""
+    first = [run_steps(small(method)) for method in ("finetune", "ewc")]
+    weights = []
+    for steps in first:
+        *_, last = islice(steps, 20)
+        weights.append(weights_digest(last.line.method))
+    assert weights[0] == weights[1]
+
+
+def test_updates_evaluations_and_steps() -> None:
+    outcome = run(small(evaluation=EvaluationSpec(every=7, subset=20)))
+    assert outcome.evaluator.step == 100
+    steps = sorted(set(outcome.evaluator.trace.step))
+    assert steps == sorted({0, *range(7, 101, 7), 20, 40, 60, 80, 100})
+
+
+def test_epochs_make_passes_over_all_samples() -> None:
+    scenario = prefix(split("digits", setting="class"), 1)
+    planned = Experiment(scenario, "finetune", batch_size=100, epochs=2)
+    outcome = run(planned)
+    samples = 2 * 145
+    assert outcome.evaluator.step == 2 * -(-samples // 100)
+    assert run(replace(planned, scenario=online(scenario))).evaluator.step == -(-samples // 100)
+
+
+def test_joint_training_learns_everything_at_once() -> None:
+    scenario = joint(split("digits", setting="class"))
+    outcome = run(Experiment(scenario, "finetune", batch_size=32, epochs=10))
+    assert outcome.evaluator.metrics()["ACC"] > 0.8
+    assert outcome.evaluator.accuracies().keys() == set(range(5))
+
+
+def test_hidden_boundaries_are_one_task_for_the_method() -> None:
+    scenario = split("digits", setting=DomainSetting(boundaries=False))
+    began: list[int] = []
+    steps = run_steps(Experiment(scenario, "finetune", batch_size=64))
+    for progress in steps:
+        task = progress.line.method.task  # type: ignore[attr-defined]
+        began.append(task.index)
+    assert set(began) == {0}
+    with pytest.raises(InputError, match="needs to know where tasks begin"):
+        complete(Experiment(scenario, "ewc"))
+
+
+def test_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
+    planned = small("er")
+    whole = run(planned)
+    *_, there = islice(run_steps(planned), 33)
+    torch.save(there.snapshot(), tmp_path / CHECKPOINT)
+    result = execute(planned, tmp_path)
+    assert Trace.load(tmp_path / "trace.parquet") == whole.evaluator.trace
+    assert result["updates"] == 100 and not (tmp_path / CHECKPOINT).exists()
+
+
+def test_a_checkpoint_of_another_experiment_is_not_used(tmp_path: Path) -> None:
+    *_, there = islice(run_steps(small("er", seed=1)), 33)
+    torch.save(there.snapshot(), tmp_path / CHECKPOINT)
+    execute(small("er"), tmp_path)
+    assert Trace.load(tmp_path / "trace.parquet") == run(small("er")).evaluator.trace
+
+
+def test_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+    """A real process, killed without warning."""
+    program = (
+        "from pathlib import Path; import sys, time\n"
+        "from engram.run.recipe import experiment; from engram.run.checkpoint import execute\n"
+        "planned = experiment('split-digits', 'er', updates=20, evaluation={'subset': 20})\n"
+        "execute(planned, Path(sys.argv[1]), checkpoint_seconds=0, follow=lambda p: time.sleep(.02))\n"
+    )
+    folder = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-c", program, str(folder)])
+    for _ in range(600):
+        if (folder / CHECKPOINT).exists():
+            break
+        time.sleep(0.05)
+    process.kill()
+    process.wait()
+    assert (folder / CHECKPOINT).exists() and not (folder / RESULT).exists()
+    planned = small("er")
+    execute(planned, folder)
+    assert Trace.load(folder / "trace.parquet") == run(planned).evaluator.trace
+
+
+def test_what_exists_is_not_run_again(tmp_path: Path) -> None:
+    seen: list[int] = []
+    first = execute(small(), tmp_path, follow=lambda p: seen.append(p.step))
+    second = execute(small(), tmp_path, follow=lambda p: seen.append(p.step))
+    assert len(seen) == 100 and first == second
+
+
+def test_diverging_run_stops_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    planned = experiment("split-digits", "finetune", lr=1e9, updates=20)
+    with pytest.raises(Diverged, match=r"at step \d+ while learning task 0: try a learning rate") as error:
+        execute(planned, tmp_path)
+    assert "\n" not in str(error.value)
+    assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
+
+
+def test_defaults_and_the_same_values_by_hand_are_one_experiment() -> None:
+    implicit = experiment("split-digits", "gem")
+    explicit = experiment("split-digits", "gem", settings={"margin": "0.5"})
+    assert implicit.id == explicit.id
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lr": -1.0}, "lr=-1.0"),
+        ({"momentum": 1.0}, "momentum=1.0"),
+        ({"batch_size": 0}, "batch_size=0"),
+        ({"epochs": 0}, "epochs=0"),
+        ({"seed": -1}, "seed=-1"),
+        ({"hidden": (0,)}, "hidden widths 0"),
+        ({"settings": {"memori": 3}}, "has no field 'memori'"),
+        ({"settings": {"memory": 0}}, "memory=0"),
+        ({"settings": {"weight": "-2"}}, "weight='-2'"),
+    ],
+)
+def test_bad_experiments_are_refused_before_training(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message) as error:
+        experiment("split-digits", "er", **changes)  # type: ignore[arg-type]
+    assert "\n" not in str(error.value)
