@@ -1,24 +1,54 @@
 """engram measures what a neural network remembers while it keeps learning.
 
-The names below are imported when they are first used, so `import engram` is instant.
+The names below are imported when they are first used, so `import engram` is instant. Data sets are in
+`engram.datasets`, scenarios in `engram.scenarios`, metrics in `engram.metrics`, and `engram.run.loop.run`
+runs an experiment.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engram.core.errors import InputError
+    from engram.core.values import Batch, TaskInfo
+    from engram.evaluation.evaluator import Evaluator
+    from engram.methods import method
+    from engram.methods.base import Learner, Terms
+    from engram.run.experiment import Experiment
+    from engram.run.recipe import experiment
 
 __version__ = "0.1.0"
 
-_EXPORTS: dict[str, str] = {
+_HOMES = {
+    "Batch": "engram.core.values",
+    "Evaluator": "engram.evaluation.evaluator",
+    "Experiment": "engram.run.experiment",
     "InputError": "engram.core.errors",
+    "Learner": "engram.methods.base",
+    "TaskInfo": "engram.core.values",
+    "Terms": "engram.methods.base",
+    "experiment": "engram.run.recipe",
+    "method": "engram.methods",
 }
 
-__all__ = ["__version__", *_EXPORTS]
+__all__ = [
+    "Batch",
+    "Evaluator",
+    "Experiment",
+    "InputError",
+    "Learner",
+    "TaskInfo",
+    "Terms",
+    "__version__",
+    "experiment",
+    "method",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _EXPORTS:
+    if name not in _HOMES:
         raise AttributeError(f"module 'engram' has no attribute {name!r}")
-    return getattr(import_module(_EXPORTS[name]), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:

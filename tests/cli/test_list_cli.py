@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer
 
-from engram.cli.list import list_
+from engram.cli.listing import list_
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 from engram.methods import METHODS
@@ -79,7 +79,7 @@ def test_an_unknown_kind_gets_the_nearest_one(listing: Any) -> None:
 
 def test_listing_scenarios_does_not_import_torch() -> None:
     code = (
-        "import sys; from engram.cli.list import list_; list_('scenarios'); list_('datasets');"
+        "import sys; from engram.cli.listing import list_; list_('scenarios'); list_('datasets');"
         "sys.exit(bool({'torch', 'sklearn', 'plotly', 'scipy', 'polars'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

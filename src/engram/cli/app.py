@@ -5,7 +5,7 @@ import typer
 from engram.cli.data import data
 from engram.cli.demo import demo
 from engram.cli.explain import explain
-from engram.cli.list import list_
+from engram.cli.listing import list_
 from engram.cli.metrics import metrics
 from engram.cli.report import report
 from engram.cli.run import run

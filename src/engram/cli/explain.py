@@ -13,13 +13,21 @@ if TYPE_CHECKING:
 
 
 def explain(
-    name: Annotated[str, typer.Argument(help="A metric, for example WC-ACC, WF10, forgetting.")],
+    name: Annotated[str, typer.Argument(help="A metric (WC-ACC, WF10, forgetting) or a method (ewc).")],
 ) -> None:
-    """Explain a metric: definition, source, divisor, sign, and a worked example."""
+    """Explain a metric or a method: definition or rule, source, and a worked example or its fields."""
     from engram.cli.output import stdout
-    from engram.metrics.definitions import compare, find
+    from engram.core.errors import InputError, unknown_name
+    from engram.methods import METHODS
+    from engram.metrics.definitions import DEFINITIONS, compare, find
 
-    definitions = find(name)
+    if name in METHODS:
+        _print_method(name)
+        return
+    try:
+        definitions = find(name)
+    except InputError:
+        raise unknown_name("name", name, [*(found.name for found in DEFINITIONS), *METHODS]) from None
     for definition in definitions:
         _print_definition(definition)
     # A name that several metrics share is compared under that name, a metric of its own under its family's.
@@ -27,6 +35,31 @@ def explain(
     comparison = compare(family)
     if comparison:
         _print_comparison(comparison)
+    stdout.print()
+
+
+def _print_method(name: str) -> None:
+    from inspect import getdoc
+
+    from rich.table import Table
+
+    from engram.cli.output import stdout
+    from engram.methods import METHODS
+    from engram.methods.base import fields_of
+
+    found = METHODS[name]
+    stdout.print()
+    stdout.print(_verbatim(f"{name}: {found.family}"), style="bold")
+    stdout.print(_verbatim(getdoc(found) or ""))
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column()
+    facts.add_row("papers", _verbatim(found.paper or "beyond the five papers"))
+    facts.add_row("needs", _verbatim(", ".join(found.needs) or "nothing beyond the stream"))
+    for field in fields_of(found):
+        facts.add_row(field.name, _verbatim(f"{field.doc} ({field.type}; {field.default})"))
+    stdout.print()
+    stdout.print(facts)
     stdout.print()
 
 

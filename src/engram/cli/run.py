@@ -53,6 +53,12 @@ def run(
     gradients: Annotated[
         bool, typer.Option("--gradients", help="Record stability and plasticity gradient norms.")
     ] = False,
+    budget_bytes: Annotated[
+        int | None, typer.Option(help="Bytes that may be kept beyond the weights; sizes the memory.")
+    ] = None,
+    plugin: Annotated[
+        Path | None, typer.Option(help="A Python file that registers methods of your own.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
     data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
@@ -85,7 +91,11 @@ def run(
     if subset is not None:
         evaluation["subset"] = subset or None
     start_computing(threads, device)
+    from engram.methods import load_plugin
     from engram.run.recipe import experiment
+
+    if plugin is not None:
+        load_plugin(plugin)
 
     experiments = [
         experiment(

@@ -1,16 +1,82 @@
 """Methods, one file each. A method is its difference from fine-tuning."""
 
-from typing import Any
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, TypeVar
 
+from engram.core.errors import InputError
 from engram.core.registry import Registry
+
+M = TypeVar("M", bound=type[Any])
 
 METHODS: Registry[type[Any]] = Registry(
     "method",
     {
         "finetune": "engram.methods.finetune:Finetune",
-        "er": "engram.methods.er:ER",
+        "l2": "engram.methods.l2:L2",
         "ewc": "engram.methods.ewc:EWC",
+        "online-ewc": "engram.methods.online_ewc:OnlineEWC",
+        "si": "engram.methods.si:SI",
+        "mas": "engram.methods.mas:MAS",
         "lwf": "engram.methods.lwf:LwF",
+        "er": "engram.methods.er:ER",
+        "naive-rehearsal": "engram.methods.naive_rehearsal:NaiveRehearsal",
+        "naive-rehearsal-c": "engram.methods.naive_rehearsal_c:NaiveRehearsalC",
+        "gdumb": "engram.methods.gdumb:GDumb",
+        "er-ace": "engram.methods.er_ace:ERACE",
+        "der++": "engram.methods.der_pp:DERPP",
+        "icarl": "engram.methods.icarl:ICaRL",
         "gem": "engram.methods.gem:GEM",
+        "a-gem": "engram.methods.a_gem:AGEM",
+        "dgr": "engram.methods.dgr:DGR",
+        "rtf": "engram.methods.rtf:RtF",
+        "lp-ft": "engram.methods.lp_ft:LPFT",
+        "fomaml": "engram.methods.fomaml:FOMAML",
+        "imm-mean": "engram.methods.imm_mean:IMMMean",
+        "imm-mode": "engram.methods.imm_mode:IMMMode",
+        "packnet": "engram.methods.packnet:PackNet",
+        "independent": "engram.methods.independent:Independent",
+        "multitask": "engram.methods.multitask:Multitask",
+        "offline": "engram.methods.offline:Offline",
     },
 )
+for _found in entry_points(group="engram.methods"):
+    METHODS.add(_found.name, _found.value)
+
+
+def method(name: str) -> Callable[[M], M]:
+    """Give a method of one's own a name, under which every command knows it.
+
+    Example:
+        >>> from engram.methods.base import Learner
+        >>> @method("test-nothing-new")
+        ... class NothingNew(Learner):
+        ...     "Fine-tuning by another name."
+        >>> METHODS["test-nothing-new"].__name__
+        'NothingNew'
+    """
+
+    def register(made: M) -> M:
+        METHODS.add(name, made)
+        return made
+
+    return register
+
+
+def load_plugin(path: Path) -> None:
+    """Run a user's own script, which registers its methods with `@engram.method`."""
+    if not path.is_file():
+        raise InputError(f"the plugin {path} is not there: give a Python file")
+    before = set(METHODS)
+    spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
+    module = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError, NameError, AttributeError, TypeError) as error:
+        raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
+    if set(METHODS) == before:
+        raise InputError(f"the plugin {path} registers no method: decorate a class with @engram.method('name')")

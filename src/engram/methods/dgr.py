@@ -44,7 +44,9 @@ class DGR(Learner):
         int | None,
         Field(gt=0, description="units in each of its hidden layers; as many as the network has features"),
     ] = None
-    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = None
+    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = (
+        None
+    )
     high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
 
     def setup(self) -> None:
@@ -61,9 +63,7 @@ class DGR(Learner):
         """Join the new samples with generated ones, labelled by the older network."""
         if self.teacher is None:
             return batch
-        return join(
-            batch, self.replayed(batch), weight=self.share, remembered_weight=1 - self.share
-        )
+        return join(batch, self.replayed(batch), weight=self.share, remembered_weight=1 - self.share)
 
     @property
     def share(self) -> float:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from engram.core.values import Batch
 from engram.methods.base import Learner
-from engram.methods.memory import ClassBalanced, PerClass, Reservoir, join
+from engram.methods.memory import ClassBalanced, PerClass, Reservoir, join, pool
 
 
 @final
@@ -51,8 +51,7 @@ class ER(Learner):
             return weighted(batch, self.weight) if isinstance(self.weight, float) else batch
         remembered = self.store.sample(self.memory_batch, batch.heads)
         if self.weight == "mean":
-            share = len(batch) / (len(batch) + len(remembered))
-            return join(batch, remembered, weight=share, remembered_weight=1 - share)
+            return pool(batch, remembered)
         if self.weight == "sum":
             return join(batch, remembered, weight=1.0, remembered_weight=1.0)
         assert isinstance(self.weight, float)

@@ -13,10 +13,10 @@ from engram.methods.merging import (
     Balance,
     Weights,
     balance_curve,
-    drop_transfer,
     merge_means,
     shares,
     squared_distance,
+    transfer_dropout,
     weights_of,
     with_weights,
 )
@@ -45,9 +45,13 @@ class IMMMean(Learner):
         Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
         Field(description="weight of the latest network (α), the others sharing the rest; or all equal"),
     ] = "equal"
-    weight_transfer: Annotated[bool, Field(description="start a task from the weights of the one before")] = True
+    weight_transfer: Annotated[bool, Field(description="start a task from the weights of the one before")] = (
+        True
+    )
     l2_transfer: Annotated[float, Field(ge=0, description="strength of the pull to those weights")] = 0.0
-    drop_transfer: Annotated[float, Field(ge=0, lt=1, description="how often a unit falls back to them")] = 0.0
+    drop_transfer: Annotated[float, Field(ge=0, lt=1, description="how often a unit falls back to them")] = (
+        0.0
+    )
 
     def setup(self) -> None:
         """There are no finished networks; without weight-transfer all tasks start alike."""
@@ -65,7 +69,7 @@ class IMMMean(Learner):
     def loss(self, batch: Batch) -> Terms:
         """The loss of the new samples, near the network before."""
         before = self.ends[-1] if self.ends else None
-        with drop_transfer(self.network, before, rate=self.drop_transfer, generator=self.generator):
+        with transfer_dropout(self.network, before, rate=self.drop_transfer, generator=self.generator):
             terms = super().loss(batch)
         if before is None or self.l2_transfer == 0:
             return terms

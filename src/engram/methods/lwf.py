@@ -39,7 +39,9 @@ class LwF(Learner):
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
     weight: Annotated[
         Annotated[float, Field(ge=0)] | Literal["share"],
-        Field(description="weight of the distillation loss; share: 1 − 1/k in the k-th task, 1/k for the new"),
+        Field(
+            description="weight of the distillation loss; share: 1 − 1/k in the k-th task, 1/k for the new"
+        ),
     ] = 1.0
     squared: Annotated[bool, Field(description="multiply by temperature²")] = False
     form: Annotated[Form, Field(description="what is compared; the gradients are the same")] = "kl"

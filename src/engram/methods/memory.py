@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Self
@@ -76,6 +77,13 @@ class Samples:
         """Forget all samples but these, which stand in this order from now on."""
         if self.x is not None:
             self.x, self.y, self.head = self.x[index], self.y[index], self.head[index]
+
+    def part(self, index: Tensor) -> Samples:
+        """Some samples as a set of their own."""
+        found = Samples()
+        if self.x is not None:
+            found.x, found.y, found.head = self.x[index], self.y[index], self.head[index]
+        return found
 
     def batch(self, index: Tensor, heads: Heads) -> Batch:
         """Some samples as a batch, with the units that compete now."""
@@ -324,6 +332,7 @@ class Reservoir:
     Example:
         >>> memory = Reservoir(2, torch.Generator().manual_seed(0))
         >>> memory.add(Batch(torch.zeros(9, 1), torch.arange(9), heads=((0, 1),)))
+        {0: 0, 1: 8}
         >>> len(memory), memory.seen
         (2, 9)
     """
@@ -393,8 +402,7 @@ class PerClass:
             classes = set(batch.y.tolist()) | set(task.order)
             task.capacity = self.share * len(classes)
             task.fill([batch])
-        if task.samples.x is not None:
-            self.samples.append(Batch(task.samples.x, task.samples.y, heads=(), head=task.samples.head))
+        self.samples.extend(task.samples)
 
     def sample(self, size: int, heads: Heads) -> Batch:
         """Up to `size` different samples, uniformly."""
@@ -466,8 +474,7 @@ class Greedy:
         self.generator = generator
         self.samples = Samples()
         self.classes: list[int] = []
-        self._labels: list[int] = []
-        self._prints: list[bytes] = []
+        self._index([])
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -478,24 +485,34 @@ class Greedy:
         for row, name in enumerate(batch.y.tolist()):
             if name not in self.classes:
                 self.classes.append(name)
-            if self._labels.count(name) >= self.capacity / len(self.classes):
+            if self._counts[name] >= self.capacity / len(self.classes):
                 continue
             found = _fingerprint(batch.x[row], name)
-            if found in self._prints:
+            if found in self._known:
                 continue
-            place = self._place()
-            self._labels[place : place + 1] = [name]
-            self._prints[place : place + 1] = [found]
+            place = self._free_place()
+            self._held[place : place + 1] = [(name, found)]
+            self._counts[name] += 1
+            self._known.add(found)
             chosen[place] = row
         self.samples.write(batch, chosen)
         return bool(chosen)
 
-    def _place(self) -> int:
-        if len(self._labels) < self.capacity:
-            return len(self._labels)
-        largest = min(set(self._labels), key=lambda name: (-self._labels.count(name), name))
-        places = [place for place, name in enumerate(self._labels) if name == largest]
-        return places[int(torch.randint(len(places), (), generator=self.generator))]
+    def _free_place(self) -> int:
+        if len(self._held) < self.capacity:
+            return len(self._held)
+        largest = min(self._counts, key=lambda name: (-self._counts[name], name))
+        places = [place for place, (name, _) in enumerate(self._held) if name == largest]
+        place = places[int(torch.randint(len(places), (), generator=self.generator))]
+        self._counts[largest] -= 1
+        self._known.remove(self._held[place][1])
+        return place
+
+    def _index(self, held: list[tuple[int, bytes]]) -> None:
+        """Note the class and the fingerprint at every place, to look them up fast."""
+        self._held = held
+        self._counts = Counter(name for name, _ in held)
+        self._known = {found for _, found in held}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is stored; the generator belongs to the method."""
@@ -505,9 +522,9 @@ class Greedy:
         """Put back what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.classes = list(state["classes"])
-        self._labels = self.samples.y.tolist()
         x = self.samples.x if self.samples.x is not None else ()
-        self._prints = [_fingerprint(row, name) for row, name in zip(x, self._labels, strict=True)]
+        labels = self.samples.y.tolist()
+        self._index([(name, _fingerprint(row, name)) for row, name in zip(x, labels, strict=True)])
 
 
 def _fingerprint(x: Tensor, name: int) -> bytes:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from engram.core.values import Batch
 from engram.methods.importance import allowed_units, evaluating
+from engram.models.network import Network
 
 Weights = dict[str, Tensor]
 """All parameters and buffers of a network, by name."""
@@ -38,8 +39,8 @@ def shares(count: int, balance: Balance) -> list[float]:
 def merge_means(networks: Sequence[Weights], weighted: Sequence[float]) -> Weights:
     """The weighted mean of networks: Σ α_k θ_k (mean-IMM; 004).
 
-    A network that alone counts comes out to the bit. Counters (buffers of whole numbers) are those of the last
-    network that counts.
+    A network that alone counts comes out to the bit. Buffers of whole numbers (counters) are those of the
+    last network that counts.
 
     Args:
         networks: Parameters and buffers of each.
@@ -71,8 +72,8 @@ def merge_modes(
 ) -> Weights:
     """Networks merged where each is sure: Σ α_k F_k θ_k / Σ α_k F_k, weight by weight (mode-IMM; 004).
 
-    What has no importance (buffers, as of batch norm) is merged as in `merge_means`. A network that alone counts
-    comes out to the bit.
+    What has no importance (buffers, as of batch norm) is merged as in `merge_means`. A network that alone
+    counts comes out to the bit.
 
     Args:
         networks: Parameters and buffers of each.
@@ -155,7 +156,8 @@ def squared_distance(network: nn.Module, weights: Weights) -> Tensor:
 
     Example:
         >>> net = nn.Linear(1, 1, bias=False)
-        >>> float(squared_distance(net, {"weight": net.weight.detach() + 3}))
+        >>> there = {"weight": net.weight.detach() + 3}
+        >>> round(squared_distance(net, there).item(), 4)
         9.0
     """
     away = [(p - weights[name]).square().sum() for name, p in network.named_parameters()]
@@ -163,43 +165,46 @@ def squared_distance(network: nn.Module, weights: Weights) -> Tensor:
 
 
 @contextmanager
-def drop_transfer(
-    features: nn.Module, before: Weights | None, *, rate: float, generator: torch.Generator
+def transfer_dropout(
+    network: Network, before: Weights | None, *, rate: float, generator: torch.Generator
 ) -> Iterator[None]:
-    """Dropout whose zero is the previous network, for all linear and convolutional layers of some features.
+    """Dropout whose zero is the previous network (drop-transfer), in all layers but the head.
 
-    Every unit, before its nonlinearity, is with probability `rate` what the previous weights make of the
-    same inputs, else z/(1 − rate) − z_before·rate/(1 − rate): on average z. Without a previous network it is
-    plain dropout. Nothing happens at rate 0. Units are dropped sample by sample, as in Lee et al.'s code;
+    Every unit of a dense or convolutional layer, before its nonlinearity, is with probability `rate` what the previous weights make of
+    the same inputs, else z/(1 − rate) − z_before·rate/(1 − rate): on average z. Without a previous network it
+    is plain dropout. Nothing happens at rate 0. Units are dropped sample by sample, as in Lee et al.'s code;
     inputs are not dropped.
 
     Args:
-        features: Whose layers; hooked inside the context only.
-        before: The previous parameters of `features`.
+        network: Whose layers; they are hooked inside the context only.
+        before: The weights of the previous network.
         rate: How often a unit falls back to what it was.
         generator: Where the draws come from.
 
     Example:
-        >>> layer = nn.Linear(1, 1, bias=False)
-        >>> with drop_transfer(layer, {"weight": layer.weight.detach()}, rate=0.5, generator=torch.Generator()):
-        ...     same = layer(torch.ones(1, 1))
-        >>> bool(same == layer(torch.ones(1, 1)))  # the previous network is the same one
+        >>> net, draws = Network(nn.Linear(1, 3), nn.Linear(3, 2)), torch.Generator().manual_seed(0)
+        >>> x = torch.ones(1, 1)
+        >>> with transfer_dropout(net, weights_of(net), rate=0.5, generator=draws):
+        ...     bool((net.features(x) == net.features(x)).all())  # falls back to the same
+        True
+        >>> with transfer_dropout(net, None, rate=0.5, generator=draws):
+        ...     bool((net.features(x) == 0).any())
         True
     """
     hooks = []
-    if rate > 0:
-        for name, layer in features.named_modules():
-            if isinstance(layer, nn.Linear | nn.Conv2d):
-                prefix = f"{name}." if name else ""
-                base = {own: before[prefix + own] for own, _ in layer.named_parameters()} if before else None
-                hooks.append(
-                    layer.register_forward_hook(partial(_dropped, base=base, rate=rate, generator=generator))
-                )
+    layers = network.features.named_modules(prefix="features") if rate > 0 else ()
+    for path, layer in layers:
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            old = None
+            if before is not None:
+                old = with_weights(layer, {name: before[f"{path}.{name}"] for name in layer.state_dict()})
+            hook = partial(_dropped, old=old, rate=rate, generator=generator)
+            hooks.append(layer.register_forward_hook(hook))
     try:
         yield
     finally:
-        for hook in hooks:
-            hook.remove()
+        for hooked in hooks:
+            hooked.remove()
 
 
 def _dropped(
@@ -207,10 +212,10 @@ def _dropped(
     given: tuple[Tensor, ...],
     result: Tensor,
     *,
-    base: Weights | None,
+    old: nn.Module | None,
     rate: float,
     generator: torch.Generator,
 ) -> Tensor:
-    zero = torch.zeros_like(result) if base is None else torch.func.functional_call(layer, base, given)
+    zero = torch.zeros_like(result) if old is None else old(*given)
     kept = torch.rand(result.shape, generator=generator).to(result.device) >= rate
     return zero + kept * (result - zero) / (1 - rate)

@@ -46,14 +46,16 @@ class RtF(Learner):
         int | None,
         Field(gt=0, description="units in the decoder's two hidden layers; as many as there are features"),
     ] = None
-    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = None
+    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = (
+        None
+    )
     high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
 
     def setup(self) -> None:
         """There is no decoder before the first batch, and no older network."""
         if not any(True for _ in self.network.features.parameters()):
             raise InputError(
-                "method rtf encodes with the network's features, and this network has none: give it hidden layers"
+                "method rtf encodes with the network's features, and this one has none: give it hidden layers"
             )
         self.dreams = GenerativeMemory(self._feedback, self.optimizer_spec, self.generator)
         self.learned = Learned()

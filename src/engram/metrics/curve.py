@@ -476,7 +476,7 @@ def check_beta(beta: int) -> None:
 
 def _by_column(curve: Curve, change: Callable[[Vector], Vector]) -> History:
     """Apply `change` to each task's own evaluations; between them, and after, its value stands."""
-    # One task's evaluations lie side by side in memory: with many tasks that is three times as fast.
+    # With many tasks, a copy in which each task's evaluations lie side by side pays for itself.
     by_task = np.ascontiguousarray(curve.accuracy.T)
     values = np.full(by_task.shape, np.nan)
     for series, row in zip(by_task, values, strict=True):

@@ -13,7 +13,7 @@ from engram.core.errors import InputError
 
 
 class Feedback(nn.Module):
-    """From features to a latent code, and from there back to inputs: a variational autoencoder less its encoder.
+    """From features to a latent code, and from there back to inputs: an autoencoder less its encoder.
 
     The code of a sample is normal with a mean and a variance that are linear in its features; dense layers
     with rectifiers lead from the code to the inputs, mirroring an encoder with the same `hidden` widths.
@@ -50,7 +50,7 @@ class Feedback(nn.Module):
         super().__init__()
         if not limits[0] < limits[1]:
             raise InputError(
-                f"inputs from {limits[0]} to {limits[1]} cannot be scaled: the upper limit must be above the lower"
+                f"inputs from {limits[0]} to {limits[1]} have no range: give an upper limit above the lower"
             )
         self.shape = tuple(shape)
         self.latent = latent
@@ -68,14 +68,15 @@ class Feedback(nn.Module):
     def generate(self, code: Tensor) -> Tensor:
         """Inputs that these latent codes stand for."""
         pixels = torch.sigmoid(self.decoder(code))
-        return (self.low + (self.high - self.low) * pixels).unflatten(1, self.shape)
+        inputs: Tensor = (self.low + (self.high - self.low) * pixels).unflatten(1, self.shape)
+        return inputs
 
     def scaled(self, x: Tensor) -> Tensor:
         """Inputs as probabilities: 0 at the lower limit and below, 1 at the upper and above."""
         return ((x - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
 
     def loss(self, features: Tensor, x: Tensor, noise: Tensor) -> Tensor:
-        """How badly inputs survive the way through the code, and how far the codes are from a standard normal.
+        """How badly inputs survive the way through their codes, and how far these are from a standard normal.
 
         Binary cross-entropy of the reconstruction, the mean over pixels, plus the Kullback-Leibler divergence
         of the code's distribution from the standard normal, divided by the number of pixels; both means over
@@ -99,7 +100,8 @@ class Feedback(nn.Module):
         pixels = self.scaled(x).flatten(1)
         reconstruction = functional.binary_cross_entropy_with_logits(self.decoder(code), pixels)
         divergence = 0.5 * (mean.square() + log_variance.exp() - 1 - log_variance).sum(dim=1).mean()
-        return reconstruction + divergence / pixels.shape[1]
+        total: Tensor = reconstruction + divergence / pixels.shape[1]
+        return total
 
 
 class VAE(nn.Module):

@@ -1,0 +1,166 @@
+"""The job done by engram, by a loop written by hand, and, in theory, by nothing but matrix products.
+
+`python -m benchmarks.contestants NAME DATA [UPDATES]` is started by `benchmarks.job`, which gives it its turns.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from benchmarks.turns import Lap, play
+from benchmarks.work import (
+    ASKED,
+    BATCH,
+    LR,
+    MEAN,
+    MEMORY,
+    MEMORY_BATCH,
+    MOMENTUM,
+    NEW_WEIGHT,
+    STD,
+    TASKS,
+    WIDTHS,
+    flops,
+    read_arrays,
+    updates_of_a_task,
+)
+
+Data = list[tuple[Tensor, Tensor]]
+"""Inputs and labels of every task."""
+
+
+def engram_job(lap: Lap, *, data: Path, updates: int | None) -> None:
+    """engram itself, with its trace recorded and written."""
+    from engram.datasets import load
+    from engram.run.loop import run_steps
+    from engram.run.recipe import experiment
+
+    planned = experiment(
+        "split-fashion-mnist",
+        "er",
+        setting="class",
+        hidden=WIDTHS[1:-1],
+        optimizer="sgd",
+        lr=LR,
+        momentum=MOMENTUM,
+        epochs=1,
+        updates=updates,
+        batch_size=BATCH,
+        settings={"memory": MEMORY, "memory_batch": MEMORY_BATCH, "weight": NEW_WEIGHT},
+        evaluation={"every": 1, "subset": ASKED, "before": False},
+    )
+    load("fashion-mnist", data)
+    with tempfile.TemporaryDirectory() as place:
+        lap()
+        steps = run_steps(planned, data=data)
+        done = 0
+        while True:
+            try:
+                progress = next(steps)
+            except StopIteration as end:
+                end.value.evaluator.trace.save(Path(place) / "trace.parquet")
+                break
+            if progress.learning > done:
+                done = progress.learning
+                lap()
+        lap()
+
+
+def by_hand(lap: Lap, *, data: Path, updates: int | None) -> None:
+    """A loop as a researcher writes it for one experiment: everything in memory, no more than needed."""
+    train, test = by_task(data, "train"), by_task(data, "test")
+    test = [(x[:ASKED], y[:ASKED]) for x, y in test]
+    torch.manual_seed(0)
+    model = perceptron()
+    optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
+    memory: dict[int, Tensor] = {}
+    memory_x, memory_y = torch.empty(0), torch.empty(0)
+    accuracies = []
+    lap()
+    for task, (x, y) in enumerate(train):
+        for rows in torch.randperm(len(x)).split(BATCH)[: updates_of_a_task(updates)]:
+            model.train()
+            optimizer.zero_grad()
+            if task == 0:
+                loss = NEW_WEIGHT * functional.cross_entropy(model(x[rows]), y[rows])
+            else:
+                old = torch.randperm(len(memory_x))[:MEMORY_BATCH]
+                logits = model(torch.cat([x[rows], memory_x[old]]))
+                new_loss = functional.cross_entropy(logits[: len(rows)], y[rows])
+                old_loss = functional.cross_entropy(logits[len(rows) :], memory_y[old])
+                loss = NEW_WEIGHT * new_loss + (1 - NEW_WEIGHT) * old_loss
+            loss.backward()
+            optimizer.step()
+            model.eval()
+            with torch.no_grad():
+                for test_x, test_y in test[: task + 1]:
+                    right = model(test_x).argmax(1) == test_y
+                    accuracies.append(right.float().mean().item())
+        for label in y.unique().tolist():
+            own = x[y == label]
+            memory[label] = own[torch.randperm(len(own))]
+        share = MEMORY // len(memory)
+        memory = {label: kept[:share].clone() for label, kept in memory.items()}
+        memory_x = torch.cat(list(memory.values()))
+        memory_y = torch.cat([torch.full((len(kept),), label) for label, kept in memory.items()])
+        lap()
+
+
+def matrix_products(lap: Lap, *, data: Path, updates: int | None) -> None:
+    """The time that the job's matrix products would take if all ran like the best one on this machine."""
+    del data
+    sizes = [(512, 784, 400), (1000, 784, 400), (1000, 400, 400), (1024, 1024, 1024), (2048, 2048, 2048)]
+    operands = [(torch.randn(m, k), torch.randn(k, n), torch.empty(m, n)) for m, k, n in sizes]
+    lap()
+    with torch.inference_mode():
+        for task in range(TASKS):
+            best = max(rate(*each) for each in operands)
+            lap(instead=flops(task, updates) / best)
+
+
+def rate(a: Tensor, b: Tensor, into: Tensor, *, seconds: float = 0.2) -> float:
+    """Floating-point operations a second of one matrix product, repeated for a while."""
+    torch.mm(a, b, out=into)
+    once = 2 * a.shape[0] * a.shape[1] * b.shape[1]
+    done, started = 0, time.perf_counter()
+    while (spent := time.perf_counter() - started) < seconds:
+        torch.mm(a, b, out=into)
+        done += once
+    return done / spent
+
+
+def by_task(folder: Path, part: str) -> Data:
+    """The samples of every task, normalised."""
+    arrays = read_arrays(folder)
+    x = torch.from_numpy(arrays[f"x_{part}"]).flatten(1).float().div_(255).sub_(MEAN).div_(STD)
+    y = torch.from_numpy(arrays[f"y_{part}"].astype(np.int64))
+    return [(x[y // 2 == task], y[y // 2 == task]) for task in range(TASKS)]
+
+
+def perceptron() -> nn.Sequential:
+    """The job's network."""
+    layers: list[nn.Module] = []
+    for size, width in zip(WIDTHS[:-2], WIDTHS[1:-1], strict=True):
+        layers += [nn.Linear(size, width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Linear(WIDTHS[-2], WIDTHS[-1]))
+
+
+JOBS: dict[str, Callable[..., None]] = {
+    "engram": engram_job,
+    "by-hand": by_hand,
+    "products": matrix_products,
+}
+
+if __name__ == "__main__":
+    name, folder, *limit = sys.argv[1:]
+    play(partial(JOBS[name], data=Path(folder), updates=int(limit[0]) if limit else None))

@@ -1,0 +1,132 @@
+"""What a benchmark says: figures with their spread, and the target they are held against."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+
+class Skipped(Exception):
+    """A benchmark that cannot run here: why, and how to enable it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What can be asked of a benchmark.
+
+    Attributes:
+        rounds: How often everything is measured.
+        quick: Whether a rough figure is enough: then less work is measured.
+        threads: Threads that compute the job.
+        tasks: Tasks that the methods have learned before they are measured.
+    """
+
+    rounds: int
+    quick: bool
+    threads: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """The median of several measurements, and the lowest and the highest of them.
+
+    Attributes:
+        what: What was measured.
+        median: The middle one.
+        low: The lowest.
+        high: The highest.
+        n: How many there are.
+        unit: `×` for a ratio.
+        target: What it should be at most or at least.
+        bound: Whether the target is the most or the least.
+        note: What else is to be known.
+    """
+
+    what: str
+    median: float
+    low: float
+    high: float
+    n: int
+    unit: str = "×"
+    target: float | None = None
+    bound: Literal["at most", "at least"] = "at most"
+    note: str = ""
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is met; None without one."""
+        if self.target is None:
+            return None
+        return self.median <= self.target if self.bound == "at most" else self.median >= self.target
+
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {**asdict(self), "met": self.met}
+
+
+@dataclass(slots=True)
+class Report:
+    """The figures of a benchmark, what was measured, and what was left out."""
+
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """What `--json` prints."""
+        return {
+            "title": self.title,
+            "figures": [figure.as_json() for figure in self.figures],
+            "remarks": self.remarks,
+        }
+
+    def show(self, console: Console) -> None:
+        """Print a table."""
+        table = Table(title=self.title, title_justify="left", box=None, header_style="bold")
+        table.add_column("")
+        for column in ("median", "lowest", "highest", "n", "target"):
+            table.add_column(column, justify="right")
+        table.add_column("")
+        for figure in self.figures:
+            spread = [shown(value, figure.unit) for value in (figure.median, figure.low, figure.high)]
+            target = ""
+            if figure.target is not None:
+                verdict = "met" if figure.met else "missed"
+                target = f"{figure.bound} {shown(figure.target, figure.unit)}: {verdict}"
+            table.add_row(figure.what, *spread, str(figure.n), target, figure.note)
+        console.print(table)
+        for remark in self.remarks:
+            console.print(f"  {remark}", soft_wrap=True, markup=False, highlight=False)
+        console.print()
+
+
+def shown(value: float, unit: str) -> str:
+    """A number as people read it.
+
+    Example:
+        >>> shown(1.04321, "×"), shown(12345.6, "MB")
+        ('1.04 ×', '12,346 MB')
+    """
+    return f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{value:.3g} {unit}"
+
+
+def figure(what: str, values: Sequence[float], **rest: Any) -> Figure:
+    """The median of some values with their spread.
+
+    Example:
+        >>> found = figure("time", [3.0, 1.0, 2.0], target=1.5)
+        >>> found.median, found.low, found.high, found.met
+        (2.0, 1.0, 3.0, False)
+    """
+    return Figure(what, statistics.median(values), min(values), max(values), len(values), **rest)
+
+
+def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
+    """Round by round, how many times longer one took than the other."""
+    return [one / other for one, other in zip(above, below, strict=True)]

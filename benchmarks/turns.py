@@ -1,0 +1,156 @@
+"""Processes that work in turns, one at a time, so that a busy moment of the machine strikes all of them alike.
+
+A contestant is a process. It prepares itself, and then works in laps: it reports how long a lap took and waits
+until it is its turn again. This file needs the standard library alone: contestants import it too, some of
+them in an environment of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Time:
+    """What some work took: seconds on the clock, and seconds of all processors together."""
+
+    wall: float
+    cpu: float
+
+    def __add__(self, other: Time) -> Time:
+        return Time(self.wall + other.wall, self.cpu + other.cpu)
+
+
+class Lap:
+    """A contestant's side: `lap()` reports the time since the last turn began, and waits for the next turn."""
+
+    def __init__(self) -> None:
+        # What libraries print goes to stderr, so that the reports stay alone.
+        self._reports = os.fdopen(os.dup(1), "w")
+        os.dup2(2, 1)
+        self.restart()
+
+    def restart(self) -> None:
+        """Start the clock anew: what was done since the turn began does not count."""
+        self._wall, self._cpu = time.perf_counter(), time.process_time()
+
+    def __call__(self, *, instead: float | None = None) -> None:
+        """End a lap; `instead` is reported where the time was computed and not spent."""
+        wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
+        report = {"wall": wall if instead is None else instead, "cpu": cpu, "peak": peak_memory()}
+        print(json.dumps(report), file=self._reports, flush=True)
+        if not sys.stdin.readline():
+            sys.exit()
+        self.restart()
+
+
+def peak_memory() -> int:
+    """The most memory that this process ever held, in bytes; 0 where the platform does not tell."""
+    if sys.platform == "win32":
+        return 0
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def play(job: Callable[[Lap], None]) -> NoReturn:
+    """Do a job again and again, until the one who asked hangs up."""
+    lap = Lap()
+    while True:
+        job(lap)
+
+
+class Contestant:
+    """The other side: starts a process and gives it its turns.
+
+    Args:
+        module: What is run, a module of this folder.
+        arguments: Its arguments.
+        settings: Environment variables, besides those of this process.
+        python: The interpreter.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str] = (),
+        *,
+        settings: Mapping[str, str],
+        python: Path = Path(sys.executable),
+    ) -> None:
+        self.name = " ".join([module, *arguments])
+        self.peak = 0
+        self._messages = tempfile.TemporaryFile("w+")
+        self._process = subprocess.Popen(
+            [python, "-m", f"benchmarks.{module}", *arguments],
+            cwd=ROOT,
+            env={**os.environ, **settings},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._messages,
+            text=True,
+        )
+        self._waiting = False
+
+    def __enter__(self) -> Contestant:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        if kind is not None:
+            self._process.terminate()
+        self._process.stdout.close()
+        self._process.wait()
+        self._messages.close()
+
+    def turn(self) -> Time:
+        """Let it work until the end of its lap."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        if self._waiting:
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            self._messages.seek(0)
+            last = self._messages.read().strip().rpartition("\n")[2]
+            raise RuntimeError(f"{self.name} ended: {last or 'without a word'}")
+        self._waiting = True
+        report = json.loads(line)
+        self.peak = max(self.peak, report["peak"])
+        return Time(report["wall"], report["cpu"])
+
+
+def race(contestants: Mapping[str, Contestant], *, laps: int, rounds: int) -> dict[str, list[Time]]:
+    """The time of every contestant in every round: a job of so many laps, taken in turns lap by lap.
+
+    The first turn of a job is its preparation, which does not count. Who goes first changes from lap to lap.
+    """
+    found: dict[str, list[Time]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        total = dict.fromkeys(contestants, Time(0.0, 0.0))
+        for one in contestants.values():
+            one.turn()
+        for lap in range(laps):
+            order = list(contestants)
+            first = lap % len(order)
+            for name in order[first:] + order[:first]:
+                total[name] += contestants[name].turn()
+        for name, spent in total.items():
+            found[name].append(spent)
+    return found

@@ -1,0 +1,65 @@
+"""Asymmetric replay: new classes do not push the old ones away, remembered samples compare them all."""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+import torch
+from pydantic import Field
+from torch.nn import functional
+
+from engram.core.values import Batch
+from engram.methods.base import Learner, Terms, cross_entropy, head_masks
+from engram.methods.memory import Reservoir, head_of_each, join, select
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class ERACE(Learner):
+    """Minimise L(new), only the new batch's own classes competing, plus L(remembered), where all compete.
+
+    So a new sample never lowers the scores of classes that it was not seen with; what tells old and new
+    classes apart is learned from the memory alone. Both are means over their own samples. The memory is a
+    reservoir of the whole stream, filled after every update.
+
+    Source: Caccia et al. 2022, Eq. 3 (ER-ACE). In their code classes that were never seen compete as
+    well; here it is the setting that says which units there are. New and remembered samples pass through
+    the network together, which makes a difference to batch norm only.
+    """
+
+    family: ClassVar[str] = "rehearsal"
+    paper: ClassVar[str] = "Caccia et al. 2022"
+    needs: ClassVar[tuple[str, ...]] = ("stored data",)
+
+    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
+    memory_batch: Annotated[
+        int | None,
+        Field(gt=0, description="remembered samples in each update; as many as new ones unless given"),
+    ] = None
+
+    def setup(self) -> None:
+        """Make an empty memory."""
+        self.store = Reservoir(self.memory, self.generator)
+
+    def rehearse(self, batch: Batch) -> Batch:
+        """Join the new samples with remembered ones."""
+        if len(self.store) == 0:
+            return batch
+        remembered = self.store.sample(self.memory_batch or len(batch), batch.heads)
+        return join(batch, remembered, weight=1.0, remembered_weight=1.0)
+
+    def loss(self, batch: Batch) -> Terms:
+        """The two losses, which differ in who competes."""
+        logits = self.network(batch.x)
+        fresh = len(batch) if batch.fresh is None else batch.fresh
+        y = batch.y[:fresh]
+        present = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
+        present[y] = True
+        heads = head_masks(batch.heads, logits.shape[1], logits.device)[head_of_each(batch)[:fresh]]
+        terms = Terms(functional.cross_entropy(logits[:fresh].masked_fill(~(heads & present), -torch.inf), y))
+        if fresh == len(batch):
+            return terms
+        return terms.plus(cross_entropy(logits[fresh:], select(batch, slice(fresh, None))))
+
+    def after_step(self, batch: Batch) -> None:
+        """The reservoir takes its share of the stream."""
+        self.store.add(batch)

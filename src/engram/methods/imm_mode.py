@@ -1,0 +1,145 @@
+"""Mode-IMM: a network for every task, each grown from the one before, merged where each is sure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal, final
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner, Terms
+from engram.methods.importance import batch_fisher, diagonal_fisher
+from engram.methods.memory import Samples
+from engram.methods.merging import (
+    Balance,
+    Weights,
+    balance_curve,
+    merge_modes,
+    shares,
+    squared_distance,
+    transfer_dropout,
+    weights_of,
+    with_weights,
+)
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class IMMMode(Learner):
+    """Answer with Σ α_k F_k θ_k / Σ α_k F_k: networks of all tasks so far, weighed by importance.
+
+    θ_k is the network at the end of a task, F_k the diagonal Fisher information of the task's data there,
+    with labels drawn from the network's own answers: the sum over samples, 10⁻⁸ added. While a task is
+    learned, the network as it is now stands for it, with F estimated from the `recent` samples that were seen
+    last. With two tasks and balance α it is
+    ((1 − α)·F_1·θ_1 + α·F_2·θ_2) / ((1 − α)·F_1 + α·F_2). Each task starts from the weights of the one before
+    (weight-transfer), is held to them by l2_transfer·‖θ − θ_before‖² (L2-transfer), and drops units to what
+    they were instead of to 0 (drop-transfer).
+
+    Source: Lee et al., 2017; 004 uses weight-transfer with L2-transfer 0 or .01 and the best α on test data,
+    which `curve` gives. Both squared the gradients of whole mini-batches (`fisher=batch`). Deviations:
+    batch norm's statistics are averaged, having no Fisher information; drop-transfer drops no inputs.
+    """
+
+    family: ClassVar[str] = "merging"
+    paper: ClassVar[str] = "004"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
+
+    balance: Annotated[
+        Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
+        Field(description="weight of the latest network (α), the others sharing the rest; or all equal"),
+    ] = "equal"
+    weight_transfer: Annotated[bool, Field(description="start a task from the weights of the one before")] = (
+        True
+    )
+    l2_transfer: Annotated[float, Field(ge=0, description="strength of the pull to those weights")] = 0.0
+    drop_transfer: Annotated[float, Field(ge=0, lt=1, description="how often a unit falls back to them")] = (
+        0.0
+    )
+    fisher: Annotated[
+        Literal["sample", "batch"], Field(description="squared gradients of samples, or of mini-batches")
+    ] = "sample"
+    recent: Annotated[int, Field(gt=0, description="samples that stand for the task being learned")] = 256
+
+    def setup(self) -> None:
+        """There are no finished networks; without weight-transfer all tasks start alike."""
+        self.ends: list[Weights] = []
+        self.importances: list[Weights] = []
+        self.start: Weights = {} if self.weight_transfer else weights_of(self.network)
+        self.latest = Samples()
+        self.heads: list[list[int]] = []
+        self.learning = False
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """Start from the weights of the task before, or from the first ones."""
+        if not self.weight_transfer:
+            self.network.load_state_dict(self.start)
+        super().begin_task(task)
+        self.latest = Samples()
+        self.learning = True
+
+    def loss(self, batch: Batch) -> Terms:
+        """The loss of the new samples, near the network before."""
+        before = self.ends[-1] if self.ends else None
+        with transfer_dropout(self.network, before, rate=self.drop_transfer, generator=self.generator):
+            terms = super().loss(batch)
+        if before is None or self.l2_transfer == 0:
+            return terms
+        return terms.plus(self.l2_transfer * squared_distance(self.network, before))
+
+    def after_step(self, batch: Batch) -> None:
+        """Hold on to the samples that were seen last."""
+        self.latest.append(batch)
+        self.heads = [list(units) for units in batch.heads]
+        extra = len(self.latest) - self.recent
+        if extra > 0:
+            self.latest.keep(torch.arange(extra, len(self.latest)))
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """One more network to merge, and how sure it is of its weights."""
+        self.ends.append(weights_of(self.network))
+        self.importances.append(self._importance(batches, self.generator))
+        self.latest = Samples()
+        self.learning = False
+
+    def _importance(self, batches: Iterable[Batch], generator: torch.Generator) -> Weights:
+        """The Fisher information of all the task's samples, from some of them."""
+        assert self.task is not None
+        measure = diagonal_fisher if self.fisher == "sample" else batch_fisher
+        found = measure(self.network, batches, label="sampled", generator=generator)
+        names = [name for name, _ in self.network.named_parameters()]
+        return {name: self.task.samples * mean for name, mean in zip(names, found, strict=True)}
+
+    def predictor(self) -> nn.Module:
+        """The networks of all tasks so far in one."""
+        if len(self.ends) + self.learning <= 1:
+            return self.network
+        return with_weights(self.network, self.merged(self.balance))
+
+    def merged(self, balance: Balance) -> Weights:
+        """Weights and buffers, merged with some balance."""
+        networks, importances = list(self.ends), list(self.importances)
+        if len(self.latest):
+            networks.append(weights_of(self.network))
+            importances.append(self._importance(self._recent_batches(), self._same_draws()))
+        return merge_modes(networks, importances, shares(len(networks), balance))
+
+    def _recent_batches(self) -> list[Batch]:
+        assert self.task is not None
+        heads = tuple(tuple(units) for units in self.heads)
+        rows = torch.arange(len(self.latest)).split(self.task.batch_size)
+        return [self.latest.batch(some, heads) for some in rows]
+
+    def _same_draws(self) -> torch.Generator:
+        """A twin of the method's generator, so that looking draws nothing from it."""
+        twin = torch.Generator()
+        twin.set_state(self.generator.get_state())
+        return twin
+
+    def curve(
+        self, batches: Iterable[Batch], balances: Sequence[float] | None = None
+    ) -> list[tuple[float, float]]:
+        """Accuracy on some samples over the balance: see `engram.methods.merging.balance_curve`."""
+        return balance_curve(self.network, self.merged, batches, balances=balances)

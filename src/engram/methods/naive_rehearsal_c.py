@@ -1,0 +1,54 @@
+"""Naive rehearsal with compressed samples: four times as many in the same bytes."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, final
+
+from pydantic import Field
+
+from engram.core.values import Batch, TaskInfo
+from engram.methods.base import Learner
+from engram.methods.memory import CodedSamples, Sections, Turns, choose
+from engram.methods.naive_rehearsal import Mode, accompanied
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class NaiveRehearsalC(Learner):
+    """Naive rehearsal whose samples are kept in 8 bits a value: four times the samples in the same bytes.
+
+    The rule is that of `naive-rehearsal` (002, "naive rehearsal-C"). Values are coded in 256 levels between
+    the lowest and the highest of the task's samples, which loses nothing of images that were bytes, and
+    decoded when they are rehearsed. 002's code keeps as many images in 32 bits, which are the same images.
+    """
+
+    family: ClassVar[str] = "rehearsal"
+    paper: ClassVar[str] = "002"
+    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
+
+    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 4400
+    mode: Annotated[
+        Mode,
+        Field(description="as many remembered samples as new ones (half), or the memory mixed in (concat)"),
+    ] = "half"
+
+    def setup(self) -> None:
+        """Nothing is remembered yet."""
+        self.store = Sections(CodedSamples)
+        self.turns = Turns(self.generator)
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """The memory as it is now has its turns anew."""
+        super().begin_task(task)
+        self.turns.restart()
+
+    def rehearse(self, batch: Batch) -> Batch:
+        """Join the new samples with remembered ones, decoded."""
+        assert self.task is not None
+        return accompanied(batch, self.store, self.turns, mode=self.mode, samples=self.task.samples)
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        """Every task gives up places for the one that ended, whose samples are coded."""
+        share = self.memory // (len(self.store.parts) + 1)
+        self.store.trim(share)
+        self.store.add(choose(batches, share, generator=self.generator))
