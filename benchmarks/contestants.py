@@ -40,7 +40,8 @@ Data = list[tuple[Tensor, Tensor]]
 
 
 def engram_job(lap: Lap, *, data: Path, updates: int | None) -> None:
-    """engram itself, with its trace recorded and written."""
+    """engram itself, with its trace recorded and written; it finds the data by itself."""
+    del data
     from engram.datasets import load
     from engram.run.loop import run_steps
     from engram.run.recipe import experiment
@@ -59,10 +60,10 @@ def engram_job(lap: Lap, *, data: Path, updates: int | None) -> None:
         settings={"memory": MEMORY, "memory_batch": MEMORY_BATCH, "weight": NEW_WEIGHT},
         evaluation={"every": 1, "subset": ASKED, "before": False},
     )
-    load("fashion-mnist", data)
+    load("fashion-mnist")
     with tempfile.TemporaryDirectory() as place:
         lap()
-        steps = run_steps(planned, data=data)
+        steps = run_steps(planned)
         done = 0
         while True:
             try:
@@ -163,4 +164,5 @@ JOBS: dict[str, Callable[..., None]] = {
 
 if __name__ == "__main__":
     name, folder, *limit = sys.argv[1:]
-    play(partial(JOBS[name], data=Path(folder), updates=int(limit[0]) if limit else None))
+    job = partial(JOBS[name], data=Path(folder))
+    play(partial(job, updates=int(limit[0]) if limit else None), rehearsal=partial(job, updates=2))

@@ -40,6 +40,7 @@ class Lap:
         # What libraries print goes to stderr, so that the reports stay alone.
         self._reports = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
+        self.rehearsing = False
         self.restart()
 
     def restart(self) -> None:
@@ -48,6 +49,8 @@ class Lap:
 
     def __call__(self, *, instead: float | None = None) -> None:
         """End a lap; `instead` is reported where the time was computed and not spent."""
+        if self.rehearsing:
+            return
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         report = {"wall": wall if instead is None else instead, "cpu": cpu, "peak": peak_memory()}
         print(json.dumps(report), file=self._reports, flush=True)
@@ -66,9 +69,15 @@ def peak_memory() -> int:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def play(job: Callable[[Lap], None]) -> NoReturn:
-    """Do a job again and again, until the one who asked hangs up."""
+def play(job: Callable[[Lap], None], *, rehearsal: Callable[[Lap], None]) -> NoReturn:
+    """Do a job again and again, until the one who asked hangs up.
+
+    The rehearsal is a short form of the job: what a process does only once is done in it.
+    """
     lap = Lap()
+    lap.rehearsing = True
+    rehearsal(lap)
+    lap.rehearsing = False
     while True:
         job(lap)
 

@@ -3,10 +3,16 @@
 import sys
 from collections.abc import Sequence
 
+import typer
+
 from engram.cli.app import app
+from engram.cli.output import INTERRUPTED, fail
 from engram.core.errors import InputError
 
 __all__ = ["app", "main"]
+
+# Newer typer brings a click of its own, older typer uses the installed one: its errors lead to the right one.
+_UsageProblem = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -14,18 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     Bad input is one line on stderr that names the thing and what to do; never a traceback.
     """
-    import click
-
-    from engram.cli.output import fail
-
     try:
         code = app(args=arguments, prog_name="engram", standalone_mode=False)
     except InputError as error:
         fail(str(error))
-    except click.ClickException as error:
-        fail(error.format_message())
-    except (KeyboardInterrupt, click.Abort):
-        fail("interrupted: what was finished is kept", code=130)
+    except _UsageProblem as error:
+        fail(f"{error.format_message()}; see `engram --help`")  # type: ignore[attr-defined]
+    except (KeyboardInterrupt, typer.Abort):
+        fail("interrupted: what was finished is kept", code=INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)

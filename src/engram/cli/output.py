@@ -6,6 +6,8 @@ from typing import Any, NoReturn
 
 from rich.console import Console
 
+INTERRUPTED = 130
+
 stdout = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.output import print_json, stderr, stdout
+from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -163,10 +163,11 @@ def run_all(
             except KeyboardInterrupt:
                 bar.stop()
                 done = len(results)
-                raise InputError(
+                fail(
                     f"interrupted: {done} of {len(experiments)} runs are finished and kept in {out}; "
-                    "the same command goes on from there"
-                ) from None
+                    "the same command goes on from there",
+                    code=INTERRUPTED,
+                )
             bar.update(line, total=1, completed=1, news="done")
     return results
 

@@ -9,6 +9,16 @@ from typing import Any
 from engram.core.errors import InputError
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it is there; where that cannot be, one clear line."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot write to {folder}: {error.strerror or error}; choose another folder"
+        ) from error
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file beside `path`, then rename it into place; on any failure nothing is left.
 
@@ -20,8 +30,8 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         ('whole', ['note.txt'])
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    make_folder(path.parent)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         write(beside)
         with beside.open("rb") as file:
             os.fsync(file.fileno())

@@ -26,10 +26,12 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, entries: Mapping[str, str | T] | None = None) -> None:
         self.kind = kind
         self._entries: dict[str, str | T] = dict(entries or {})
+        self.added = 0
 
     def add(self, name: str, thing: str | T) -> None:
         """Give `thing` a name; a name that is taken is given anew."""
         self._entries[name] = thing
+        self.added += 1
 
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:

@@ -69,7 +69,7 @@ def load_plugin(path: Path) -> None:
     """Run a user's own script, which registers its methods with `@engram.method`."""
     if not path.is_file():
         raise InputError(f"the plugin {path} is not there: give a Python file")
-    before = set(METHODS)
+    before = METHODS.added
     spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
@@ -78,5 +78,5 @@ def load_plugin(path: Path) -> None:
         spec.loader.exec_module(module)
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError) as error:
         raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
-    if set(METHODS) == before:
+    if METHODS.added == before:
         raise InputError(f"the plugin {path} registers no method: decorate a class with @engram.method('name')")

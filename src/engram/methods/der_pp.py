@@ -14,7 +14,7 @@ from engram.methods.memory import Reservoir
 
 @final
 @dataclass(kw_only=True, eq=False)
-class DERpp(Learner):
+class DERPP(Learner):
     """Minimise L(new) + logit_weight · ‖z − z₀‖² + label_weight · L(remembered).
 
     z are the scores of remembered samples now, z₀ those that they had when they were stored; the square is

@@ -170,10 +170,10 @@ def transfer_dropout(
 ) -> Iterator[None]:
     """Dropout whose zero is the previous network (drop-transfer), in all layers but the head.
 
-    Every unit of a dense or convolutional layer, before its nonlinearity, is with probability `rate` what the previous weights make of
-    the same inputs, else z/(1 − rate) − z_before·rate/(1 − rate): on average z. Without a previous network it
-    is plain dropout. Nothing happens at rate 0. Units are dropped sample by sample, as in Lee et al.'s code;
-    inputs are not dropped.
+    Every unit of a dense or convolutional layer, before its nonlinearity, is with probability `rate` what the
+    previous weights make of the same inputs, else z/(1 − rate) − z_before·rate/(1 − rate): on average z.
+    Without a previous network it is plain dropout. Nothing happens at rate 0. Units are dropped sample by
+    sample, as in Lee et al.'s code; inputs are not dropped.
 
     Args:
         network: Whose layers; they are hooked inside the context only.

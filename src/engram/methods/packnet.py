@@ -21,10 +21,10 @@ class PackNet(Learner):
 
     A task is learned with the weights that earlier tasks hold, which stay as they are, and all free ones.
     After a share 1 − `retrain` of the task's updates, a fraction `prune` of each layer's free weights, those
-    of the smallest magnitude, is set to 0 and stays free for later tasks; the others become the task's own and
-    go on learning. An earlier task is answered with its own weights and those of the tasks before it, so its
-    answers never change, to the bit. Biases and batch norm are learned with the first task and held from then
-    on; the output units of a task are its own and are not pruned.
+    of the smallest magnitude, is set to 0 and stays free for later tasks; the others become the task's own
+    and go on learning. An earlier task is answered with its own weights and those of the tasks before it, so
+    its answers never change, to the bit. Biases and batch norm are learned with the first task and held from
+    then on; the output units of a task are its own and are not pruned.
 
     Source: Mallya & Lazebnik 2018, who prune .5 to .75 and retrain for half as many epochs as they train.
     Deviation: pruning and retraining take place within the updates that the task is given, as many as any

@@ -92,7 +92,7 @@ class Feedback(nn.Module):
             >>> for parameter in back.parameters():
             ...     _ = nn.init.zeros_(parameter)
             >>> loss = back.loss(torch.zeros(1, 1), torch.ones(1, 1), torch.zeros(1, 1))
-            >>> round(float(loss), 6)  # the code is standard normal, the pixel a coin: ln 2
+            >>> round(loss.item(), 6)  # the code is standard normal, the pixel a coin: ln 2
             0.693147
         """
         mean, log_variance = self.mean(features), self.log_variance(features)

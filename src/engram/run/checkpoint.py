@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from engram.core.files import read_json, write_whole
+from engram.core.files import make_folder, read_json, write_whole
 from engram.core.folder import RESULT, save_run
 from engram.run.experiment import Experiment
 from engram.run.loop import Diverged, Outcome, Progress, run_steps
@@ -43,6 +43,8 @@ def execute(
     if (folder / RESULT).exists():
         found: dict[str, Any] = read_json(folder / RESULT)
         return found
+    # A place that cannot be written is found out before anything is computed.
+    make_folder(folder)
     place = folder / CHECKPOINT
     steps = run_steps(experiment, data=data, device=device, resume=_checkpoint(place, experiment))
     saved = time.monotonic()

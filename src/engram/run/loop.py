@@ -240,12 +240,20 @@ class _Line:
     def update(self, batch: Batch, *, count: bool) -> float:
         """One update, timed; with `count`, its floating-point operations are counted as well."""
         started = time.perf_counter()
-        if count:
-            with FlopCounterMode(display=False) as counter:
+        try:
+            if count:
+                with FlopCounterMode(display=False) as counter:
+                    loss = self.method.observe(batch)
+                self.flops.append(counter.get_total_flops())
+            else:
                 loss = self.method.observe(batch)
-            self.flops.append(counter.get_total_flops())
-        else:
-            loss = self.method.observe(batch)
+        except ValueError as error:
+            if len(batch) == 1 and "more than 1 value per channel" in str(error):
+                raise InputError(
+                    f"batch norm cannot learn from the single sample that update {self.step + 1} has: "
+                    f"choose a batch size other than {self.experiment.batch_size}"
+                ) from error
+            raise
         self.train_seconds += time.perf_counter() - started
         self.step += 1
         return loss

@@ -1,0 +1,130 @@
+"""The job done by Avalanche 0.6, in the environment that `benchmarks.avalanche_env` makes.
+
+`python -m benchmarks.avalanche_job NAME DATA [UPDATES]` is started by `benchmarks.job` and works in
+turns.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.turns import Lap, play
+from benchmarks.work import (
+    ASKED,
+    BATCH,
+    LR,
+    MEAN,
+    MEMORY,
+    MEMORY_BATCH,
+    MOMENTUM,
+    STD,
+    TASKS,
+    WIDTHS,
+    read_arrays,
+    updates_of_a_task,
+)
+
+# torchvision's operators for detection are compiled against CUDA; without it their schemas are missing, and
+# with them the import fails. They are never called here.
+_SCHEMAS = torch.library.Library("torchvision", "DEF")
+for _operator in ("nms", "qnms"):
+    _SCHEMAS.define(f"{_operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+
+def documented(folder: Path) -> tuple[Any, Any]:
+    """The streams that Avalanche's documentation starts from: samples are read one by one."""
+    from avalanche.benchmarks.classic import SplitFMNIST
+
+    found = SplitFMNIST(TASKS, fixed_class_order=list(range(WIDTHS[-1])), dataset_root=folder)
+    return [each.dataset for each in found.train_stream], [
+        each.dataset.subset(range(ASKED)) for each in found.test_stream
+    ]
+
+
+def tensors(folder: Path) -> tuple[Any, Any]:
+    """The same streams from tensors that are in memory and normalised already."""
+    from avalanche.benchmarks.utils import make_avalanche_dataset
+    from avalanche.benchmarks.utils.data_attribute import DataAttribute
+    from torch.utils.data import TensorDataset
+
+    arrays = read_arrays(folder)
+    streams: dict[str, list[Any]] = {"train": [], "test": []}
+    for part, stream in streams.items():
+        x = torch.from_numpy(arrays[f"x_{part}"])[:, None].float().div_(255).sub_(MEAN).div_(STD)
+        y = torch.from_numpy(arrays[f"y_{part}"].astype(np.int64))
+        for task in range(TASKS):
+            rows = torch.nonzero(y // 2 == task).squeeze(1)[: ASKED if part == "test" else None]
+            attributes = [
+                DataAttribute(y[rows].tolist(), "targets"),
+                DataAttribute([0] * len(rows), "targets_task_labels", use_in_getitem=True),
+            ]
+            stream.append(
+                make_avalanche_dataset(TensorDataset(x[rows], y[rows]), data_attributes=attributes)
+            )
+    return streams["train"], streams["test"]
+
+
+STREAMS = {"avalanche-documented": documented, "avalanche-tensors": tensors}
+
+
+def job(lap: Lap, *, name: str, data: Path, updates: int | None) -> None:
+    """Naive training with the replay and the evaluation plugin, evaluated after every update."""
+    from avalanche.benchmarks import benchmark_from_datasets
+    from avalanche.core import SupervisedPlugin
+    from avalanche.evaluation.metrics import accuracy_metrics
+    from avalanche.training.plugins import EvaluationPlugin, ReplayPlugin
+    from avalanche.training.storage_policy import ClassBalancedBuffer
+    from avalanche.training.supervised import Naive
+
+    class Stopwatch(SupervisedPlugin):  # type: ignore[misc]
+        """A lap is the updates of a task with their evaluations, and nothing else."""
+
+        def before_training_epoch(self, strategy: Any, **rest: Any) -> None:
+            self.done = 0
+            lap.restart()
+
+        def after_training_iteration(self, strategy: Any, **rest: Any) -> None:
+            self.done += 1
+            if self.done == updates_of_a_task(updates):
+                lap()
+                strategy.stop_training()
+
+    train, test = STREAMS[name](data)
+    benchmark = benchmark_from_datasets(train=train, test=test)
+    layers: list[nn.Module] = [nn.Flatten()]
+    for size, width in pairwise(WIDTHS):
+        layers += [nn.Linear(size, width), nn.ReLU()]
+    model = nn.Sequential(*layers[:-1])
+    strategy = Naive(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM),
+        criterion=nn.CrossEntropyLoss(),
+        train_mb_size=BATCH,
+        train_epochs=1,
+        eval_mb_size=ASKED,
+        plugins=[
+            ReplayPlugin(MEMORY, batch_size_mem=MEMORY_BATCH, storage_policy=ClassBalancedBuffer(MEMORY))
+        ],
+        evaluator=EvaluationPlugin(accuracy_metrics(experience=True, stream=True), loggers=[]),
+        eval_every=1,
+        peval_mode="iteration",
+    )
+    # Behind the plugin that evaluates, so that a lap ends after the evaluation of its last update.
+    strategy.plugins.append(Stopwatch())
+    lap()
+    for task, learned in enumerate(benchmark.train_stream):
+        strategy.train(learned, eval_streams=[benchmark.test_stream[: task + 1]])
+
+
+if __name__ == "__main__":
+    name, folder, *limit = sys.argv[1:]
+    named = partial(job, name=name, data=Path(folder))
+    play(partial(named, updates=int(limit[0]) if limit else None), rehearsal=partial(named, updates=2))

@@ -1,0 +1,204 @@
+"""`engram run`, `demo` and `verify` as a person types them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from engram.cli import main
+
+ENGRAM = [sys.executable, "-m", "engram"]
+SHORT = ["--updates", "6", "--subset", "20"]
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Engram = Callable[..., Done]
+
+
+@pytest.fixture
+def engram(capsys: pytest.CaptureFixture[str]) -> Engram:
+    """The command line, in this process: starting another one for each command would take seconds."""
+
+    def call(*arguments: object) -> Done:
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert isinstance(stopped.value.code, int)
+        return Done(stopped.value.code, out, err)
+
+    return call
+
+
+def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engram) -> None:
+    done = engram("run", "split-digits", "er", *SHORT, "--seeds", 2, "--out", tmp_path, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [run["seed"] for run in found["runs"]] == [0, 1]
+    first = found["runs"][0]
+    assert first.keys() == {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds"}
+    assert first["updates"] == 30 and first["evaluations"] == 31
+    assert first["seconds"].keys() == {"train", "evaluate", "total"}
+    assert found["summary"]["ACC"].keys() == {"mean", "sd", "ci95", "n"}
+    assert found["summary"]["ACC"]["n"] == 2
+    folder = Path(first["folder"])
+    assert {p.name for p in folder.iterdir()} == {"experiment.json", "trace.parquet", "result.json"}
+    account = json.loads((folder / "result.json").read_text())["account"]
+    assert account["kept_bytes"][0] > 0 and account["flops"][1] > account["flops"][0]
+
+
+def test_a_run_that_exists_is_not_run_again(tmp_path: Path, engram: Engram) -> None:
+    command = ["run", "split-digits", "finetune", *SHORT, "--out", tmp_path, "--json"]
+    first = json.loads(engram(*command).stdout)
+    place = Path(first["runs"][0]["folder"]) / "result.json"
+    stamp = place.stat().st_mtime_ns
+    assert json.loads(engram(*command).stdout) == first
+    assert place.stat().st_mtime_ns == stamp
+    assert engram(*command, "--again").returncode == 0
+    assert place.stat().st_mtime_ns != stamp
+
+
+def test_people_get_settings_a_table_and_a_report(tmp_path: Path, engram: Engram) -> None:
+    done = engram("run", "split-digits", "ewc", *SHORT, "--set", "strength=7", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "strength=7" in done.stderr and "batch 32" in done.stderr
+    assert "ACC" in done.stdout and "95 % interval" in done.stdout
+    page = Path(done.stdout.rsplit("report: ", 1)[1].strip())
+    assert page.is_file() and "<html" in page.read_text()
+
+
+def test_probes_are_recorded(tmp_path: Path, engram: Engram) -> None:
+    import polars as pl
+
+    done = engram(
+        "run", "split-digits", "gem", *SHORT, "--gradients", "--losses", "--out", tmp_path, "--json"
+    )
+    folder = Path(json.loads(done.stdout)["runs"][0]["folder"])
+    probes = pl.read_parquet(folder / "probes.parquet")
+    assert set(probes["name"]) == {"loss", "plasticity-gradient", "stability-gradient"}
+    stability = probes.filter(pl.col("name") == "stability-gradient")
+    assert stability.filter(pl.col("learning") == 0)["value"].sum() == 0
+    assert stability.filter(pl.col("learning") > 0)["value"].max() > 0  # type: ignore[operator]
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from typing import Annotated
+from pydantic import Field
+import engram
+
+@engram.method("mine")
+@dataclass(kw_only=True, eq=False)
+class Mine(engram.Learner):
+    "Fine-tuning with a knob."
+    knob: Annotated[int, Field(gt=0, description="turns")] = 3
+"""
+
+
+def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(PLUGIN)
+    command = ["run", "split-digits", "mine", *SHORT, "--out", tmp_path / "runs", "--plugin", script]
+    assert engram(*command, "--json").returncode == 0
+    wrong = engram(*command, "--set", "knob=0")
+    assert wrong.returncode == 2 and "knob='0'" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["split-digit", "er"], "did you mean 'split-digits'"),
+        (["split-digits", "ewcc"], "did you mean 'ewc'"),
+        (["split-digits", "er", "--setting", "clas"], "did you mean 'class'"),
+        (["split-digits", "er", "--set", "memori=3"], "its fields are memory, memory_batch, weight, policy"),
+        (["split-digits", "er", "--set", "memory=-3"], "memory='-3'"),
+        (["split-digits", "er", "--set", "memory"], "FIELD=VALUE"),
+        (["split-digits", "ewc", "--set", "strength=-1"], "strength='-1'"),
+        (["split-digits", "lwf", "--set", "temperature=0"], "temperature='0'"),
+        (["split-digits", "er", "--lr", "-1"], "lr=-1"),
+        (["split-digits", "er", "--lr", "x"], "valid number"),
+        (["split-digits", "er", "--hidden", "4,a"], "hidden='4,a'"),
+        (["split-digits", "er", "--hidden", "-4"], "hidden widths -4"),
+        (["split-digits", "er", "--model", "mpl"], "did you mean 'mlp'"),
+        (["split-digits", "er", "--optimizer", "adamm"], "did you mean 'adam'"),
+        (["split-digits", "er", "--seeds", "0"], "seeds=0"),
+        (["split-digits", "er", "--every", "0"], "every=0"),
+        (["split-digits", "er", "--subset", "-1"], "subset=-1"),
+        (["split-digits", "er", "--epochs", "0"], "epochs=0"),
+        (["split-digits", "er", "--threads", "0"], "threads=0"),
+        (["split-digits", "er", "--device", "tpu"], "device 'tpu'"),
+        (["split-digits", "er", "--classes", "many"], "classes='many'"),
+        (["split-digits", "er", "--plugin", "nowhere.py"], "nowhere.py is not there"),
+        (["split-digits", "independent", "--setting", "class"], "needs task identity"),
+        (["split-kmnist", "er", "--data", "nowhere"], "nowhere"),
+        (["split-digits"], "Missing argument"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], words: str, tmp_path: Path, engram: Engram) -> None:
+    done = engram("run", *arguments, "--out", tmp_path / "runs")
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and words in last
+    assert not list((tmp_path / "runs").glob("*/result.json"))
+
+
+def test_diverging_run(tmp_path: Path, engram: Engram) -> None:
+    done = engram("run", "split-digits", "finetune", *SHORT, "--lr", "1e9", "--out", tmp_path)
+    assert done.returncode == 2 and "try a learning rate smaller" in done.stderr.splitlines()[-1]
+    assert len(list(tmp_path.glob("*/trace.parquet"))) == 1
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path, engram: Engram) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("a file where a folder should be")
+    done = engram("run", "split-digits", "finetune", *SHORT, "--out", taken)
+    assert done.returncode == 2 and "cannot write" in done.stderr.splitlines()[-1]
+
+
+def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [*ENGRAM, "run", "split-digits", "er", "--seeds", "50", "--subset", "20", "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    for _ in range(1200):
+        if list(tmp_path.glob("*/result.json")):
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    last = errors.strip().splitlines()[-1]
+    assert last.startswith("error: interrupted") and "the same command goes on" in last
+    assert list(tmp_path.glob("*/result.json"))
+    assert "Traceback" not in errors
+
+
+def test_verify_isolation(engram: Engram) -> None:
+    done = engram("verify", "isolation", "finetune", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["holds"] and all(len(check["watched"]) == 64 for check in found["checks"])
+    assert engram("verify", "isolation", "nothing").returncode == 2
+
+
+def test_help_and_import_are_light() -> None:
+    program = (
+        "import sys, engram, engram.cli\n"
+        "heavy = {'torch', 'sklearn', 'plotly', 'scipy', 'polars', 'pandas'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

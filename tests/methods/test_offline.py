@@ -1,0 +1,31 @@
+"""Offline training: all tasks at once."""
+
+import math
+
+import pytest
+
+from engram.datasets.stream import Stream
+from engram.methods import METHODS
+from engram.methods.offline import Offline
+from engram.run.loop import run
+from engram.run.recipe import experiment
+from engram.scenarios import SettingName
+
+
+@pytest.fixture(autouse=True)
+def registered() -> None:
+    METHODS.add("offline", Offline)
+
+
+@pytest.mark.parametrize("setting", ["class", "task", "domain"])
+def test_it_learns_all_tasks_at_once_and_well(setting: SettingName) -> None:
+    given = experiment(
+        "split-digits", "offline", setting=setting, epochs=4, evaluation={"every": 100_000, "subset": None}
+    )
+    assert given.scenario.phases == ((0, 1, 2, 3, 4),)
+    outcome = run(given)
+    found = outcome.evaluator.accuracies()
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    assert sum(found.values()) / 5 > 0.8
+    samples = len(Stream(given.scenario).phase(0))
+    assert outcome.evaluator.step == 4 * math.ceil(samples / 32)

@@ -1,0 +1,82 @@
+"""Methods with networks beside the network: the same seed gives the same bits, interrupted or not."""
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engram.methods.base import Method
+from engram.run.experiment import Experiment
+from engram.run.loop import run_steps
+from engram.run.recipe import experiment
+
+METHODS: list[tuple[str, str, dict[str, Any]]] = [
+    ("lwf", "class", {"weight": "share", "softmax": "padded"}),
+    ("dgr", "task", {"latent": 4}),
+    ("rtf", "class", {"latent": 4}),
+    ("lp-ft", "task", {}),
+    ("fomaml", "class", {}),
+    ("fomaml", "task", {"memory": 3}),
+    ("imm-mean", "task", {"l2_transfer": 0.01, "drop_transfer": 0.3}),
+    ("imm-mode", "domain", {"weight_transfer": False, "fisher": "batch"}),
+    ("imm-mode", "class", {}),
+]
+
+
+def small(method: str, settings: dict[str, Any], setting: Any) -> Experiment:
+    return experiment(
+        "split-digits",
+        method,
+        setting=setting,
+        settings=settings,
+        hidden=(12,),
+        lr=0.01,
+        updates=4,
+        evaluation={"every": 2, "subset": 20},
+    )
+
+
+def answers(method: Method) -> Tensor:
+    x = torch.linspace(-1, 1, 64).reshape(1, 1, 8, 8)
+    with torch.no_grad():
+        scores: Tensor = method.predictor().eval()(x)
+    return scores
+
+
+def to_the_end(steps: Iterator[Any]) -> tuple[Tensor, list[Tensor], list[float]]:
+    losses, latest = [], None
+    for progress in steps:
+        losses.append(progress.loss)
+        latest = progress.line.method
+    assert latest is not None
+    return answers(latest), [p.detach().clone() for p in latest.network.parameters()], losses
+
+
+@pytest.mark.parametrize(("method", "setting", "settings"), METHODS, ids=str)
+def test_interrupted_in_the_middle_of_a_task_it_goes_on_to_the_same_bits(
+    method: str, setting: str, settings: dict[str, Any]
+) -> None:
+    plan = small(method, settings, setting)
+    whole = to_the_end(run_steps(plan))
+    saved = io.BytesIO()
+    for progress in run_steps(plan):
+        if progress.step == 10:
+            torch.save(progress.snapshot(), saved)
+            break
+    saved.seek(0)
+    torch.manual_seed(99)
+    resumed = to_the_end(run_steps(plan, resume=torch.load(saved, weights_only=True)))
+    assert torch.equal(whole[0], resumed[0])
+    assert all(torch.equal(a, b) for a, b in zip(whole[1], resumed[1], strict=True))
+    assert whole[2][10:] == resumed[2]
+
+
+@pytest.mark.parametrize(("method", "setting", "settings"), METHODS, ids=str)
+def test_watching_changes_nothing(method: str, setting: str, settings: dict[str, Any]) -> None:
+    plan = small(method, settings, setting)
+    watched, alone = to_the_end(run_steps(plan)), to_the_end(run_steps(plan, watch=False))
+    assert watched[2] == alone[2]
+    assert torch.equal(watched[0], alone[0])

@@ -1,0 +1,92 @@
+"""Synaptic intelligence: the path that the loss fell along."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.methods.si import SI, path_importance
+from engram.models import ModelSpec, build
+
+VECTORS = json.loads((Path(__file__).parents[1] / "papers" / "vectors.json").read_text())["V9_SI"]
+TASK = TaskInfo(0, None, (0, 1), samples=16, steps=2, epochs=1, batch_size=8)
+
+
+def make(*, optimizer: str = "adam", strength: float = 1.0, clip: bool = False) -> SI:
+    network = build(ModelSpec(hidden=(6,)), shape=(5,), n_units=2, seed=0)
+    spec = OptimizerSpec(optimizer, lr=0.01, reset=False)
+    return SI(network=network, optimizer_spec=spec, strength=strength, clip=clip)
+
+
+def batch(seed: int) -> Batch:
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(2, (8,), generator=generator)
+    return Batch(torch.randn(8, 5, generator=generator) + y[:, None], y, heads=((0, 1),))
+
+
+def weights(method: SI) -> list[Tensor]:
+    return [p.detach().clone() for p in method.network.parameters()]
+
+
+def test_the_published_rule() -> None:
+    found = path_importance(
+        torch.tensor(VECTORS["w"]), torch.tensor(VECTORS["dtheta"]), damping=VECTORS["xi"]
+    )
+    assert found.tolist() == pytest.approx(VECTORS["omega"], abs=1e-6)
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd", "adagrad"])
+def test_the_path_is_the_unregularised_gradient_times_the_real_step(optimizer: str) -> None:
+    method = make(optimizer=optimizer, strength=5.0)
+    method.begin_task(TASK)
+    method.observe(batch(0))
+    method.end_task([batch(0)])
+    path = [torch.zeros_like(w) for w in weights(method)]
+    for seed in (1, 2, 3):
+        new = batch(seed)
+        before = weights(method)
+        loss = nn.functional.cross_entropy(method.network(new.x), new.y)
+        gradients = torch.autograd.grad(loss, list(method.network.parameters()))
+        method.observe(new)
+        for sum_, gradient, old, now in zip(path, gradients, before, weights(method), strict=True):
+            sum_ -= gradient * (now - old)
+    assert method.penalty().item() != 0
+    for held, expected in zip(method.path, path, strict=True):
+        torch.testing.assert_close(held, expected, rtol=1e-5, atol=1e-9)
+
+
+def test_a_task_adds_its_path_over_its_squared_length() -> None:
+    method = make()
+    total = [torch.zeros_like(w) for w in weights(method)]
+    for task in range(2):
+        start = weights(method)
+        method.begin_task(TASK)
+        for seed in range(4):
+            method.observe(batch(10 * task + seed))
+        path = [p.clone() for p in method.path]
+        method.end_task([])
+        total = [
+            held + w / ((end - begin).square() + 0.1)
+            for held, w, end, begin in zip(total, path, weights(method), start, strict=True)
+        ]
+        assert not any(bool(p.any()) for p in method.path)
+    for held, expected in zip(method.anchors.importance, total, strict=True):
+        torch.testing.assert_close(held, expected)
+
+
+def test_clipping_leaves_no_negative_importance() -> None:
+    # With the labels turned round, momentum carries the weights on against the gradient.
+    first = batch(0)
+    turned = Batch(first.x, 1 - first.y, heads=first.heads)
+    free, clipped = make(), make(clip=True)
+    for method in (free, clipped):
+        method.begin_task(TASK)
+        method.observe(first)
+        method.observe(turned)
+        method.end_task([])
+    assert any(bool((omega < 0).any()) for omega in free.anchors.importance)
+    for one, other in zip(free.anchors.importance, clipped.anchors.importance, strict=True):
+        assert torch.equal(one.clamp(min=0), other)
