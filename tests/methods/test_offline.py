@@ -5,16 +5,9 @@ import math
 import pytest
 
 from engram.datasets.stream import Stream
-from engram.methods import METHODS
-from engram.methods.offline import Offline
 from engram.run.loop import run
 from engram.run.recipe import experiment
 from engram.scenarios import SettingName
-
-
-@pytest.fixture(autouse=True)
-def registered() -> None:
-    METHODS.add("offline", Offline)
 
 
 @pytest.mark.parametrize("setting", ["class", "task", "domain"])

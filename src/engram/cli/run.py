@@ -113,6 +113,7 @@ def run(
             epochs=epochs,
             updates=updates,
             settings=assignments(set_ or []),
+            budget_bytes=budget_bytes,
             evaluation=evaluation,
             seed=seed,
         )
@@ -127,6 +128,7 @@ def run(
         return
     page = write_page(folders, out / f"{scenario}-{method}.html")
     print_summary(results)
+    print_account(results[-1]["account"])
     stdout.print(f"report: {page}", soft_wrap=True)
 
 
@@ -273,6 +275,23 @@ def print_summary(results: list[dict[str, Any]]) -> None:
             spread = "–" if over["sd"] is None else f"{100 * over['sd']:.2f}"
             table.add_row(name, f"{100 * over['mean']:.2f}", spread, interval, str(over["n"]))
     stdout.print(table)
+
+
+def print_account(account: dict[str, Any]) -> None:
+    """What the method kept and what an update cost, after the first and after the last task."""
+    from rich.filesize import decimal
+
+    kept, flops = account["kept_bytes"], account["flops"]
+    stdout.print(
+        f"kept beyond {account['parameters']:,} weights: {decimal(kept[0])} after the first task, "
+        f"{decimal(kept[-1])} after the last",
+        soft_wrap=True,
+    )
+    if flops:
+        stdout.print(
+            f"one update: {flops[0] / 1e6:,.1f} MFLOP in the first task, {flops[-1] / 1e6:,.1f} in the last",
+            soft_wrap=True,
+        )
 
 
 def write_page(folders: list[Path], page: Path) -> Path:

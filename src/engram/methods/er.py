@@ -20,6 +20,8 @@ class ER(Learner):
     `policy` says what is remembered: `class-balanced` (000) is filled when a task ends, so that a task's
     own samples never come back while it is learned; `reservoir` (001) is a uniform sample of the stream,
     filled after every update; `per-class` (003) keeps `memory` samples of every class for good.
+    Deviation: the code of 001's authors makes no update while its reservoir is empty, here the very first
+    batch is learned as well.
     """
 
     family: ClassVar[str] = "rehearsal"

@@ -98,11 +98,12 @@ class FOMAML(Learner):
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Keep the task's data, or some of each class."""
         before = len(self.earlier)
-        if self.memory is not None:
+        if self.memory is None:
+            for batch in batches:
+                self.earlier.append(batch)
+        else:
             chosen = PerClass(self.memory, self.generator)
             chosen.fill(batches)
-            batches = [chosen.samples.batch(torch.arange(len(chosen)), ((),))]
-        for batch in batches:
-            self.earlier.append(batch)
+            self.earlier.extend(chosen.samples)
         self.sizes.append(len(self.earlier) - before)
         self.current = Samples()

@@ -27,7 +27,8 @@ class GDumb:
     the experiment's initial network to the memory: SGD with momentum, the learning rate going from `lr` to
     `lr_min` in cosine cycles of 1, 2, 4, … epochs after one epoch at a tenth, gradients clipped. The fitted
     network depends on the memory alone, and is kept until the memory changes; since every change costs a
-    whole fit at the next evaluation, evaluate rarely. The experiment's own optimiser plays no part.
+    whole fit at the next evaluation, evaluate rarely. The experiment's own optimiser plays no part. Where no
+    class is new (domain setting) a full memory stays as it is, whatever comes.
 
     Source: Prabhu et al. 2020 and their code, which makes 256 passes with cut-mix at .5; the defaults here
     are those of 001's authors (30 passes, no cut-mix), whose code keeps a reservoir instead. Left out: crops

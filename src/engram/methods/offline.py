@@ -18,5 +18,4 @@ class Offline(Learner):
 
     family: ClassVar[str] = "baseline"
     paper: ClassVar[str] = "002, 004"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
     joint: ClassVar[bool] = True

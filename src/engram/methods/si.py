@@ -29,7 +29,7 @@ class SI(Learner):
     paper: ClassVar[str] = "002"
     needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
-    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 300.0
+    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 1.0
     damping: Annotated[
         float, Field(gt=0, description="keeps the importance of resting weights finite (ξ)")
     ] = 0.1

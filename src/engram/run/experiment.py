@@ -60,6 +60,7 @@ class Experiment:
         epochs: Passes over each task's data (an online scenario has one).
         updates: Updates of each task, where they are counted instead of passes.
         evaluation: When and on what it is evaluated.
+        budget_bytes: What the method may keep beyond the weights; None for as much as it likes.
         seed: Initial weights, order of data, the method's and the evaluation's randomness.
 
     Example:
@@ -78,6 +79,7 @@ class Experiment:
     epochs: int = 1
     updates: int | None = None
     evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
+    budget_bytes: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -207,6 +207,7 @@ def run_steps(
         if visible:
             method.end_task(_once(phase, experiment))
         line.kept_bytes.append(method.kept_bytes())
+        line.check_budget()
         line.next_phase()
     if not visible:
         phases = range(len(scenario.phases))
@@ -257,6 +258,15 @@ class _Line:
         self.train_seconds += time.perf_counter() - started
         self.step += 1
         return loss
+
+    def check_budget(self) -> None:
+        """Stop a method that keeps more than it may."""
+        budget, kept = self.experiment.budget_bytes, self.kept_bytes[-1]
+        if budget is not None and kept > budget:
+            raise InputError(
+                f"method {self.experiment.method} keeps {kept} bytes after phase {self.phase + 1}, "
+                f"over the budget of {budget}: give it more, or a smaller network or memory"
+            )
 
     def shown(self, phase: PhaseData, number: int) -> Iterator[tuple[int, Batch]]:
         """The batches of a phase, shuffled anew in every pass, each with its number in the pass."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
+from engram.datasets.transforms import prepared_shape
+from engram.methods import METHODS
 from engram.models.spec import ModelSpec
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.scenarios import SettingName, benchmark
-from engram.scenarios.values import ClassSetting, Setting
+from engram.scenarios.values import ClassSetting, Scenario, Setting
+
+
+# Beside its input a stored sample has a label, a head and the key of its draw.
+LABEL_BYTES = 24
 
 
 def experiment(
@@ -30,6 +38,7 @@ def experiment(
     updates: int | None = None,
     settings: Mapping[str, Any] | None = None,
     evaluation: Mapping[str, Any] | None = None,
+    budget_bytes: int | None = None,
     seed: int = 0,
 ) -> Experiment:
     """The experiment that `engram run` would run: the benchmark's own defaults for what is left open.
@@ -50,6 +59,8 @@ def experiment(
         updates: Updates of each task, instead of passes.
         settings: Hyper-parameters of the method.
         evaluation: Fields of `EvaluationSpec`.
+        budget_bytes: How many bytes the method may keep beyond the weights; a memory of samples gets as many
+            as fit, and a run whose method keeps more is stopped.
         seed: The run's seed.
 
     Example:
@@ -71,20 +82,48 @@ def experiment(
         momentum=steps.momentum if momentum is None else momentum,
         weight_decay=steps.weight_decay if weight_decay is None else weight_decay,
     )
+    chosen = {**recipe.fields(method, stream.setting.kind), **(settings or {})}
+    if budget_bytes is not None:
+        chosen |= memory_within(budget_bytes, method, stream)
     return complete(
         Experiment(
             stream,
             method,
-            settings={**recipe.fields(method, stream.setting.kind), **(settings or {})},
+            settings=chosen,
             model=network,
             optimizer=steps,
             batch_size=batch_size if batch_size is not None else recipe.batch_size,
             epochs=epochs if epochs is not None else recipe.epochs,
             updates=recipe.updates if updates is None and epochs is None else updates,
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
+            budget_bytes=budget_bytes,
             seed=seed,
         )
     )
+
+
+def memory_within(budget_bytes: int, method: str, scenario: Scenario) -> dict[str, int]:
+    """The memory that fits into a budget, for methods that store samples; nothing for the others.
+
+    002 compares methods at equal memory: the importance and the older weights of a prior take as much as so
+    many images.
+
+    Example:
+        >>> memory_within(100_000, "er", benchmark("split-digits").scenario())  # 64 · 4 + 24 bytes each
+        {'memory': 357}
+    """
+    if budget_bytes < 1:
+        raise InputError(f"budget_bytes={budget_bytes} cannot be used: give 1 or more")
+    found = METHODS[method]
+    share = getattr(found, "bytes_per_value", None)
+    if share is None:
+        return {}
+    first = scenario.tasks[0]
+    shape = prepared_shape(DATASETS[first.source.dataset].shape, first.transforms)
+    memory = budget_bytes // (math.prod(shape) * share + LABEL_BYTES)
+    if memory < 1:
+        raise InputError(f"a budget of {budget_bytes} bytes holds not a single sample: give more")
+    return {"memory": memory}
 
 
 def _with_classes(

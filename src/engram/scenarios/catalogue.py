@@ -389,11 +389,12 @@ def _slt_benchmark(code: str, dataset: str) -> Benchmark:
 # Digits: small enough for a demonstration, all numbers ours -----------------------------------------
 
 _DIGITS = Recipe(
-    optimizers=(_sgd(0.05),),
+    optimizers=(OptimizerSpec("sgd", lr=0.1),),
     batch_size=32,
     epochs=10,
     hidden=(64, 64),
     methods={
+        "ewc": Tuning({"strength": 30.0}),
         "er": Tuning({"memory": 100, "memory_batch": 32, "weight": 0.5, "policy": "class-balanced"}),
         "gem": Tuning({"memory": 20, "margin": 0.5}),
         "lwf": _LWF,

@@ -1,0 +1,95 @@
+"""GEM's projection against worked examples and its own constraints, and the method around it."""
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.methods.toy import batches, info, learn, make, same_after_resuming
+
+from engram.methods.gem import GEM, _solve, project
+
+VECTORS = json.loads((Path(__file__).parents[1] / "papers" / "vectors.json").read_text())
+numbers = st.floats(-3, 3, allow_subnormal=False)
+
+
+@pytest.mark.parametrize("vector", VECTORS["V4_GEM"])
+def test_worked_examples(vector: dict[str, Any]) -> None:
+    g = torch.tensor(vector["g"], dtype=torch.float64)
+    rows = torch.tensor(vector["G"], dtype=torch.float64)
+    found = project(g, rows, margin=vector["margin"], ridge=vector["eps"])
+    np.testing.assert_allclose(found, vector["gtilde"], atol=1e-6)
+    dual = _solve((rows @ rows.T).numpy(), (rows @ g).numpy(), margin=vector["margin"], ridge=vector["eps"])
+    np.testing.assert_allclose(dual, vector["v"], atol=1e-6)
+
+
+@given(st.data(), st.integers(1, 4), st.integers(2, 6), st.sampled_from([0.0, 0.5]))
+@settings(max_examples=80, deadline=None)
+def test_the_projection_agrees_with_every_memory(data: Any, tasks: int, size: int, margin: float) -> None:
+    draw = st.lists(numbers, min_size=size, max_size=size)
+    g = torch.tensor(data.draw(draw), dtype=torch.float64)
+    rows = torch.tensor([data.draw(draw) for _ in range(tasks)], dtype=torch.float64)
+    found = project(g, rows, margin=margin)
+    if bool((rows @ g >= 0).all()):
+        assert found is g
+        return
+    dual = _solve((rows @ rows.T).numpy(), (rows @ g).numpy(), margin=margin, ridge=1e-3)
+    # The programme with its ridge has G·g̃ = (what the bound adds) − ridge·v: not below 0 but for the ridge.
+    slack = rows @ found + 1e-3 * torch.from_numpy(dual)
+    assert bool((torch.from_numpy(dual) >= margin - 1e-9).all())
+    assert bool((slack >= -1e-6).all())
+    # A memory whose v is above its bound is met exactly (complementary slackness).
+    assert torch.allclose(
+        slack[torch.from_numpy(dual) > margin + 1e-6], torch.tensor(0.0).double(), atol=1e-6
+    )
+
+
+def test_the_step_raises_the_loss_on_no_memory() -> None:
+    method = make(GEM, memory=20, margin=0.0, lr=0.3)
+    learn(method, 0, epochs=8)
+    shown = batches(1)
+    method.begin_task(info(1, shown))
+    projections = []
+    plain = method.edit_gradients
+
+    def watched(batch: Any) -> None:
+        before = torch.cat([p.grad.flatten() for p in method.network.parameters()])
+        plain(batch)
+        after = torch.cat([p.grad.flatten() for p in method.network.parameters()])
+        parameters = list(method.network.parameters())
+        remembered = method._gradient_on(torch.arange(20), batch, parameters)
+        projections.append((float(before @ remembered), float(after @ remembered), float(remembered.norm())))
+
+    method.edit_gradients = watched
+    for batch in shown:
+        method.observe(batch)
+    assert min(before for before, _, _ in projections) < 0
+    # For one memory r the ridge leaves g̃·r = g·r · ridge / (r·r + ridge) of what was below 0.
+    for before, after, size in projections:
+        assert after >= min(before, 0.0) * 1e-3 / (size**2 + 1e-3) - 1e-6
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("first", range(10)), ("ring", range(30, 40)), ("random", None)]
+)
+def test_what_is_remembered(policy: str, expected: range | None) -> None:
+    method = make(GEM, memory=10, policy=policy)
+    learn(method, 0, size=7)
+    x = torch.cat([batch.x for batch in batches(0)])
+    found = [int((x == held).flatten(1).all(dim=1).nonzero()) for held in method.store.x]
+    assert len(set(found)) == 10
+    if expected is None:
+        assert found not in (list(range(10)), list(range(30, 40)))
+    else:
+        assert found == list(expected)
+    learn(method, 1)
+    assert method.sizes == [10, 10]
+
+
+@pytest.mark.parametrize("policy", ["random", "first", "ring"])
+def test_it_goes_on_to_the_same_bits(policy: Literal["random", "first", "ring"]) -> None:
+    assert same_after_resuming(GEM, policy=policy, memory=10)
