@@ -15,7 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def tether(tmp_path_factory: pytest.TempPathFactory) -> str:
-    code = re.findall(r"```python\n# my_method.py\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    code = re.findall(
+        r"```python\n# my_method.py\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL
+    )
     assert len(code) == 1
     script = tmp_path_factory.mktemp("plugin") / "my_method.py"
     script.write_text(code[0])

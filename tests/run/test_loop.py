@@ -149,3 +149,29 @@ def test_bad_experiments_are_refused_before_training(changes: dict[str, object],
     with pytest.raises(InputError, match=message) as error:
         experiment("split-digits", "er", **changes)  # type: ignore[arg-type]
     assert "\n" not in str(error.value)
+
+
+def test_a_memory_that_is_filled_at_task_ends_needs_boundaries() -> None:
+    scenario = split("digits", setting=DomainSetting(boundaries=False))
+    with pytest.raises(InputError, match="er needs to know where tasks begin"):
+        complete(Experiment(scenario, "er"))
+    outcome = run(Experiment(scenario, "er", settings={"policy": "reservoir", "memory": 50}, batch_size=64))
+    assert outcome.account.kept_bytes[-1] > 0
+
+
+@pytest.mark.parametrize("method", ["er", "naive-rehearsal", "naive-rehearsal-c", "gdumb", "er-ace"])
+def test_a_budget_of_bytes_sizes_the_memory(method: str) -> None:
+    budget = 20_000
+    planned = experiment("split-digits", method, budget_bytes=budget, updates=30, evaluation={"every": 1000})
+    kept = run(planned).account.kept_bytes[-1]
+    assert 0.7 * budget < kept <= budget
+
+
+def test_a_method_over_its_budget_is_stopped() -> None:
+    planned = experiment("split-digits", "online-ewc", budget_bytes=20_000, updates=2)
+    with pytest.raises(
+        InputError, match=r"online-ewc keeps \d+ bytes after phase 1, over the budget of 20000"
+    ):
+        run(planned)
+    enough = experiment("split-digits", "online-ewc", budget_bytes=200_000, updates=2)
+    assert run(enough).account.kept_bytes[-1] <= 200_000

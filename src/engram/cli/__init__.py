@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
@@ -12,7 +13,9 @@ from engram.core.errors import InputError
 __all__ = ["app", "main"]
 
 # Newer typer brings a click of its own, older typer uses the installed one: its errors lead to the right one.
-_UsageProblem = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_UsageProblem: type[Any] = next(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -25,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except InputError as error:
         fail(str(error))
     except _UsageProblem as error:
-        fail(f"{error.format_message()}; see `engram --help`")  # type: ignore[attr-defined]
+        fail(f"{error.format_message()}; see `engram --help`")
     except (KeyboardInterrupt, typer.Abort):
         fail("interrupted: what was finished is kept", code=INTERRUPTED)
     except BrokenPipeError:

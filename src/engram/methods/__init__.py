@@ -79,4 +79,6 @@ def load_plugin(path: Path) -> None:
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError) as error:
         raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
     if METHODS.added == before:
-        raise InputError(f"the plugin {path} registers no method: decorate a class with @engram.method('name')")
+        raise InputError(
+            f"the plugin {path} registers no method: decorate a class with @engram.method('name')"
+        )

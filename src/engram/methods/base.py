@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from functools import lru_cache
 from types import UnionType
@@ -90,7 +90,8 @@ class Learner(ABC):
         generator: The method's own randomness, for memories and the like.
 
     Class attributes say what kind of method it is: `family`, `paper`, `needs` (of "task identity",
-    "boundaries", "stored data") and `joint`, which asks for all tasks at once instead of one by one.
+    "boundaries", "stored data"), `joint`, which asks for all tasks at once instead of one by one, and for a
+    method whose `memory` counts samples, `bytes_per_value`, with which a budget of bytes sizes it.
     """
 
     network: Network
@@ -101,6 +102,11 @@ class Learner(ABC):
     paper: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()
     joint: ClassVar[bool] = False
+
+    @classmethod
+    def needs_with(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """What the method needs with these hyper-parameters, where that depends on them."""
+        return cls.needs
 
     def __post_init__(self) -> None:
         self.optimizer = build_optimizer(self.optimizer_spec, self.network.parameters())

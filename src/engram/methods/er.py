@@ -1,8 +1,8 @@
 """Experience replay: every update also looks at remembered samples."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 from pydantic import Field
 
@@ -27,6 +27,7 @@ class ER(Learner):
     family: ClassVar[str] = "rehearsal"
     paper: ClassVar[str] = "000, 001, 003"
     needs: ClassVar[tuple[str, ...]] = ("stored data",)
+    bytes_per_value: ClassVar[int] = 4
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all (per-class: of each class)")] = 2000
     memory_batch: Annotated[int, Field(gt=0, description="remembered samples in each update")] = 256
@@ -40,6 +41,11 @@ class ER(Learner):
     policy: Annotated[
         Literal["class-balanced", "reservoir", "per-class"], Field(description="what is remembered")
     ] = "class-balanced"
+
+    @classmethod
+    def needs_with(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """A reservoir fills as samples come; the other memories must be told when a task ends."""
+        return cls.needs if settings["policy"] == "reservoir" else (*cls.needs, "boundaries")
 
     def setup(self) -> None:
         """Make an empty memory."""

@@ -29,6 +29,7 @@ class ERACE(Learner):
     family: ClassVar[str] = "rehearsal"
     paper: ClassVar[str] = "Caccia et al. 2022"
     needs: ClassVar[tuple[str, ...]] = ("stored data",)
+    bytes_per_value: ClassVar[int] = 4
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
     memory_batch: Annotated[

@@ -38,6 +38,7 @@ class GDumb:
     family: ClassVar[str] = "rehearsal"
     paper: ClassVar[str] = "001"
     needs: ClassVar[tuple[str, ...]] = ("stored data",)
+    bytes_per_value: ClassVar[int] = 4
 
     network: Network
     optimizer_spec: OptimizerSpec = field(default_factory=OptimizerSpec)

@@ -37,6 +37,7 @@ class NaiveRehearsal(Learner):
     family: ClassVar[str] = "rehearsal"
     paper: ClassVar[str] = "002"
     needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
+    bytes_per_value: ClassVar[int] = 4
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 1100
     mode: Annotated[

@@ -25,6 +25,7 @@ class NaiveRehearsalC(Learner):
     family: ClassVar[str] = "rehearsal"
     paper: ClassVar[str] = "002"
     needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
+    bytes_per_value: ClassVar[int] = 1
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 4400
     mode: Annotated[

@@ -107,9 +107,10 @@ def complete(experiment: Experiment) -> Experiment:
     Done before hashing, so that a default and the same value given by hand are the same experiment.
     """
     method = METHODS[experiment.method]
-    check_needs(experiment, getattr(method, "needs", ()))
     check_optimizer(experiment.optimizer)
     settings = validate_fields(experiment.method, method, experiment.settings)
+    needs_with = getattr(method, "needs_with", None)
+    check_needs(experiment, needs_with(settings) if needs_with else method.needs)
     scenario = experiment.scenario
     if getattr(method, "joint", False) and len(scenario.phases) > 1:
         scenario = joint(scenario)

@@ -16,9 +16,8 @@ from engram.run.experiment import EvaluationSpec, Experiment
 from engram.scenarios import SettingName, benchmark
 from engram.scenarios.values import ClassSetting, Scenario, Setting
 
-
-# Beside its input a stored sample has a label, a head and the key of its draw.
-LABEL_BYTES = 24
+# Beside its input a stored sample has a label, a head, and the key of its draw or its place in a queue.
+LABEL_BYTES = 32
 
 
 def experiment(
@@ -92,7 +91,7 @@ def experiment(
             settings=chosen,
             model=network,
             optimizer=steps,
-            batch_size=batch_size if batch_size is not None else recipe.batch_size,
+            batch_size=batch_size if batch_size is not None else recipe.batch(method),
             epochs=epochs if epochs is not None else recipe.epochs,
             updates=recipe.updates if updates is None and epochs is None else updates,
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
@@ -109,8 +108,8 @@ def memory_within(budget_bytes: int, method: str, scenario: Scenario) -> dict[st
     many images.
 
     Example:
-        >>> memory_within(100_000, "er", benchmark("split-digits").scenario())  # 64 · 4 + 24 bytes each
-        {'memory': 357}
+        >>> memory_within(100_000, "er", benchmark("split-digits").scenario())  # 64 · 4 + 32 bytes each
+        {'memory': 347}
     """
     if budget_bytes < 1:
         raise InputError(f"budget_bytes={budget_bytes} cannot be used: give 1 or more")

@@ -43,11 +43,13 @@ class Tuning:
         fields: Hyper-parameters of the method.
         by_setting: Those that differ between the settings.
         optimizer: The optimiser, where the method has one of its own.
+        batch_size: New samples in an update, where the method has a number of its own.
     """
 
     fields: Mapping[str, Value] = field(default_factory=dict)
     by_setting: Mapping[SettingName, Mapping[str, Value]] = field(default_factory=dict)
     optimizer: OptimizerSpec | None = None
+    batch_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,17 @@ class Recipe:
             raise unknown_name("optimizer", name, _USUAL_RATES)
         other = OptimizerSpec(name, lr=_USUAL_RATES[name], reset=choices[0].reset)
         return next((spec for spec in choices if spec.name == name), other)
+
+    def batch(self, method: str) -> int:
+        """How many new samples an update of `method` has.
+
+        Example:
+            >>> recipe = benchmark("split-mnist-002").recipe
+            >>> recipe.batch("finetune"), recipe.batch("naive-rehearsal")
+            (128, 64)
+        """
+        own = self.methods[method].batch_size if method in self.methods else None
+        return self.batch_size if own is None else own
 
     def fields(self, method: str, setting: SettingName) -> dict[str, Value]:
         """The hyper-parameters that are set for `method` in a setting; none for a method that has no tuning.
@@ -302,6 +315,9 @@ _SPLIT_002 = Recipe(
         "online-ewc": Tuning(by_setting=_strengths(400, 700, 100)),
         "si": Tuning(by_setting=_strengths(300, 3000, 600)),
         "mas": Tuning(by_setting=_strengths(1, 10000, 1)),
+        # 64 new and 64 remembered samples in each mini-batch of 128.
+        "naive-rehearsal": Tuning({"memory": 1100}, batch_size=64),
+        "naive-rehearsal-c": Tuning({"memory": 4400}, batch_size=64),
         # 1,100 images in all, a fifth for each task; rehearsal has the same budget, and half of each update.
         "gem": Tuning({"memory": 220, "margin": 0.5, "policy": "random"}, optimizer=_kept("sgd", 0.01)),
         "er": Tuning({"memory": 1100, "memory_batch": 128, "weight": 0.5}),
@@ -323,6 +339,8 @@ _PERMUTED_002 = Recipe(
         "online-ewc": Tuning(by_setting=_strengths(500, 250, 50)),
         "si": Tuning(by_setting=_strengths(1, 10, 0.3)),
         "mas": Tuning(by_setting=_strengths(0.01, 0.1, 0.003)),
+        "naive-rehearsal": Tuning({"memory": 4000}, batch_size=64),
+        "naive-rehearsal-c": Tuning({"memory": 16000}, batch_size=64),
         "gem": Tuning({"memory": 400, "margin": 0.5, "policy": "random"}, optimizer=_kept("sgd", 0.1)),
         "er": Tuning({"memory": 4000, "memory_batch": 128, "weight": 0.5}),
         "lwf": Tuning({"temperature": 2.0}),
