@@ -32,8 +32,8 @@ def main() -> None:
     # The environment ignores itself, wherever git, ruff or mypy meet it.
     (FOLDER / ".gitignore").write_text("*\n")
     wanted = [f"torch=={torch}", f"torchvision=={TORCHVISION[series]}", f"avalanche-lib=={AVALANCHE}"]
-    install = [FOLDER / "bin" / "python", "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*install, *wanted], check=True)
+    pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
+    subprocess.run([*pip, "install", "--quiet", *wanted], check=True)
     (FOLDER / "complete").touch()
     print(f"Avalanche {AVALANCHE} is in {FOLDER}")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from benchmarks.turns import Lap, play
 from benchmarks.work import (
@@ -41,9 +43,8 @@ for _operator in ("nms", "qnms"):
 
 def documented(folder: Path) -> tuple[Any, Any]:
     """The streams that Avalanche's documentation starts from: samples are read one by one."""
-    from avalanche.benchmarks.classic import SplitFMNIST
-
-    found = SplitFMNIST(TASKS, fixed_class_order=list(range(WIDTHS[-1])), dataset_root=folder)
+    classic = import_module("avalanche.benchmarks.classic")
+    found = classic.SplitFMNIST(TASKS, fixed_class_order=list(range(WIDTHS[-1])), dataset_root=folder)
     return [each.dataset for each in found.train_stream], [
         each.dataset.subset(range(ASKED)) for each in found.test_stream
     ]
@@ -51,10 +52,7 @@ def documented(folder: Path) -> tuple[Any, Any]:
 
 def tensors(folder: Path) -> tuple[Any, Any]:
     """The same streams from tensors that are in memory and normalised already."""
-    from avalanche.benchmarks.utils import make_avalanche_dataset
-    from avalanche.benchmarks.utils.data_attribute import DataAttribute
-    from torch.utils.data import TensorDataset
-
+    utils = import_module("avalanche.benchmarks.utils")
     arrays = read_arrays(folder)
     streams: dict[str, list[Any]] = {"train": [], "test": []}
     for part, stream in streams.items():
@@ -63,11 +61,11 @@ def tensors(folder: Path) -> tuple[Any, Any]:
         for task in range(TASKS):
             rows = torch.nonzero(y // 2 == task).squeeze(1)[: ASKED if part == "test" else None]
             attributes = [
-                DataAttribute(y[rows].tolist(), "targets"),
-                DataAttribute([0] * len(rows), "targets_task_labels", use_in_getitem=True),
+                utils.DataAttribute(y[rows].tolist(), "targets"),
+                utils.DataAttribute([0] * len(rows), "targets_task_labels", use_in_getitem=True),
             ]
             stream.append(
-                make_avalanche_dataset(TensorDataset(x[rows], y[rows]), data_attributes=attributes)
+                utils.make_avalanche_dataset(TensorDataset(x[rows], y[rows]), data_attributes=attributes)
             )
     return streams["train"], streams["test"]
 
@@ -75,50 +73,52 @@ def tensors(folder: Path) -> tuple[Any, Any]:
 STREAMS = {"avalanche-documented": documented, "avalanche-tensors": tensors}
 
 
+class Stopwatch:
+    """A plugin by which a lap is the updates of a task with their evaluations, and nothing else."""
+
+    def __init__(self, lap: Lap, updates: int) -> None:
+        self.lap, self.updates = lap, updates
+        self.done = 0
+
+    def before_training_epoch(self, strategy: Any, **rest: Any) -> None:
+        """A task's updates begin: what Avalanche did before does not count."""
+        self.done = 0
+        self.lap.restart()
+
+    def after_training_iteration(self, strategy: Any, **rest: Any) -> None:
+        """An update was made and evaluated."""
+        self.done += 1
+        if self.done == self.updates:
+            self.lap()
+            strategy.stop_training()
+
+
 def job(lap: Lap, *, name: str, data: Path, updates: int | None) -> None:
     """Naive training with the replay and the evaluation plugin, evaluated after every update."""
-    from avalanche.benchmarks import benchmark_from_datasets
-    from avalanche.core import SupervisedPlugin
-    from avalanche.evaluation.metrics import accuracy_metrics
-    from avalanche.training.plugins import EvaluationPlugin, ReplayPlugin
-    from avalanche.training.storage_policy import ClassBalancedBuffer
-    from avalanche.training.supervised import Naive
-
-    class Stopwatch(SupervisedPlugin):  # type: ignore[misc]
-        """A lap is the updates of a task with their evaluations, and nothing else."""
-
-        def before_training_epoch(self, strategy: Any, **rest: Any) -> None:
-            self.done = 0
-            lap.restart()
-
-        def after_training_iteration(self, strategy: Any, **rest: Any) -> None:
-            self.done += 1
-            if self.done == updates_of_a_task(updates):
-                lap()
-                strategy.stop_training()
-
+    plugins = import_module("avalanche.training.plugins")
+    supervised = import_module("avalanche.training.supervised")
+    memory = import_module("avalanche.training.storage_policy").ClassBalancedBuffer(MEMORY)
+    accuracy = import_module("avalanche.evaluation.metrics").accuracy_metrics(experience=True, stream=True)
     train, test = STREAMS[name](data)
-    benchmark = benchmark_from_datasets(train=train, test=test)
+    benchmark = import_module("avalanche.benchmarks").benchmark_from_datasets(train=train, test=test)
     layers: list[nn.Module] = [nn.Flatten()]
     for size, width in pairwise(WIDTHS):
         layers += [nn.Linear(size, width), nn.ReLU()]
     model = nn.Sequential(*layers[:-1])
-    strategy = Naive(
+    strategy = supervised.Naive(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM),
         criterion=nn.CrossEntropyLoss(),
         train_mb_size=BATCH,
         train_epochs=1,
         eval_mb_size=ASKED,
-        plugins=[
-            ReplayPlugin(MEMORY, batch_size_mem=MEMORY_BATCH, storage_policy=ClassBalancedBuffer(MEMORY))
-        ],
-        evaluator=EvaluationPlugin(accuracy_metrics(experience=True, stream=True), loggers=[]),
+        plugins=[plugins.ReplayPlugin(MEMORY, batch_size_mem=MEMORY_BATCH, storage_policy=memory)],
+        evaluator=plugins.EvaluationPlugin(accuracy, loggers=[]),
         eval_every=1,
         peval_mode="iteration",
     )
     # Behind the plugin that evaluates, so that a lap ends after the evaluation of its last update.
-    strategy.plugins.append(Stopwatch())
+    strategy.plugins.append(Stopwatch(lap, updates_of_a_task(updates)))
     lap()
     for task, learned in enumerate(benchmark.train_stream):
         strategy.train(learned, eval_streams=[benchmark.test_stream[: task + 1]])

@@ -1,6 +1,6 @@
 """The job done by engram, by a loop written by hand, and, in theory, by nothing but matrix products.
 
-`python -m benchmarks.contestants NAME DATA [UPDATES]` is started by `benchmarks.job`, which gives it its turns.
+`python -m benchmarks.contestants NAME DATA [UPDATES]` is started by `benchmarks.job` and works in turns.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -151,9 +152,9 @@ def by_task(folder: Path, part: str) -> Data:
 def perceptron() -> nn.Sequential:
     """The job's network."""
     layers: list[nn.Module] = []
-    for size, width in zip(WIDTHS[:-2], WIDTHS[1:-1], strict=True):
+    for size, width in pairwise(WIDTHS):
         layers += [nn.Linear(size, width), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Linear(WIDTHS[-2], WIDTHS[-1]))
+    return nn.Sequential(*layers[:-1])
 
 
 JOBS: dict[str, Callable[..., None]] = {

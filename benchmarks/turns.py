@@ -1,8 +1,8 @@
-"""Processes that work in turns, one at a time, so that a busy moment of the machine strikes all of them alike.
+"""Processes that work in turns, one at a time, so that a busy moment of the machine strikes all alike.
 
-A contestant is a process. It prepares itself, and then works in laps: it reports how long a lap took and waits
-until it is its turn again. This file needs the standard library alone: contestants import it too, some of
-them in an environment of their own.
+A contestant is a process. It prepares itself, and then works in laps: it reports how long a lap took and
+waits until it is its turn again. This file needs the standard library alone: contestants import it too, some
+of them in an environment of their own.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
+_THREADING = ("OMP_", "GOMP_", "KMP_", "MKL_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Time:
 
 
 class Lap:
-    """A contestant's side: `lap()` reports the time since the last turn began, and waits for the next turn."""
+    """A contestant's side: `lap()` reports the time since its turn began, and waits for the next one."""
 
     def __init__(self) -> None:
         # What libraries print goes to stderr, so that the reports stay alone.
@@ -88,7 +89,8 @@ class Contestant:
     Args:
         module: What is run, a module of this folder.
         arguments: Its arguments.
-        settings: Environment variables, besides those of this process.
+        settings: Environment variables, besides those of this process. How many threads there are and how
+            they wait is decided here alone.
         python: The interpreter.
     """
 
@@ -102,11 +104,12 @@ class Contestant:
     ) -> None:
         self.name = " ".join([module, *arguments])
         self.peak = 0
-        self._messages = tempfile.TemporaryFile("w+")
+        self._messages = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed on exit)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(_THREADING)}
         self._process = subprocess.Popen(
             [python, "-m", f"benchmarks.{module}", *arguments],
             cwd=ROOT,
-            env={**os.environ, **settings},
+            env={**inherited, **settings},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._messages,

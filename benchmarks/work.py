@@ -1,8 +1,8 @@
 """The job that all contestants do: what it is, in numbers, and the data it needs.
 
 Split-Fashion-MNIST in the class setting: experience replay with 2,000 remembered samples, 256 new and 256
-remembered samples an update, a network 784-400-400-10, SGD with rate .01 and momentum .9, one pass over each of
-five tasks, and after every update an evaluation on 1,000 test samples of every task seen so far.
+remembered samples an update, a network 784-400-400-10, SGD with rate .01 and momentum .9, one pass over each
+of five tasks, and after every update an evaluation on 1,000 test samples of every task seen so far.
 
 This file needs the standard library and NumPy alone: contestants import it too.
 """
@@ -10,6 +10,7 @@ This file needs the standard library and NumPy alone: contestants import it too.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +37,10 @@ def updates_of_a_task(limit: int | None) -> int:
 def flops(task: int, limit: int | None) -> int:
     """Floating-point operations of the matrix products while learning one task, evaluation included.
 
-    A layer with k inputs and n outputs takes 2·m·n·k for m samples forward, and twice as much backward, except
-    that the first layer needs no gradient of its inputs.
+    A layer with k inputs and n outputs takes 2·m·n·k for m samples forward, and twice as much backward,
+    except that the first layer needs no gradient of its inputs.
     """
-    forward = sum(2 * k * n for k, n in zip(WIDTHS, WIDTHS[1:], strict=False))
+    forward = sum(2 * k * n for k, n in pairwise(WIDTHS))
     learned = 3 * forward - 2 * WIDTHS[0] * WIDTHS[1]
     updates = updates_of_a_task(limit)
     new = min(updates * BATCH, SAMPLES)

@@ -303,6 +303,13 @@ def _strengths(task: float, domain: float, class_: float) -> dict[SettingName, M
     return {"task": {"strength": task}, "domain": {"strength": domain}, "class": {"strength": class_}}
 
 
+def _batch_fisher_in_domain(
+    strengths: dict[SettingName, Mapping[str, Value]],
+) -> dict[SettingName, Mapping[str, Value]]:
+    """The permuted runs in the domain setting alone take the Fisher information of whole mini-batches."""
+    return {**strengths, "domain": {**strengths["domain"], "fisher": "batch-scaled"}}
+
+
 _EWC_002 = {"slots": "separate", "label": "predicted", "fisher": "sample"}
 
 _SPLIT_002 = Recipe(
@@ -324,7 +331,6 @@ _SPLIT_002 = Recipe(
         "lwf": Tuning({"temperature": 2.0}),
     },
 )
-_EWC_STRENGTHS = _strengths(500, 150, 10)
 _PERMUTED_002 = Recipe(
     # The paper's rates; its script for the task setting has sgd at .01.
     optimizers=(_kept("adam", 0.0001), _kept("sgd", 0.001), _kept("adagrad", 0.001)),
@@ -333,10 +339,8 @@ _PERMUTED_002 = Recipe(
     hidden=(1000, 1000),
     methods={
         "l2": Tuning(by_setting=_strengths(0.001, 0.02, 0)),
-        "ewc": Tuning(
-            _EWC_002, {**_EWC_STRENGTHS, "domain": {**_EWC_STRENGTHS["domain"], "fisher": "batch-scaled"}}
-        ),
-        "online-ewc": Tuning(by_setting=_strengths(500, 250, 50)),
+        "ewc": Tuning(_EWC_002, _batch_fisher_in_domain(_strengths(500, 150, 10))),
+        "online-ewc": Tuning(by_setting=_batch_fisher_in_domain(_strengths(500, 250, 50))),
         "si": Tuning(by_setting=_strengths(1, 10, 0.3)),
         "mas": Tuning(by_setting=_strengths(0.01, 0.1, 0.003)),
         "naive-rehearsal": Tuning({"memory": 4000}, batch_size=64),
@@ -412,9 +416,20 @@ _DIGITS = Recipe(
     epochs=10,
     hidden=(64, 64),
     methods={
+        "l2": Tuning({"strength": 0.1}),
         "ewc": Tuning({"strength": 30.0}),
+        "online-ewc": Tuning({"strength": 30.0}),
+        "si": Tuning({"strength": 1.0, "clip": True}),
+        "mas": Tuning({"strength": 0.1}),
         "er": Tuning({"memory": 100, "memory_batch": 32, "weight": 0.5, "policy": "class-balanced"}),
+        "naive-rehearsal": Tuning({"memory": 100}),
+        "naive-rehearsal-c": Tuning({"memory": 400}),
+        "gdumb": Tuning({"memory": 100}),
+        "er-ace": Tuning({"memory": 100}),
+        "der++": Tuning({"memory": 100}),
+        "icarl": Tuning({"memory": 100}),
         "gem": Tuning({"memory": 20, "margin": 0.5}),
+        "a-gem": Tuning({"memory": 10, "memory_batch": 32}),
         "lwf": _LWF,
     },
 )

@@ -1,0 +1,115 @@
+"""What every method costs: time of an update against fine-tuning, and bytes that it keeps.
+
+All registered methods learn the same made-up tasks with a network 1024-400-400; then each makes some updates
+in turn, on one thread. Times are processor time, which other processes hardly disturb.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+import numpy as np
+import torch
+
+from benchmarks.report import Options, Report, figure, ratios
+from engram.core.errors import InputError
+from engram.core.values import OptimizerSpec
+from engram.datasets import arrays
+from engram.methods import METHODS
+from engram.models.spec import ModelSpec
+from engram.run.experiment import Experiment
+from engram.run.loop import Progress, complete, run_steps
+from engram.scenarios import SettingName, split
+
+SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")
+SHAPE, HIDDEN, CLASSES_A_TASK, BATCH = (1, 32, 32), (400, 400), 2, 128
+UPDATES_A_TURN, WARM_UP, BATCHES_A_TASK = 5, 3, 10
+REFERENCE = "finetune"
+
+
+@dataclass(slots=True)
+class Learning:
+    """A method in the middle of its last task.
+
+    Attributes:
+        setting: The setting that it learns in.
+        steps: Makes one update after the other.
+        seconds: Processor time of an update, turn by turn.
+        kept: The bytes that the method keeps.
+    """
+
+    setting: SettingName
+    steps: Iterator[Progress]
+    seconds: list[float] = field(default_factory=list)
+    kept: int = 0
+
+    def turn(self, *, counts: bool) -> None:
+        """Make a few updates."""
+        started = time.process_time()
+        *_, last = islice(self.steps, UPDATES_A_TURN)
+        if counts:
+            self.seconds.append((time.process_time() - started) / UPDATES_A_TURN)
+        self.kept = last.line.method.kept_bytes()
+
+
+def measure(options: Options) -> list[Report]:
+    """Let every method learn some tasks, and time what follows in turns."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    turns = options.rounds + WARM_UP
+    learners: dict[str, Learning] = {}
+    shown = Report(f"Methods after {options.tasks} tasks: time of an update against {REFERENCE}")
+    data = made_up_data((options.tasks + 1) * CLASSES_A_TASK)
+    for name in METHODS:
+        try:
+            learners[name] = learning(name, data, updates=turns * UPDATES_A_TURN)
+        except InputError as error:
+            shown.remarks.append(f"{name} is left out: {error}")
+    for turn in range(turns):
+        for each in learners.values():
+            each.turn(counts=turn >= WARM_UP)
+    torch.set_num_threads(before)
+    plain = learners[REFERENCE].seconds
+    for name, each in learners.items():
+        note = f"{each.kept / 1e6:,.2f} MB kept; {each.setting} setting"
+        shown.figures.append(figure(name, ratios(each.seconds, plain), note=note))
+    shown.remarks.append("processor time on one thread; what a method does at task ends does not count")
+    return [shown]
+
+
+def learning(name: str, data: str, *, updates: int) -> Learning:
+    """A method that has learned all tasks but the last, in the first setting that it accepts."""
+    refused: InputError | None = None
+    for setting in SETTINGS:
+        planned = Experiment(
+            split(data, CLASSES_A_TASK, setting=setting),
+            name,
+            model=ModelSpec("mlp", hidden=HIDDEN),
+            optimizer=OptimizerSpec("sgd", lr=0.01, momentum=0.9),
+            batch_size=BATCH,
+            updates=updates,
+        )
+        try:
+            planned = complete(planned)
+        except InputError as error:
+            refused = error
+            continue
+        steps = run_steps(planned, watch=False)
+        earlier = updates * (len(planned.scenario.phases) - 1)
+        for _ in islice(steps, earlier):
+            pass
+        return Learning(setting, steps)
+    assert refused is not None
+    raise refused
+
+
+def made_up_data(classes: int) -> str:
+    """Noise with a pattern for each class."""
+    draw = np.random.default_rng(0)
+    y = np.repeat(np.arange(classes), BATCHES_A_TASK * BATCH // CLASSES_A_TASK)
+    patterns = draw.normal(size=(classes, *SHAPE))
+    x = (patterns[y] + draw.normal(size=(len(y), *SHAPE))).astype(np.float32)
+    return arrays("made-up", x, y, x[::BATCH], y[::BATCH])

@@ -1,0 +1,73 @@
+"""Over seeds, methods do what their papers claim; paired seeds, small sizes."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from engram.methods import METHODS
+from engram.run.loop import run
+from engram.run.recipe import experiment
+
+pytestmark = pytest.mark.slow
+
+SEEDS = range(5)
+ENDS_ONLY = {"every": 10**9, "subset": None, "before": False}
+REHEARSAL = [name for name in METHODS if METHODS[name].family == "rehearsal"]
+PRIORS = [name for name in METHODS if METHODS[name].family == "prior"]
+
+
+@cache
+def accuracies(
+    scenario: str, method: str, setting: Any, data: Path | None = None, epochs: int | None = None
+) -> NDArray[np.float64]:
+    """ACC of each seed."""
+    found = []
+    for seed in SEEDS:
+        planned = experiment(
+            scenario, method, setting=setting, seed=seed, epochs=epochs, evaluation=ENDS_ONLY
+        )
+        found.append(run(planned, data=data).evaluator.metrics()["ACC"])
+    return np.array(found)
+
+
+@pytest.mark.parametrize("method", REHEARSAL)
+def test_rehearsal_beats_fine_tuning_by_far_in_the_class_setting(method: str) -> None:
+    gain = accuracies("split-digits", method, "class") - accuracies("split-digits", "finetune", "class")
+    assert gain.min() > 0.4
+
+
+@pytest.mark.parametrize("method", PRIORS)
+def test_no_prior_does(method: str) -> None:
+    gain = accuracies("split-digits", method, "class") - accuracies("split-digits", "finetune", "class")
+    assert gain.max() < 0.1
+
+
+@pytest.mark.parametrize("method", ["ewc", "si", "mas", "lwf"])
+def test_priors_and_distillation_beat_fine_tuning_in_the_task_setting(method: str, real_data: Path) -> None:
+    """With Adam, 002's set-up and its strengths."""
+    gain = accuracies("split-mnist-002", method, "task", real_data, 2) - accuracies(
+        "split-mnist-002", "finetune", "task", real_data, 2
+    )
+    assert gain.mean() > 0 and (gain > 0).sum() >= 4
+
+
+@pytest.mark.parametrize("setting", ["class", "task"])
+def test_offline_is_best(setting: str, real_data: Path) -> None:
+    others = ["finetune", "ewc", "si", "mas", "lwf"] if setting == "task" else ["finetune", "naive-rehearsal"]
+    best = accuracies("split-mnist-002", "offline", setting, real_data, 2)
+    for method in others:
+        assert best.mean() > accuracies("split-mnist-002", method, setting, real_data, 2).mean(), method
+
+
+def test_gem_falls_deeper_than_er(real_data: Path) -> None:
+    """000: GEM has the lower min-ACC on Split-MNIST."""
+    lowest: dict[str, list[float]] = {"er": [], "gem": []}
+    for method, values in lowest.items():
+        for seed in SEEDS:
+            planned = experiment("split-mnist", method, seed=seed, epochs=1, evaluation={"subset": 200})
+            values.append(run(planned, data=real_data).evaluator.metrics()["min-ACC"])
+    assert np.mean(lowest["gem"]) < np.mean(lowest["er"])
