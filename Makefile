@@ -3,13 +3,18 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test check bench clean
+.PHONY: demo test test-slow check bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/engram demo
 
+# One thread a process: the tests run in two processes.
 test: $(INSTALLED)
-	$(BIN)/pytest -n 2 $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+
+# Behaviour over seeds and real data: minutes. Set ENGRAM_DATA to a folder with mnist.npz for all of them.
+test-slow: $(INSTALLED)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

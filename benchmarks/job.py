@@ -65,7 +65,8 @@ def prepare(place: Path) -> None:
     try:
         found = load("fashion-mnist", download=False)
     except InputError as error:
-        raise Skipped(f"{error} (or fetch it: engram data fashion-mnist)") from error
+        how = "name the folder it is in with ENGRAM_DATA, or fetch it with `engram data fashion-mnist`"
+        raise Skipped(f"fashion-mnist is not at hand: {how}") from error
     assert isinstance(found.train, InMemory) and isinstance(found.test, InMemory)
     tensors = (found.train.pixels[:, 0], found.train.labels, found.test.pixels[:, 0], found.test.labels)
     write_arrays(

@@ -8,9 +8,14 @@ import torch
 from torch import nn
 
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
+from engram.datasets import load
 from engram.methods.dgr import DGR
 from engram.models import ModelSpec, build
 from engram.models.vae import VAE
+from engram.run.experiment import Experiment
+from engram.run.loop import run_steps
+from engram.scenarios import prefix, split
+from engram.scenarios.preparation import UNIT_RANGE
 
 TASK: Heads = ((0, 1), (2, 3), (4, 5))
 
@@ -137,40 +142,32 @@ def test_kept_bytes_are_both_generators_and_the_older_network() -> None:
 
 @pytest.mark.slow
 def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data: Path) -> None:
-    from engram.datasets import load
-    from engram.run.experiment import EvaluationSpec, Experiment
-    from engram.run.loop import run
-    from engram.scenarios import prefix, split
-    from engram.scenarios.preparation import UNIT_RANGE
-
     digits = load("mnist", real_data).train
-    scaled = next(iter(digits.read([torch.arange(len(digits.labels))]))).float() / 255
-    judge = build(ModelSpec(hidden=(400,)), shape=(1, 28, 28), n_units=10, seed=1)
+    images = next(iter(digits.read([torch.arange(len(digits.labels))]))).float() / 255
+    judge = build(ModelSpec("cnn"), shape=(1, 28, 28), n_units=10, seed=1)
     optimizer = torch.optim.Adam(judge.parameters(), lr=0.001)
     order = torch.Generator().manual_seed(0)
-    for _ in range(3):
-        for rows in torch.randperm(len(scaled), generator=order).split(128):
+    for _ in range(2):
+        for rows in torch.randperm(len(images), generator=order).split(128):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(judge(scaled[rows]), digits.labels[rows]).backward()
+            nn.functional.cross_entropy(judge(images[rows]), digits.labels[rows]).backward()
             optimizer.step()
 
-    two = prefix(split("mnist", setting="class", transforms=(UNIT_RANGE,)), 2)
     plan = Experiment(
-        two,
+        prefix(split("mnist", setting="class", transforms=(UNIT_RANGE,)), 2),
         "dgr",
         optimizer=OptimizerSpec("adam", lr=0.001, reset=False),
         batch_size=128,
-        updates=600,
-        evaluation=EvaluationSpec(every=600, subset=None),
+        updates=1000,
     )
-    method = run(plan, data=real_data).method
+    steps = run_steps(plan, data=real_data, watch=False)
+    method = next(progress for progress in steps if progress.step == 1001).line.method
     assert isinstance(method, DGR)
-    replayed = method.replayed(Batch(scaled[:1], digits.labels[:1], heads=(tuple(range(10)),)))
-    several = [replayed, *(method.replayed(replayed) for _ in range(15))]
+    new = Batch(images[:1], digits.labels[:1], heads=((0, 1, 2, 3),))
+    replayed = [method.replayed(new) for _ in range(16)]
+    y = torch.cat([batch.y for batch in replayed])
     with torch.no_grad():
-        agreed = torch.cat([judge(batch.x).argmax(dim=1) == batch.y for batch in several])
-    y = torch.cat([batch.y for batch in several])
+        seen = torch.cat([judge(batch.x).argmax(dim=1) for batch in replayed])
     assert len(y) == 16 * 128
-    print("AGREE", float(agreed.float().mean()), y.bincount().tolist(), [float(agreed[y==c].float().mean()) for c in range(4)])
-    assert float(agreed.float().mean()) > 0.9
-    assert y.bincount(minlength=4).min() > 0.1 * len(y)
+    assert y.bincount().min() > 0.3 * len(y)  # both digits come back
+    assert float((seen == y).float().mean()) > 0.9  # among all ten

@@ -411,7 +411,7 @@ def _slt_benchmark(code: str, dataset: str) -> Benchmark:
 # Digits: small enough for a demonstration, all numbers ours -----------------------------------------
 
 _DIGITS = Recipe(
-    optimizers=(OptimizerSpec("sgd", lr=0.1),),
+    optimizers=(OptimizerSpec("sgd", lr=0.05, momentum=0.8),),
     batch_size=32,
     epochs=10,
     hidden=(64, 64),
