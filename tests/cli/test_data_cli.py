@@ -12,6 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from engram.cli.data import data
+from engram.cli.output import stdout
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 
@@ -20,7 +21,7 @@ from engram.core.errors import InputError
 def apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("ENGRAM_DATA", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(stdout, "width", 200)
 
 
 @pytest.fixture

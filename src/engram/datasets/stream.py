@@ -117,7 +117,7 @@ class Stream:
         >>> from engram.scenarios import split
         >>> stream = Stream(split("digits", setting="class"))
         >>> stream.shape, len(stream.test(0))
-        ((1, 8, 8), 72)
+        ((1, 8, 8), 71)
     """
 
     def __init__(self, scenario: Scenario, folder: Path | None = None, *, device: str = "cpu") -> None:

@@ -65,19 +65,20 @@ class FOMAML(Learner):
     def edit_gradients(self, batch: Batch) -> None:
         """Add the gradients that are found a few steps ahead."""
         drawn = torch.randperm(len(self.sizes), generator=self.generator)[: self.previous].tolist()
-        tasks = [(self.earlier, sum(self.sizes[:number]), self.sizes[number]) for number in drawn]
-        for task in [*tasks, (self.current, 0, len(self.current))]:
-            for name, gradient in self._gradient_ahead(*task, batch.heads).items():
+        places = torch.arange(len(self.earlier)).split(self.sizes)
+        tasks = [(self.earlier, places[number]) for number in drawn]
+        for store, rows in [*tasks, (self.current, torch.arange(len(self.current)))]:
+            for name, gradient in self._gradient_ahead(store, rows, heads=batch.heads).items():
                 parameter = self.network.get_parameter(name)
                 parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
 
-    def _gradient_ahead(self, store: Samples, start: int, size: int, heads: Heads) -> dict[str, Tensor]:
+    def _gradient_ahead(self, store: Samples, rows: Tensor, *, heads: Heads) -> dict[str, Tensor]:
         """The gradient of a random batch, after some steps on others of the same task."""
 
         def drawn() -> Batch:
             assert self.task is not None
-            rows = torch.randperm(size, generator=self.generator)[: self.task.batch_size]
-            return store.batch(start + rows, heads)
+            chosen = torch.randperm(len(rows), generator=self.generator)[: self.task.batch_size]
+            return store.batch(rows[chosen], heads)
 
         rate = self.optimizer.param_groups[0]["lr"] if self.inner_lr is None else self.inner_lr
         weights = {name: p.detach() for name, p in self.network.named_parameters() if p.requires_grad}

@@ -140,7 +140,7 @@ def run(experiment: Experiment, *, data: Path | None = None, device: str = "cpu"
         >>> digits = prefix(split("digits", setting="class"), 2)
         >>> outcome = run(Experiment(digits, "finetune", batch_size=64))
         >>> outcome.evaluator.step
-        12
+        10
     """
     steps = run_steps(experiment, data=data, device=device)
     while True:
