@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engram.core.values import Batch, Heads, TaskInfo
 from engram.methods.base import Learner, cross_entropy
-from engram.methods.memory import PerClass, Samples
+from engram.methods.memory import PerClass, Samples, gather
 
 
 @final
@@ -98,13 +98,12 @@ class FOMAML(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Keep the task's data, or some of each class."""
-        before = len(self.earlier)
         if self.memory is None:
-            for batch in batches:
-                self.earlier.append(batch)
+            kept = gather(batches)
         else:
             chosen = PerClass(self.memory, self.generator)
             chosen.fill(batches)
-            self.earlier.extend(chosen.samples)
-        self.sizes.append(len(self.earlier) - before)
+            kept = chosen.samples
+        self.earlier.extend(kept)
+        self.sizes.append(len(kept))
         self.current = Samples()

@@ -109,6 +109,11 @@ def _unpack(packed: dict[str, Any], present: Any, owner: Any) -> Any:
         fields: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in value.items()}
         return TaskInfo(**fields)
     if kind == "stateful":
+        if present is None:
+            raise TypeError(
+                f"{type(owner).__name__} cannot be restored: what it held in a list or dictionary does not "
+                "exist yet in a new one; hold it in an attribute of its own"
+            )
         present.load_state_dict(_cloned(value))
         return present
     if kind == "dict":

@@ -194,10 +194,14 @@ def run_steps(
                     f"try a learning rate smaller than {experiment.optimizer.lr}",
                     line.outcome(),
                 )
+            last = line.steps_left(number) == 0
+            if last:
+                # Before the evaluation, so that what a method makes of a task when it ends is measured.
+                line.end_task(phase, number, visible=visible)
             evaluated = watch and evaluator(
                 method.predictor,
                 learning=learning,
-                last=line.steps_left(number) == 0,
+                last=last,
                 epoch_step=epoch_step,
                 together=tasks,
             )
@@ -205,14 +209,7 @@ def run_steps(
                 norms = method.gradient_norms.items()
                 evaluator.readings += [(line.step, learning, None, name, value) for name, value in norms]
             yield Progress(line.step, steps, learning, loss, evaluated, line)
-        if visible:
-            method.end_task(_once(phase, experiment))
-        line.kept_bytes.append(method.kept_bytes())
-        line.check_budget()
         line.next_phase()
-    if not visible:
-        phases = range(len(scenario.phases))
-        method.end_task(chain.from_iterable(_once(line.stream.phase(p), experiment) for p in phases))
     return line.outcome()
 
 
@@ -259,6 +256,17 @@ class _Line:
         self.train_seconds += time.perf_counter() - started
         self.step += 1
         return loss
+
+    def end_task(self, phase: PhaseData, number: int, *, visible: bool) -> None:
+        """Tell the method that its task ended: each one, or the whole stream at its end."""
+        phases = len(self.experiment.scenario.phases)
+        if visible:
+            self.method.end_task(_once(phase, self.experiment))
+        elif number == phases - 1:
+            every = (self.stream.phase(each) for each in range(phases))
+            self.method.end_task(chain.from_iterable(_once(each, self.experiment) for each in every))
+        self.kept_bytes.append(self.method.kept_bytes())
+        self.check_budget()
 
     def check_budget(self) -> None:
         """Stop a method that keeps more than it may."""

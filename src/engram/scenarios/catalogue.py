@@ -310,6 +310,17 @@ def _batch_fisher_in_domain(
     return {**strengths, "domain": {**strengths["domain"], "fisher": "batch-scaled"}}
 
 
+# The rows of LwF, DGR and RtF come from the code of van de Ven & Tolias (2018).
+_LWF_002 = Tuning(
+    {
+        "temperature": 2.0,
+        "weight": "share",
+        "squared": True,
+        "form": "cross-entropy",
+        "mean_over_units": True,
+        "softmax": "padded",
+    }
+)
 _EWC_002 = {"slots": "separate", "label": "predicted", "fisher": "sample"}
 
 _SPLIT_002 = Recipe(
@@ -328,7 +339,7 @@ _SPLIT_002 = Recipe(
         # 1,100 images in all, a fifth for each task; rehearsal has the same budget, and half of each update.
         "gem": Tuning({"memory": 220, "margin": 0.5, "policy": "random"}, optimizer=_kept("sgd", 0.01)),
         "er": Tuning({"memory": 1100, "memory_batch": 128, "weight": 0.5}),
-        "lwf": Tuning({"temperature": 2.0}),
+        "lwf": _LWF_002,
     },
 )
 _PERMUTED_002 = Recipe(
@@ -347,7 +358,7 @@ _PERMUTED_002 = Recipe(
         "naive-rehearsal-c": Tuning({"memory": 16000}, batch_size=64),
         "gem": Tuning({"memory": 400, "margin": 0.5, "policy": "random"}, optimizer=_kept("sgd", 0.1)),
         "er": Tuning({"memory": 4000, "memory_batch": 128, "weight": 0.5}),
-        "lwf": Tuning({"temperature": 2.0}),
+        "lwf": _LWF_002,
     },
 )
 _QUEUE_002 = Recipe(
@@ -359,14 +370,19 @@ _QUEUE_002 = Recipe(
 
 
 def _chen(*, batch_size: int, epochs: int, per_class: int, stem: Literal["32", "224"] = "32") -> Recipe:
+    rate = OptimizerSpec("sgd", lr=0.01, schedule="cosine")
     replay = Tuning({"memory": per_class, "memory_batch": batch_size, "weight": "sum", "policy": "per-class"})
     return Recipe(
-        optimizers=(OptimizerSpec("sgd", lr=0.01, schedule="cosine"),),
+        optimizers=(rate,),
         batch_size=batch_size,
         epochs=epochs,
         model="resnet50",
         stem=stem,
-        methods={"er": replay},
+        methods={
+            "er": replay,
+            "a-gem": Tuning({"memory": per_class, "memory_batch": batch_size}),
+            "lp-ft": Tuning(optimizer=replace(rate, lr=0.001)),
+        },
     )
 
 
@@ -428,6 +444,9 @@ _DIGITS = Recipe(
         "er-ace": Tuning({"memory": 100}),
         "der++": Tuning({"memory": 100}),
         "icarl": Tuning({"memory": 100}),
+        "dgr": Tuning(optimizer=OptimizerSpec("adam", lr=0.001)),
+        "rtf": Tuning(optimizer=OptimizerSpec("adam", lr=0.001)),
+        "fomaml": Tuning({"memory": 10}, optimizer=OptimizerSpec("sgd", lr=0.01)),
         "gem": Tuning({"memory": 20, "margin": 0.5}),
         "a-gem": Tuning({"memory": 10, "memory_batch": 32}),
         "lwf": _LWF,

@@ -1,0 +1,49 @@
+"""Methods of one's own: decorated in a script, or declared by an installed package."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engram.core.errors import InputError
+from engram.methods import load_plugin
+
+MODULE = """
+from dataclasses import dataclass
+from engram import Learner
+
+@dataclass(kw_only=True, eq=False)
+class Ours(Learner):
+    "Fine-tuning, by a package."
+"""
+
+
+def test_a_packages_entry_point_is_a_method(tmp_path: Path) -> None:
+    (tmp_path / "ourpackage.py").write_text(MODULE)
+    facts = tmp_path / "ourpackage-1.0.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: ourpackage\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[engram.methods]\nours = ourpackage:Ours\n")
+    program = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n" + (
+        "from engram.methods import METHODS; assert METHODS['ours'].__name__ == 'Ours'"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("x = 1", "registers no method"),
+        ("def", "does not run: SyntaxError"),
+        ("import nothing_of_this_name", "does not run: ModuleNotFoundError"),
+        ("undefined", "does not run: NameError"),
+    ],
+)
+def test_a_broken_plugin_is_one_line(content: str, message: str, tmp_path: Path) -> None:
+    script = tmp_path / "broken.py"
+    script.write_text(content)
+    with pytest.raises(InputError, match=message) as error:
+        load_plugin(script)
+    assert "\n" not in str(error.value)
