@@ -138,11 +138,8 @@ def _table(entries: list[Entry], columns: tuple[str, ...]) -> Table:
 
 def _cell(column: str, entry: Entry) -> str:
     match column, entry[column]:
-        case "description", text:
-            fields = (
-                f"  {field['name']}={field['default']}: {field['doc']}" for field in entry.get("fields", ())
-            )
-            return "\n".join((text, *fields))
+        case "fields", list(fields):
+            return " ".join(f"{field['name']}={field['default']}" for field in fields)
         case "shape", shape:
             return "×".join(map(str, shape))
         case _, list(values):
@@ -158,14 +155,14 @@ def _cell(column: str, entry: Entry) -> str:
 _KINDS: dict[str, tuple[Callable[[], list[Entry]], tuple[str, ...]]] = {
     "scenarios": (_scenarios, ("name", "settings", "tasks", "units", "paper", "description")),
     "models": (_models, ("name", "description")),
-    "methods": (_methods, ("name", "family", "needs", "description")),
+    "methods": (_methods, ("name", "family", "paper", "needs", "fields")),
     "metrics": (_metrics, ("name", "description", "source")),
     "datasets": (_datasets, ("name", "title", "classes", "shape", "train", "test")),
     "optimizers": (_optimizers, ("name", "description")),
 }
 _FOOTNOTES = {
     "scenarios": "The first of the settings is the default.",
-    "methods": "Fields are set with --set FIELD=VALUE.",
+    "methods": "Fields are set with --set FIELD=VALUE; `engram explain NAME` says what they and the method do.",
     "datasets": "`engram data` says where each was found or what is missing, and which have parts.",
     "metrics": "`engram explain NAME` has the definition and a worked example.",
 }
