@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,12 +34,19 @@ class TaskData:
             raise InputError(
                 f"task {task.name or task.source} has no samples: its classes are not in the data"
             )
+        self.units = task.units
         self.transforms = task.transforms
         self.in_memory = hasattr(images, "pixels")
         self._images = images
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def only(self, chosen: Tensor) -> TaskData:
+        """The same task with those samples alone that a mask chooses."""
+        part = copy.copy(self)
+        part.index, part.y = self.index[chosen], self.y[chosen]
+        return part
 
     def rows(self, index: Tensor) -> Tensor:
         """Some samples, prepared for a network."""
@@ -48,6 +56,23 @@ class TaskData:
         """Batch after batch of samples, prepared; what is on disk is read ahead."""
         for found in self._images.read(self.index[rows] for rows in batches):
             yield prepare(found, self.transforms)
+
+
+def held_out(y: Tensor, share: float) -> Tensor:
+    """Which samples are kept for validation: evenly spaced ones, `share` of each class, rounded down.
+
+    Nothing is drawn: the same samples are held out whatever the seed, and in every task that shows them.
+
+    Example:
+        >>> held_out(torch.tensor([0, 0, 0, 1, 0, 1]), 0.5).int()
+        tensor([0, 1, 0, 0, 1, 1], dtype=torch.int32)
+    """
+    chosen = torch.zeros(len(y), dtype=torch.bool)
+    for label in y.unique():
+        rows = torch.nonzero(y == label).squeeze(1)
+        reached = (torch.arange(len(rows) + 1, dtype=torch.float64) * share).floor()
+        chosen[rows[reached.diff() > 0]] = True
+    return chosen
 
 
 class PhaseData:
@@ -85,7 +110,7 @@ class PhaseData:
     def _inputs(self, pieces: tuple[Tensor, ...]) -> Iterator[Tensor]:
         if self._held is not None:
             for rows in pieces:
-                yield self._held[rows]
+                yield self._held.index_select(0, rows.to(self.device))
         elif len(self.parts) == 1:
             yield from self.parts[0].read(iter(pieces))
         else:
@@ -135,9 +160,21 @@ class Stream:
         self.shape: tuple[int, ...] = shapes.pop()
 
     def train(self, task: int) -> TaskData:
-        """A task's training samples."""
-        found = self.scenario.tasks[task]
-        return TaskData(self._data[found.source.dataset].train, found)
+        """A task's training samples, without those that the scenario holds out."""
+        found = self._training(task)
+        share = self.scenario.held_out
+        return found.only(~held_out(found.y, share)) if share else found
+
+    def validation(self, task: int) -> TaskData:
+        """The training samples that the scenario holds out."""
+        found = self._training(task)
+        chosen = held_out(found.y, self.scenario.held_out)
+        if not chosen.any():
+            raise InputError(
+                f"{self.scenario.name} has no validation samples of task {task}, holding out "
+                f"{self.scenario.held_out:g} of each class: hold out more"
+            )
+        return found.only(chosen)
 
     def test(self, task: int) -> TaskData:
         """A task's test samples."""
@@ -147,3 +184,7 @@ class Stream:
     def phase(self, phase: int) -> PhaseData:
         """The training samples that are learned together in a phase."""
         return PhaseData(self, phase)
+
+    def _training(self, task: int) -> TaskData:
+        found = self.scenario.tasks[task]
+        return TaskData(self._data[found.source.dataset].train, found)

@@ -39,12 +39,15 @@ class Samples:
         held = [self.y, self.head] if self.x is None else [self.x, self.y, self.head]
         return sum(t.numel() * t.element_size() for t in held)
 
-    def append(self, batch: Batch) -> None:
-        """Add all samples of a batch at the end."""
-        head = head_of_each(batch)
-        self.x = batch.x.detach().clone() if self.x is None else torch.cat([self.x, batch.x.detach()])
-        self.y = torch.cat([self.y.to(batch.y.device), batch.y])
-        self.head = torch.cat([self.head.to(head.device), head])
+    def append(self, *batches: Batch) -> None:
+        """Add all samples of some batches at the end."""
+        if not batches:
+            return
+        device = batches[0].y.device
+        held = [] if self.x is None else [self.x]
+        self.x = torch.cat([*held, *(batch.x.detach() for batch in batches)])
+        self.y = torch.cat([self.y.to(device), *(batch.y for batch in batches)])
+        self.head = torch.cat([self.head.to(device), *(head_of_each(batch) for batch in batches)])
 
     def extend(self, other: Samples) -> None:
         """Add all samples of another set at the end."""
@@ -89,7 +92,7 @@ class Samples:
         """Some samples as a batch, with the units that compete now."""
         assert self.x is not None
         head: int | Tensor = self.head[index] if len(heads) > 1 else 0
-        return Batch(self.x[index], self.y[index], heads=heads, head=head)
+        return Batch(self.x.index_select(0, index.to(self.x.device)), self.y[index], heads=heads, head=head)
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that is stored."""
@@ -267,12 +270,16 @@ class ClassBalanced:
 
     def fill(self, batches: Iterable[Batch]) -> None:
         """Offer all samples of a task."""
+        offered: list[Batch] = []
         for batch in batches:
             self.order += [c for c in dict.fromkeys(batch.y.tolist()) if c not in self.order]
-            self.samples.append(batch)
+            offered.append(batch)
             self.keys = torch.cat([self.keys, torch.rand(len(batch), generator=self.generator)])
-            if len(self.samples) > 2 * self.capacity + len(batch):
+            if len(self.keys) > 2 * self.capacity + len(batch):
+                self.samples.append(*offered)
                 self._shrink()
+                offered = []
+        self.samples.append(*offered)
         self._shrink()
 
     def _shrink(self) -> None:
@@ -667,9 +674,6 @@ def gather(batches: Iterable[Batch]) -> Samples:
         >>> len(gather([Batch(torch.zeros(5, 1), torch.arange(5), heads=()) for _ in range(3)]))
         15
     """
-    found = list(batches)
     samples = Samples()
-    samples.x = torch.cat([batch.x.detach() for batch in found])
-    samples.y = torch.cat([batch.y for batch in found])
-    samples.head = torch.cat([head_of_each(batch) for batch in found])
+    samples.append(*batches)
     return samples
