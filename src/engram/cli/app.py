@@ -2,6 +2,7 @@
 
 import typer
 
+from engram.cli.compare import compare
 from engram.cli.data import data
 from engram.cli.demo import demo
 from engram.cli.explain import explain
@@ -22,6 +23,7 @@ app = typer.Typer(
 
 app.command()(run)
 app.command()(report)
+app.command()(compare)
 app.command()(metrics)
 app.command()(explain)
 app.command("list")(list_)

@@ -162,7 +162,7 @@ _KINDS: dict[str, tuple[Callable[[], list[Entry]], tuple[str, ...]]] = {
 }
 _FOOTNOTES = {
     "scenarios": "The first of the settings is the default.",
-    "methods": "Fields are set with --set FIELD=VALUE; `engram explain NAME` says what they and the method do.",
+    "methods": "Fields are set with --set FIELD=VALUE; `engram explain NAME` says what they do.",
     "datasets": "`engram data` says where each was found or what is missing, and which have parts.",
     "metrics": "`engram explain NAME` has the definition and a worked example.",
 }

@@ -215,16 +215,25 @@ def unfinished_runs(paths: Iterable[Path]) -> list[Path]:
 def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
     """Put together the runs that differ only in the seed, in the order in which groups first appear.
 
-    Two runs belong together where their experiments are equal without `id` and `seed`. Groups whose labels
-    are the same are told apart by the fields in which they differ.
+    Two runs belong together where their experiments are equal without `id`, `seed` and what the seed drew.
+    Groups whose labels are the same are told apart by the fields in which they differ.
     """
     members: dict[str, list[Run]] = {}
     for run in runs:
-        key = {name: value for name, value in run.experiment.items() if name not in ("id", "seed")}
+        known = without_draw(run.experiment)
+        key = {name: value for name, value in known.items() if name not in ("id", "seed")}
         members.setdefault(json.dumps(key, sort_keys=True), []).append(run)
     groups = [sorted(group, key=_seed_order) for group in members.values()]
     labels = _distinct_labels([group[0] for group in groups])
     return [RunGroup(label, tuple(group)) for label, group in zip(labels, groups, strict=True)]
+
+
+def without_draw(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment whose scenario says how many tasks it has, but not what its seed drew for them."""
+    scenario = experiment.get("scenario")
+    if not isinstance(scenario, Mapping):
+        return dict(experiment)
+    return {**experiment, "scenario": {**scenario, "tasks": len(scenario.get("tasks", ()))}}
 
 
 def _looks_like_run(folder: Path) -> bool:
@@ -266,15 +275,17 @@ def _distinct_labels(runs: list[Run]) -> list[str]:
     label apart.
     """
     methods = [str(run.experiment.get("method", "")) for run in runs]
-    scenarios = {json.dumps(run.experiment.get("scenario"), sort_keys=True) for run in runs}
+    shown = [without_draw(run.experiment) for run in runs]
+    scenarios = {json.dumps(each.get("scenario"), sort_keys=True) for each in shown}
     if all(methods) and len(set(methods)) == len(runs) and len(scenarios) == 1:
         return methods
     labels = []
-    for run in runs:
-        fields = [dict(_leaves(other.experiment)) for other in runs if other.label == run.label]
+    for run, known in zip(runs, shown, strict=True):
+        alike = [each for other, each in zip(runs, shown, strict=True) if other.label == run.label]
+        fields = [dict(_leaves(each)) for each in alike]
         names = {name for field in fields for name in field if name not in ("id", "seed")}
         differing = sorted(name for name in names if len({field.get(name) for field in fields}) > 1)
-        own = dict(_leaves(run.experiment))
+        own = dict(_leaves(known))
         marks = [f"{name.removeprefix('settings.')}={own[name]}" for name in differing if name in own]
         labels.append(f"{run.label} ({', '.join(marks[:3])})" if marks else run.label)
     # Three fields may not be enough; a number always is.

@@ -1,0 +1,297 @@
+"""Several methods on the same seeds: who is better, and who cannot be told apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from engram.core.errors import InputError
+from engram.core.folder import finite
+from engram.metrics.arrays import Vector
+from engram.metrics.definitions import find
+from engram.metrics.intervals import RESAMPLES, Summary, bootstrap_interval, over_seeds
+from engram.metrics.paired import (
+    DRAWS,
+    EXACT_SEEDS,
+    LEVEL,
+    POWER,
+    Test,
+    effect_size,
+    fewest_seeds,
+    holm,
+    paired_test,
+    seeds_to_decide,
+    smallest_p,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One method in a ranking.
+
+    Attributes:
+        name: The method.
+        over: Mean, SD (divisor n - 1) and 95 % t interval over the seeds.
+        bootstrap95: The 95 % BCa bootstrap interval of the mean.
+        groups: The numbers of the groups that it belongs to, from 0.
+    """
+
+    name: str
+    over: Summary
+    bootstrap95: tuple[float, float]
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two methods, paired by seed; `first` ranks above `second`.
+
+    Attributes:
+        first: The method with the better mean.
+        second: The other one.
+        difference: The mean of first - second, in the metric's own units and sign.
+        sd: The sample SD of the differences (divisor n - 1).
+        ci95: The 95 % t interval of the mean difference, not corrected for the number of pairs.
+        bootstrap95: Its 95 % BCa bootstrap interval, not corrected either.
+        d_z: The mean difference divided by `sd` (Cohen's d_z).
+        g_z: The same with Hedges' correction for few seeds.
+        wins: On how many seeds `first` was better.
+        p: The two-sided p-value of the test.
+        exact: Whether `p` was computed rather than drawn at random.
+        p_holm: The p-value after Holm's correction for all pairs of the ranking.
+        told_apart: Whether `p_holm` reaches the level.
+        more_seeds: How many more seeds would tell them apart, as `seeds_to_decide` estimates: 0 where they
+            are told apart already, infinite where no number is in sight, NaN for fewer than three seeds.
+    """
+
+    first: str
+    second: str
+    difference: float
+    sd: float
+    ci95: tuple[float, float]
+    bootstrap95: tuple[float, float]
+    d_z: float
+    g_z: float
+    wins: int
+    p: float
+    exact: bool
+    p_holm: float
+    told_apart: bool
+    more_seeds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Methods from best to worst, and which of them cannot be told apart.
+
+    Attributes:
+        higher_is_better: The direction of the metric.
+        n: How many seeds every method has.
+        test: The test of each pair.
+        level: What a corrected p-value must reach.
+        standings: The methods, the best mean first.
+        pairs: All pairs, in the order of the ranking.
+        groups: The largest sets of methods of which no two are told apart, by name.
+        too_few: Why no pair could be told apart however large the differences, in a sentence; empty where
+            there are enough seeds.
+    """
+
+    higher_is_better: bool
+    n: int
+    test: Test
+    level: float
+    standings: tuple[Standing, ...]
+    pairs: tuple[Pair, ...]
+    groups: tuple[tuple[str, ...], ...]
+    too_few: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON knows it: null where a number is undefined or infinite."""
+        ranking = [
+            {
+                "method": standing.name,
+                "mean": standing.over.mean,
+                "sd": standing.over.sd,
+                "ddof": standing.over.ddof,
+                "ci95": standing.over.ci95,
+                "bootstrap95": standing.bootstrap95,
+                "n": standing.over.n,
+                "groups": standing.groups,
+            }
+            for standing in self.standings
+        ]
+        plain: dict[str, Any] = finite(
+            {
+                "higher_is_better": self.higher_is_better,
+                "n": self.n,
+                "test": self.test,
+                "level": self.level,
+                "correction": "holm",
+                "power": POWER,
+                "sign_flips": {"exact_up_to": EXACT_SEEDS, "draws": DRAWS, "seed": 0},
+                "bootstrap": {"method": "BCa", "resamples": RESAMPLES, "seed": 0},
+                "ranking": ranking,
+                "pairs": [asdict(pair) for pair in self.pairs],
+                "groups": self.groups,
+                "too_few_seeds": self.too_few or None,
+            }
+        )
+        return plain
+
+
+def higher_is_better(metric: str) -> bool:
+    """Which direction of a metric is good, by its definition.
+
+    Definitions of metrics of which more is better say so with their first word.
+
+    Raises:
+        InputError: Nobody knows the metric.
+
+    Example:
+        >>> higher_is_better("ACC"), higher_is_better("FORG"), higher_is_better("WF10")
+        (True, False, False)
+    """
+    return find(metric)[0].direction.startswith("Higher")
+
+
+def rank(
+    values: Mapping[str, Sequence[float] | Vector],
+    *,
+    higher_is_better: bool = True,
+    test: Test = "sign-flip",
+    level: float = LEVEL,
+) -> Ranking:
+    """Compare methods that were run on the same seeds, every one with every other.
+
+    Methods are ordered by their means. Each pair is tested on its differences by seed, and the p-values of
+    all pairs are corrected together (Holm). Two methods are told apart where the corrected p-value is at most
+    `level`; the groups are the largest sets of methods of which no two are told apart. So two methods share
+    a group exactly if they cannot be told apart, and a method can belong to several groups: a may be like b
+    and b like c though a and c differ. That two cannot be told apart does not mean that they are equal.
+
+    Args:
+        values: For each method one value a seed, in the same order of seeds, without NaN.
+        higher_is_better: Whether larger values are better.
+        test: `sign-flip` assumes no shape but needs six seeds or more; `t` assumes normal differences.
+        level: The chance of even one false finding that is accepted.
+
+    Raises:
+        InputError: There are fewer than two methods, or their numbers of values differ or are 0.
+
+    Example:
+        >>> seeds = np.arange(7) / 100
+        >>> ranking = rank({"a": 0.5 + seeds, "b": 0.8 + seeds**2, "c": 0.5 + seeds[::-1]})
+        >>> [standing.name for standing in ranking.standings], ranking.groups
+        (['b', 'a', 'c'], (('b',), ('a', 'c')))
+        >>> ranking.pairs[0].p, ranking.pairs[0].p_holm
+        (0.015625, 0.046875)
+    """
+    table = _checked(values)
+    n = len(next(iter(table.values())))
+    sign = 1 if higher_is_better else -1
+    means = {name: sign * float(row.mean()) for name, row in table.items()}
+    names = sorted(table, key=lambda name: -means[name])
+
+    index_pairs = list(combinations(range(len(names)), 2))
+    differences = [table[names[i]] - table[names[j]] for i, j in index_pairs]
+    results = [paired_test(row, test) for row in differences]
+    corrected = holm([result.p for result in results])
+    pairs = []
+    for (i, j), row, result, p_holm in zip(index_pairs, differences, results, corrected, strict=True):
+        over, effect, told_apart = over_seeds(row), effect_size(row), p_holm <= level
+        needed = seeds_to_decide(row, test=test, tests=len(index_pairs), level=level)
+        pairs.append(
+            Pair(
+                names[i],
+                names[j],
+                difference=over.mean,
+                sd=over.sd,
+                ci95=over.ci95,
+                bootstrap95=bootstrap_interval(row),
+                d_z=effect.d_z,
+                g_z=effect.g_z,
+                wins=int((sign * row > 0).sum()),
+                p=result.p,
+                exact=result.exact,
+                p_holm=p_holm,
+                told_apart=told_apart,
+                # The estimate may say that there are enough seeds already; the test has just said otherwise.
+                more_seeds=0 if told_apart else needed if math.isnan(needed) else max(1, needed - n),
+            )
+        )
+    apart = [indices for indices, pair in zip(index_pairs, pairs, strict=True) if pair.told_apart]
+    groups = indistinct_groups(len(names), apart)
+    standings = tuple(
+        Standing(
+            name,
+            over_seeds(table[name]),
+            bootstrap_interval(table[name]),
+            tuple(number for number, group in enumerate(groups) if place in group),
+        )
+        for place, name in enumerate(names)
+    )
+    return Ranking(
+        higher_is_better,
+        n,
+        test,
+        level,
+        standings,
+        tuple(pairs),
+        tuple(tuple(names[place] for place in group) for group in groups),
+        _too_few(n, test=test, tests=len(pairs), level=level),
+    )
+
+
+def indistinct_groups(n: int, told_apart: Collection[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """The largest sets of 0 … n - 1 that contain no pair that is told apart, in ascending order.
+
+    Everything begins as one group; every pair that is told apart splits the groups that hold both, and
+    groups within others are dropped. Two members share a group exactly if they are not told apart.
+
+    Source: the insert-and-absorb algorithm of Piepho (2004) for letter displays.
+
+    Example:
+        >>> indistinct_groups(3, [(0, 2)])
+        [(0, 1), (1, 2)]
+        >>> indistinct_groups(3, [(0, 1), (0, 2)])
+        [(0,), (1, 2)]
+    """
+    groups = {frozenset(range(n))}
+    for pair in told_apart:
+        split = {group - {one} for group in groups if group.issuperset(pair) for one in pair}
+        groups = split | {group for group in groups if not group.issuperset(pair)}
+        groups = {group for group in groups if not any(group < other for other in groups)}
+    return sorted(tuple(sorted(group)) for group in groups)
+
+
+def _checked(values: Mapping[str, Sequence[float] | Vector]) -> dict[str, Vector]:
+    if len(values) < 2:
+        raise InputError(f"nothing to compare: {len(values)} method given; give two or more")
+    table = {name: np.asarray(row, dtype=np.float64) for name, row in values.items()}
+    sizes = {name: row.size for name, row in table.items()}
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise InputError(f"methods are compared on the same seeds: the numbers of values differ ({listed})")
+    if not all(sizes.values()):
+        raise InputError("nothing to compare: no seed has a value for every method")
+    return table
+
+
+def _too_few(n: int, *, test: Test, tests: int, level: float) -> str:
+    """Why no test can reach the level, in a sentence; nothing where one can."""
+    seeds, pairs = f"{n} seed{'s' * (n != 1)}", f"{tests} pair{'s' * (tests != 1)}"
+    if test == "t":
+        return "" if n > 1 else f"{seeds} cannot be tested: a t test needs 2 or more"
+    smallest = smallest_p(n)
+    if tests * smallest <= level:
+        return ""
+    after = f", and {min(1.0, tests * smallest):.3g} after Holm's correction for {pairs}" if tests > 1 else ""
+    return (
+        f"with {seeds} the smallest possible p of a sign-flip test is {smallest:.3g}{after}: no difference "
+        f"can reach {level:g}, however large; it takes {fewest_seeds(tests=tests, level=level)} seeds"
+    )

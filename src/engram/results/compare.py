@@ -1,0 +1,215 @@
+"""Finished runs against each other: which method is better, as far as the seeds can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from engram.core.errors import InputError, unknown_name
+from engram.metrics.comparison import Ranking, higher_is_better, rank
+from engram.metrics.paired import Test
+from engram.results.store import Run, RunGroup, group_runs, without_draw
+
+DEFAULT_METRICS: Final = ("ACC", "FORG", "min-ACC", "WC-ACC")
+
+# What is recorded besides does not change what the metrics look at.
+_RECORDED_BESIDES: Final = ("evaluation.losses", "evaluation.gradients", "evaluation.balances")
+_COMPARED: Final = ("format", "id", "label", "seed", "method", "settings", "scenario", "tasks", "evaluation")
+
+
+@dataclass(frozen=True)
+class RunComparison:
+    """Runs of several methods on one scenario, paired by seed.
+
+    Attributes:
+        scenario: The scenario's name, or nothing where runs came from somebody's own loop.
+        setting: Its setting, or nothing.
+        methods: What each group of runs is called, in the order in which they were given.
+        seeds: The seeds that all of them have.
+        left_out: For each method that has others, which: they have no partner.
+        differences: The fields besides the method and its own in which the experiments differ, with the value
+            of each method.
+        rankings: For each metric the comparison.
+        undefined: The metrics that had to be left out, and why.
+    """
+
+    scenario: str
+    setting: str
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    left_out: Mapping[str, tuple[int, ...]]
+    differences: Mapping[str, Mapping[str, Any]]
+    rankings: Mapping[str, Ranking]
+    undefined: Mapping[str, str]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON knows it: null where a number is undefined or infinite."""
+        return {
+            "scenario": self.scenario,
+            "setting": self.setting,
+            "methods": list(self.methods),
+            "seeds": list(self.seeds),
+            "left_out": {name: list(seeds) for name, seeds in self.left_out.items()},
+            "differences": {field: dict(values) for field, values in self.differences.items()},
+            "metrics": {name: ranking.as_json() for name, ranking in self.rankings.items()},
+            "undefined": dict(self.undefined),
+        }
+
+
+def compare_runs(
+    runs: Iterable[Run], *, metrics: Sequence[str] = (), test: Test = "sign-flip"
+) -> RunComparison:
+    """Compare the methods of some runs, paired by seed.
+
+    Runs that differ only in the seed belong to one method; the seeds that every method has are compared, and
+    the others named. All must share scenario, setting and evaluation, and for each seed the same draw of the
+    scenario (permutations, class orders). Each metric is compared on the seeds for which every method has a
+    value, and corrected on its own: whoever looks at many metrics finds something sooner or later.
+
+    Args:
+        runs: The runs, as `find_runs` finds them.
+        metrics: Which metrics; ACC, FORG, min-ACC and WC-ACC, as far as the runs have them, unless told.
+        test: The test of each pair: `sign-flip` or `t`.
+
+    Raises:
+        InputError: There is nothing to compare, or the runs are not comparable; one line says why.
+    """
+    given = {run.folder: run for run in runs}
+    groups = group_runs(given.values())
+    if len(groups) < 2:
+        names = ", ".join(group.label for group in groups) or "none"
+        raise InputError(f"nothing to compare: found runs of one experiment only ({names}); give two or more")
+    _refuse_different(groups)
+    by_seed = {group.label: _by_seed(group) for group in groups}
+    shared = sorted(set.intersection(*(set(found) for found in by_seed.values())))
+    if not shared:
+        listed = "; ".join(f"{name}: {_listed(found)}" for name, found in by_seed.items())
+        raise InputError(f"no seed was run with every method ({listed}): run the same seeds with each")
+    for seed in shared:
+        _refuse_other_draw({name: given[found[seed].folder] for name, found in by_seed.items()}, seed)
+
+    paired = {name: [found[seed] for seed in shared] for name, found in by_seed.items()}
+    rankings, undefined = {}, {}
+    for metric in _chosen(metrics, paired):
+        table = np.array([[run.metrics.get(metric, np.nan) for run in found] for found in paired.values()])
+        known = np.isfinite(table).all(axis=0)
+        if known.any():
+            values = dict(zip(paired, table[:, known], strict=True))
+            rankings[metric] = rank(values, higher_is_better=higher_is_better(metric), test=test)
+        else:
+            lacking = [name for name, row in zip(paired, table, strict=True) if not np.isfinite(row).all()]
+            undefined[metric] = f"no seed has a value for every method; {', '.join(lacking)} lack some"
+    if not rankings:
+        raise InputError(f"nothing to compare: {'; '.join(f'{n}: {why}' for n, why in undefined.items())}")
+    first = given[groups[0].runs[0].folder]
+    left_out = {name: tuple(sorted(set(found) - set(shared))) for name, found in by_seed.items()}
+    return RunComparison(
+        scenario=first.scenario,
+        setting=_setting(first),
+        methods=tuple(by_seed),
+        seeds=tuple(shared),
+        left_out={name: seeds for name, seeds in left_out.items() if seeds},
+        differences=_differences(groups),
+        rankings=rankings,
+        undefined=undefined,
+    )
+
+
+def _setting(run: Run) -> str:
+    scenario = run.experiment.get("scenario")
+    setting = scenario.get("setting") if isinstance(scenario, Mapping) else None
+    return str(setting.get("kind", "")) if isinstance(setting, Mapping) else ""
+
+
+def _refuse_different(groups: Sequence[RunGroup]) -> None:
+    """Raise unless all groups were given and asked the same."""
+
+    def asked(group: RunGroup) -> dict[str, Any]:
+        experiment = without_draw(group.runs[0].experiment)
+        fields = {name: experiment.get(name) for name in ("scenario", "tasks", "evaluation")}
+        return {name: value for name, value in _leaves(fields).items() if name not in _RECORDED_BESIDES}
+
+    first, *others = groups
+    for other in others:
+        ours, theirs = asked(first), asked(other)
+        for name in dict.fromkeys([*ours, *theirs]):
+            if ours.get(name) != theirs.get(name):
+                raise InputError(
+                    f"{first.label} and {other.label} cannot be compared: {name} is "
+                    f"{_written(ours.get(name))} in one and {_written(theirs.get(name))} in the other; "
+                    "give runs of one scenario, setting and evaluation"
+                )
+
+
+def _by_seed(group: RunGroup) -> dict[int, Run]:
+    found: dict[int, Run] = {}
+    for run in group.runs:
+        seed = run.experiment.get("seed")
+        if not isinstance(seed, int):
+            raise InputError(f"the run {run.folder} has no seed: runs are paired by seed, so record one")
+        if seed in found:
+            raise InputError(
+                f"two runs of {group.label} have the seed {seed}: {found[seed].folder} and {run.folder}; "
+                "leave one out"
+            )
+        found[seed] = run
+    return found
+
+
+def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
+    (first, reference), *others = runs.items()
+    for name, run in others:
+        if run.experiment.get("scenario") != reference.experiment.get("scenario"):
+            raise InputError(
+                f"{first} and {name} cannot be compared: with seed {seed} they were given different tasks "
+                f"({reference.folder} and {run.folder})"
+            )
+
+
+def _chosen(metrics: Sequence[str], paired: Mapping[str, Sequence[Run]]) -> list[str]:
+    """The names of metrics as the runs spell them."""
+    known = dict.fromkeys(name for runs in paired.values() for run in runs for name in run.metrics)
+    if not metrics and known.keys().isdisjoint(DEFAULT_METRICS):
+        raise InputError(
+            f"the runs have none of {', '.join(DEFAULT_METRICS)}: name another metric; "
+            f"known: {', '.join(known) or 'none'}"
+        )
+    if not metrics:
+        return [name for name in DEFAULT_METRICS if name in known]
+    spelled = {name.lower(): name for name in known}
+    chosen = []
+    for name in metrics:
+        if name.lower() not in spelled:
+            raise unknown_name("metric", name, known)
+        chosen.append(spelled[name.lower()])
+    return list(dict.fromkeys(chosen))
+
+
+def _differences(groups: Sequence[RunGroup]) -> dict[str, dict[str, Any]]:
+    """The fields besides the method and its own that are not the same in all groups."""
+    fields = {
+        group.label: _leaves({n: v for n, v in group.runs[0].experiment.items() if n not in _COMPARED})
+        for group in groups
+    }
+    names = dict.fromkeys(name for found in fields.values() for name in found)
+    values = {name: {label: found.get(name) for label, found in fields.items()} for name in names}
+    return {name: each for name, each in values.items() if len(set(map(_written, each.values()))) > 1}
+
+
+def _leaves(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, inner in value.items():
+        found |= _leaves(inner, f"{path}{name}.") if isinstance(inner, Mapping) else {f"{path}{name}": inner}
+    return found
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _listed(seeds: Iterable[int]) -> str:
+    return ", ".join(map(str, seeds))

@@ -1,0 +1,151 @@
+"""`engram sweep` as a person types it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from engram.cli import main
+from engram.core.folder import RESULT
+from engram.core.trace import Trace
+from engram.run.checkpoint import CHECKPOINT
+from engram.run.loop import run
+from engram.run.processes import FAILURE
+from engram.run.sweep_file import expand, read_sweep
+
+SHORT = 'scenario = "split-digits"\nupdates = 4\nsubset = 20\n'
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Engram = Callable[..., Done]
+
+
+@pytest.fixture
+def engram(capsys: pytest.CaptureFixture[str]) -> Engram:
+    """The command line, in this process; its workers are processes of their own."""
+
+    def call(*arguments: object) -> Done:
+        with pytest.raises(SystemExit) as stopped:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert isinstance(stopped.value.code, int)
+        return Done(stopped.value.code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "sweep.toml"
+
+
+def test_a_dry_run_shows_and_runs_nothing(file: Path, tmp_path: Path, engram: Engram) -> None:
+    file.write_text(SHORT + 'setting = ["task", "class"]\nmethod = ["er", "independent", "er"]\nseeds = 2')
+    done = engram("sweep", file, "--dry-run", "--out", tmp_path / "runs")
+    assert done.returncode == 0, done.stderr
+    assert "6 runs, 0 done; time left: unknown until the first runs are done" in done.stderr
+    assert (
+        "left out: independent on split-digits (class): method independent needs task identity" in done.stderr
+    )
+    assert "asked for more than once and run once: 4" in done.stderr
+    found = json.loads(engram("sweep", file, "--dry-run", "--out", tmp_path / "runs", "--json").stdout)
+    assert found["counts"] == {"done": 0, "failed": 0, "missing": 6} and found["seconds_left"] is None
+    assert not (tmp_path / "runs").exists()
+
+
+def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
+    file: Path, tmp_path: Path, engram: Engram
+) -> None:
+    file.write_text(SHORT + 'setting = "class"\nmethod = "finetune"\nlr = [0.1, 1e9]\nseeds = 2')
+    command = ("sweep", file, "--jobs", 1, "--out", tmp_path / "runs")
+    done = engram(*command)
+    assert done.returncode == 1
+    assert done.stdout.count("try a learning rate smaller") == 2
+    assert "2 of 4 runs failed; the same command tries them again" in done.stdout
+    assert "ACC" in done.stdout and "±" in done.stdout
+    assert "failed: split-digits-class-finetune-s0" in done.stderr
+
+    file.write_text(file.read_text().replace("1e9", "0.2"))
+    again = engram(*command, "--json")
+    assert again.returncode == 0, again.stderr
+    found = json.loads(again.stdout)
+    assert found["counts"] == {"done": 4, "failed": 0, "missing": 0} and found["seconds_left"] == 0
+    first = found["runs"][0]
+    assert first.keys() == {
+        *("id", "scenario", "setting", "method", "seed", "folder", "status", "metrics", "failure")
+    }
+    assert first["status"] == "done" and 0 <= first["metrics"]["ACC"] <= 1 and first["failure"] is None
+    assert all((Path(each["folder"]) / RESULT).is_file() for each in found["runs"])
+    # The two that failed are no part of the sweep any more, and what they left is still there to be read.
+    assert len(list((tmp_path / "runs").glob(f"*/{FAILURE}"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        (None, [], "cannot read"),
+        ("scenario", [], "is not TOML"),
+        (
+            SHORT + '[[run]]\nmethod = "er"\n[[run]]\nmethod = "ewcc"',
+            [],
+            "[[run]] 2: unknown method 'ewcc': did you",
+        ),
+        (SHORT + 'method = "er"', ["--jobs", "0"], "jobs=0"),
+        (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py is not there"),
+        (SHORT + 'method = "er"', ["--device", "tpu"], "device 'tpu'"),
+        ('scenario = "split-kmnist"\nmethod = "er"', ["--data", "nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(
+    text: str | None, arguments: list[str], words: str, file: Path, tmp_path: Path, engram: Engram
+) -> None:
+    if text is not None:
+        file.write_text(text)
+    done = engram("sweep", file, *arguments, "--out", tmp_path / "runs")
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: ") and words in last
+    assert not list((tmp_path / "runs").glob("*"))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals a group of processes")
+def test_interrupt_stops_in_seconds_and_the_same_command_goes_on(file: Path, tmp_path: Path) -> None:
+    """Ctrl-C reaches every process of a terminal, as it does here."""
+    out = tmp_path / "runs"
+    file.write_text('scenario = "split-digits"\nmethod = "er"\nsubset = 20\nupdates = 150\nseeds = 2')
+    command = [sys.executable, "-m", "engram", "sweep", str(file), "--jobs", "1", "--out", str(out)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    first, second = expand(read_sweep(file)).experiments
+    deadline = time.monotonic() + 60
+    # The folder of a run is made when it begins.
+    while not (out / second.id).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    stopped = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert time.monotonic() - stopped < 10
+    assert process.returncode == 130, errors
+    assert errors.strip().splitlines()[-1].startswith("error: interrupted: 1 of 2 runs are finished")
+    assert "Traceback" not in errors
+    assert [path.name for path in (out / second.id).iterdir()] == [CHECKPOINT]
+    assert torch.load(out / second.id / CHECKPOINT, weights_only=True)["place"]["step"] > 0
+    stamp = (out / first.id / RESULT).stat().st_mtime_ns
+
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["counts"] == {"done": 2, "failed": 0, "missing": 0}
+    assert (out / first.id / RESULT).stat().st_mtime_ns == stamp
+    assert Trace.load(out / second.id / "trace.parquet") == run(second).evaluator.trace

@@ -1,0 +1,357 @@
+"""Paired tests, Holm, effect sizes, seeds to decide, rankings: by hand, by scipy, by simulation."""
+
+import json
+import math
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from engram.core.errors import InputError
+from engram.metrics.arrays import Vector
+from engram.metrics.comparison import higher_is_better, indistinct_groups, rank
+from engram.metrics.definitions import DEFINITIONS
+from engram.metrics.paired import (
+    effect_size,
+    fewest_seeds,
+    holm,
+    paired_test,
+    seeds_to_decide,
+    sign_flip_test,
+    smallest_p,
+    t_test,
+)
+
+thousandths = st.integers(0, 1000).map(lambda k: k / 1000)
+accuracies = st.lists(st.tuples(thousandths, thousandths), min_size=1, max_size=9)
+p_values = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+
+SIX = np.array([0.031, 0.012, -0.004, 0.02, 0.017, 0.0])
+
+
+def _scipys(differences: Vector) -> float:
+    result = stats.permutation_test(
+        (differences,), np.sum, permutation_type="samples", n_resamples=2**16, alternative="two-sided"
+    )
+    return float(result.pvalue)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 8, 11])
+def test_the_sign_flip_test_is_scipys(n: int) -> None:
+    differences = np.random.default_rng(n).normal(0.3, 1, n)
+    assert sign_flip_test(differences).p == pytest.approx(_scipys(differences))
+
+
+def test_ties_and_zeros_count_as_in_scipy() -> None:
+    for values in ([0.1, 0.1, 0.2, -0.1], [0.0, 0.3, 0.0, 0.1], SIX.tolist()):
+        assert sign_flip_test(values).p == pytest.approx(_scipys(np.array(values)))
+
+
+def test_sign_flips_by_hand() -> None:
+    # |±1 ±2 ±3 ±4| ≥ 8 holds for + + + +, - + + +, and their mirror images.
+    assert sign_flip_test([-1, 2, 3, 4]).p == 4 / 16
+    assert sign_flip_test([0.0, 0.0]).p == 1
+    assert sign_flip_test([]).p == 1
+
+
+def test_rounding_does_not_break_ties() -> None:
+    # 0.1 + 0.2 is a little more than 0.3.
+    assert sign_flip_test([0.1, 0.2, -0.3]).p == 1
+
+
+def test_drawn_signs_agree_with_all_signs() -> None:
+    differences = np.random.default_rng(0).normal(0.5, 1, 14)
+    exact, drawn = sign_flip_test(differences), sign_flip_test(differences, exact_up_to=10)
+    assert (exact.exact, drawn.exact) == (True, False)
+    assert drawn.p == pytest.approx(exact.p, abs=4 * math.sqrt(exact.p / 50_000))
+    assert sign_flip_test(differences, exact_up_to=10) == drawn
+    assert sign_flip_test(differences, exact_up_to=10, seed=1) != drawn
+
+
+def test_a_drawn_p_value_is_never_zero() -> None:
+    result = sign_flip_test(np.ones(40), draws=999)
+    assert result.p == 1 / 1000
+    assert not result.exact
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 20])
+def test_the_t_test_is_scipys(n: int) -> None:
+    first, second = np.random.default_rng(n).normal([[0.4], [0.0]], 1, (2, n))
+    assert t_test(first - second).p == pytest.approx(float(stats.ttest_rel(first, second).pvalue))
+
+
+def test_t_tests_without_spread() -> None:
+    assert t_test([0.3]).p == 1
+    assert t_test([0.0, 0.0, 0.0]).p == 1
+    assert t_test([0.1 + 0.2, 0.3, 0.3]).p == 0
+
+
+def test_tests_have_names() -> None:
+    assert paired_test(SIX, "t") == t_test(SIX)
+    assert paired_test(SIX) == sign_flip_test(SIX)
+    with pytest.raises(InputError, match="unknown test 'tt'"):
+        paired_test(SIX, "tt")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="one finite number a seed"):
+        paired_test([0.1, np.nan])
+
+
+@given(accuracies)
+def test_swapping_methods_changes_nothing_but_the_sign(pairs: list[tuple[float, float]]) -> None:
+    difference = np.array([a - b for a, b in pairs])
+    for test in (sign_flip_test, t_test):
+        assert test(difference).p == pytest.approx(test(-difference).p)
+    there, back = effect_size(difference), effect_size(-difference)
+    assert (there.d_z, there.g_z) == pytest.approx((-back.d_z, -back.g_z), nan_ok=True)
+
+
+@given(accuracies, st.sampled_from([0.25, -0.5, 1.0]))
+def test_shifting_both_methods_changes_nothing(pairs: list[tuple[float, float]], shift: float) -> None:
+    first, second = np.array(pairs).T
+    plain, shifted = first - second, (first + shift) - (second + shift)
+    assert sign_flip_test(shifted).p == sign_flip_test(plain).p
+    assert t_test(shifted).p == pytest.approx(t_test(plain).p, abs=1e-6)
+
+
+@given(accuracies)
+def test_a_sign_flip_p_value_is_a_count_of_at_least_two(pairs: list[tuple[float, float]]) -> None:
+    p = sign_flip_test([a - b for a, b in pairs]).p
+    assert smallest_p(len(pairs)) <= p <= 1
+    assert (p * 2 ** len(pairs)).is_integer()
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.04]) == [0.04]
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([0.02, 0.02, 0.02]) == pytest.approx([0.06, 0.06, 0.06])
+    assert holm([]) == []
+
+
+@given(p_values)
+def test_holm_is_monotone_and_never_below_the_raw_value(values: list[float]) -> None:
+    corrected = holm(values)
+    assert all(raw <= p <= 1 for raw, p in zip(values, corrected, strict=True))
+    assert [p for _, p in sorted(zip(values, corrected, strict=True))] == sorted(corrected)
+    assert all(p <= min(1, len(values) * raw) + 1e-12 for raw, p in zip(values, corrected, strict=True))
+
+
+@given(p_values, st.floats(0.01, 1))
+def test_holm_rejects_what_its_step_down_procedure_rejects(values: list[float], level: float) -> None:
+    rejected = 0
+    for step, p in enumerate(sorted(values)):
+        if p * (len(values) - step) > level:
+            break
+        rejected += 1
+    assert sum(p <= level for p in holm(values)) == rejected
+
+
+@given(p_values, st.randoms(use_true_random=False))
+def test_holm_does_not_depend_on_the_order(values: list[float], random: Random) -> None:
+    order = list(range(len(values)))
+    random.shuffle(order)
+    assert holm([values[i] for i in order]) == [holm(values)[i] for i in order]
+
+
+def test_effect_sizes_by_hand() -> None:
+    # Mean 2, sample SD 1; the correction for two degrees of freedom is Γ(1) / Γ(1/2) = 1/√π.
+    size = effect_size([1.0, 2.0, 3.0])
+    assert (size.d_z, size.g_z) == pytest.approx((2.0, 2 / math.sqrt(math.pi)))
+    # For many seeds the correction is 1 - 3 / (4 (n - 1) - 1).
+    many = effect_size(np.random.default_rng(0).normal(1, 1, 50))
+    assert many.g_z / many.d_z == pytest.approx(1 - 3 / (4 * 49 - 1), abs=1e-4)
+    assert effect_size([0.3, 0.3, 0.3]).d_z == math.inf
+    assert effect_size([-0.3, -0.3, -0.3]).g_z == -math.inf
+    assert effect_size([0.0, 0.0, 0.0]).g_z == 0
+    assert math.isnan(effect_size([0.3]).d_z)
+    assert math.isnan(effect_size([0.3, 0.5]).g_z)
+
+
+def test_hedges_correction_removes_the_bias() -> None:
+    samples = np.random.default_rng(0).normal(1.0, 1.0, (4000, 6))
+    sizes = [effect_size(row) for row in samples]
+    assert np.mean([size.g_z for size in sizes]) == pytest.approx(1.0, abs=0.04)
+    assert np.mean([size.d_z for size in sizes]) > 1.1
+
+
+def test_fewest_seeds_is_where_the_smallest_p_value_reaches_the_level() -> None:
+    assert [smallest_p(n) for n in (0, 1, 2, 5)] == [1, 1, 0.5, 0.0625]
+    for tests, level in ((1, 0.05), (3, 0.05), (325, 0.05), (1, 0.001)):
+        n = fewest_seeds(tests=tests, level=level)
+        assert tests * smallest_p(n) <= level < tests * smallest_p(n - 1)
+
+
+@pytest.mark.parametrize(("effect", "n"), [(0.3, 90), (0.5, 34), (0.8, 15), (1.0, 10)])
+def test_seeds_to_decide_are_those_of_power_tables(effect: float, n: int) -> None:
+    """The textbook numbers for a paired t test at 5 % with 80 % power."""
+    differences = _with_effect(effect, n=12)
+    assert seeds_to_decide(differences, test="t") == n
+    critical = stats.t.ppf(0.975, n - 1)
+    assert stats.nct.sf(critical, n - 1, effect * math.sqrt(n)) >= 0.795
+    assert stats.nct.sf(stats.t.ppf(0.975, n - 2), n - 2, effect * math.sqrt(n - 1)) < 0.8
+
+
+@pytest.mark.parametrize(("effect", "tests"), [(0.9, 1), (1.5, 1), (2.0, 1), (2.0, 3), (3.0, 10)])
+def test_with_so_many_seeds_the_sign_flip_test_decides_four_times_in_five(effect: float, tests: int) -> None:
+    n = seeds_to_decide(_with_effect(effect, n=12), tests=tests)
+    samples = np.random.default_rng(5).normal(effect, 1, (400, int(n)))
+    found = np.mean([sign_flip_test(row).p <= 0.05 / tests for row in samples])
+    # The approximation may be off by a few percent; the share itself has a standard error of 2 %.
+    assert found >= 0.74
+
+
+def test_seeds_to_decide_where_little_is_known() -> None:
+    assert seeds_to_decide([0.2, 0.2, 0.2]) == fewest_seeds()
+    assert seeds_to_decide([0.2, 0.2, 0.2], tests=10) == fewest_seeds(tests=10)
+    assert seeds_to_decide([0.1, -0.1, 0.0]) == math.inf
+    assert seeds_to_decide([1.0, -1.0, 1e-4, 0.0]) == math.inf
+    assert math.isnan(seeds_to_decide([0.1, 0.2]))
+    assert seeds_to_decide(SIX, tests=10) > seeds_to_decide(SIX)
+
+
+@pytest.mark.parametrize("n", [6, 9, 25])
+def test_equal_methods_are_told_apart_no_oftener_than_promised(n: int) -> None:
+    """Heavy tails and unequal spreads, as long as both methods are exchangeable within each seed."""
+    random = np.random.default_rng(n)
+    first, second = random.standard_t(2, (2, 1000, n)) * random.uniform(0.1, 5, n)
+    p = np.array([sign_flip_test(row, draws=999).p for row in first - second])
+    for level in (0.05, 0.2):
+        assert (p <= level).mean() <= level + 3 * math.sqrt(level * (1 - level) / 1000)
+    assert (p <= 0.2).mean() >= 0.13
+
+
+def test_any_false_finding_among_equal_methods_stays_at_the_level() -> None:
+    """Four equal methods make six pairs; uncorrected, one in five tables would have a finding."""
+    random = np.random.default_rng(7)
+    corrected, raw = [], []
+    for _ in range(500):
+        seeds = random.normal(0, 2, 9)
+        runs = seeds + random.normal(0, 1, (4, 9))
+        p = [sign_flip_test(runs[i] - runs[j]).p for i, j in combinations(range(4), 2)]
+        raw.append(min(p) <= 0.05)
+        corrected.append(min(holm(p)) <= 0.05)
+    assert np.mean(corrected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 500)
+    assert np.mean(raw) > 0.12
+
+
+def test_groups_by_hand() -> None:
+    assert indistinct_groups(4, []) == [(0, 1, 2, 3)]
+    assert indistinct_groups(4, list(combinations(range(4), 2))) == [(0,), (1,), (2,), (3,)]
+    assert indistinct_groups(4, [(0, 2), (0, 3), (1, 3)]) == [(0, 1), (1, 2), (2, 3)]
+    # The middle one is told apart from both, which are not from each other.
+    assert indistinct_groups(3, [(0, 1), (1, 2)]) == [(0, 2), (1,)]
+
+
+@given(
+    st.integers(2, 7).flatmap(
+        lambda n: st.tuples(st.just(n), st.sets(st.sampled_from(list(combinations(range(n), 2)))))
+    )
+)
+def test_two_share_a_group_exactly_if_they_are_not_told_apart(
+    drawn: tuple[int, set[tuple[int, int]]],
+) -> None:
+    n, apart = drawn
+    groups = [set(group) for group in indistinct_groups(n, apart)]
+    for pair in combinations(range(n), 2):
+        assert any(group.issuperset(pair) for group in groups) == (pair not in apart)
+    assert not any(one < other for one in groups for other in groups)
+    assert set.union(*groups) == set(range(n))
+
+
+def test_a_ranking() -> None:
+    random = np.random.default_rng(0)
+    seeds = random.normal(0, 0.05, 8)
+    values = {
+        name: level + seeds + random.normal(0, 0.01, 8)
+        for name, level in (("b", 0.5), ("a", 0.8), ("c", 0.5))
+    }
+    ranking = rank(values)
+    assert ranking.standings[0].name == "a"
+    assert sorted(map(sorted, ranking.groups)) == [["a"], ["b", "c"]]
+    assert not ranking.too_few
+    best = ranking.pairs[0]
+    assert (best.first, best.wins, best.told_apart, best.more_seeds) == ("a", 8, True, 0)
+    assert best.p == smallest_p(8)
+    assert best.p_holm == 3 * smallest_p(8)
+    difference = values["a"] - values[best.second]
+    assert best.difference == pytest.approx(difference.mean())
+    assert best.sd == pytest.approx(difference.std(ddof=1))
+    assert best.ci95 == pytest.approx(tuple(stats.ttest_1samp(difference, 0).confidence_interval(0.95)))
+    last = ranking.pairs[-1]
+    assert (last.told_apart, last.more_seeds >= 1) == (False, True)
+
+
+def test_lower_is_better_turns_the_ranking_and_nothing_else() -> None:
+    values = {"a": SIX, "b": SIX[::-1] + 0.1, "c": SIX**2}
+    up, down = rank(values), rank(values, higher_is_better=False)
+    assert [s.name for s in up.standings] == [s.name for s in down.standings][::-1]
+    assert {frozenset((p.first, p.second)): p.p for p in up.pairs} == {
+        frozenset((p.first, p.second)): p.p for p in down.pairs
+    }
+    assert all(pair.difference <= 0 for pair in down.pairs)
+    assert down.pairs[-1].wins == 6
+
+
+def test_too_few_seeds_are_said_plainly() -> None:
+    five = {"a": [0.9, 0.8, 0.9, 0.8, 0.9], "b": [0.1, 0.2, 0.1, 0.1, 0.2]}
+    ranking = rank(five)
+    assert ranking.groups == (("a", "b"),)
+    assert ranking.too_few.startswith("with 5 seeds the smallest possible p of a sign-flip test is 0.0625: ")
+    assert ranking.too_few.endswith("it takes 6 seeds")
+    assert ranking.pairs[0].more_seeds == 1
+    three = rank({**five, "c": [0.5, 0.4, 0.5, 0.5, 0.4]})
+    assert "and 0.188 after Holm's correction for 3 pairs" in three.too_few
+    assert rank(five, test="t").groups == (("a",), ("b",))
+    assert not rank(five, test="t").too_few
+    one = rank({"a": [0.9], "b": [0.1]}, test="t")
+    assert one.too_few == "1 seed cannot be tested: a t test needs 2 or more"
+    assert math.isnan(one.pairs[0].more_seeds)
+
+
+def test_a_ranking_as_json_has_no_undefined_numbers() -> None:
+    found = json.loads(json.dumps(rank({"a": [0.9], "b": [0.1]}).as_json(), allow_nan=False))
+    assert found["ranking"][0] == {
+        "method": "a",
+        "mean": 0.9,
+        "sd": None,
+        "ddof": 1,
+        "ci95": [None, None],
+        "bootstrap95": [None, None],
+        "n": 1,
+        "groups": [0],
+    }
+    assert found["pairs"][0]["more_seeds"] is None
+    assert found["groups"] == [["a", "b"]]
+    assert found["too_few_seeds"].startswith("with 1 seed the smallest possible p")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"a": [0.1]}, "1 method given; give two or more"),
+        ({"a": [0.1, 0.2], "b": [0.1]}, r"numbers of values differ \(a 2, b 1\)"),
+        ({"a": [], "b": []}, "no seed has a value"),
+        ({"a": [0.1, np.nan], "b": [0.1, 0.2]}, "finite"),
+    ],
+)
+def test_what_cannot_be_ranked(values: dict[str, list[float]], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        rank(values)
+
+
+def test_every_metric_has_a_direction() -> None:
+    lower = {definition.name for definition in DEFINITIONS if not higher_is_better(definition.name)}
+    assert lower == {"FORG", "AF", "RAF", "WF"}
+    with pytest.raises(InputError, match="ACCC"):
+        higher_is_better("ACCC")
+
+
+def _with_effect(effect: float, *, n: int) -> Vector:
+    """Differences whose Hedges-corrected effect is exactly this."""
+    plain = np.random.default_rng(n).normal(0, 1, n)
+    spread = (plain - plain.mean()) / plain.std(ddof=1)
+    shrink = effect_size(spread + 1.0)
+    return np.asarray(spread + effect * shrink.d_z / shrink.g_z)
