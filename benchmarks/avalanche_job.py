@@ -1,12 +1,13 @@
 """The job done by Avalanche 0.6, in the environment that `benchmarks.avalanche_env` makes.
 
-`python -m benchmarks.avalanche_job NAME DATA [UPDATES]` is started by `benchmarks.job` and works in
+`python -m benchmarks.avalanche_job NAME DATA UPDATES MADE` is started by `benchmarks.job` and works in
 turns.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -31,7 +32,6 @@ from benchmarks.work import (
     TASKS,
     WIDTHS,
     read_arrays,
-    updates_of_a_task,
 )
 
 # torchvision's operators for detection are compiled against CUDA; without it their schemas are missing, and
@@ -74,27 +74,30 @@ STREAMS = {"avalanche-documented": documented, "avalanche-tensors": tensors}
 
 
 class Stopwatch:
-    """A plugin by which a lap is the updates of a task with their evaluations, and nothing else."""
+    """A plugin that ends a task after some updates, and knows how long these took with their evaluations."""
 
-    def __init__(self, lap: Lap, updates: int) -> None:
-        self.lap, self.updates = lap, updates
+    def __init__(self, updates: int) -> None:
+        self.updates = updates
         self.done = 0
+        self.started = self.seconds = 0.0
 
     def before_training_epoch(self, strategy: Any, **rest: Any) -> None:
-        """A task's updates begin: what Avalanche did before does not count."""
-        self.done = 0
-        self.lap.restart()
+        """A task's updates begin."""
+        self.done, self.started = 0, time.perf_counter()
 
     def after_training_iteration(self, strategy: Any, **rest: Any) -> None:
         """An update was made and evaluated."""
         self.done += 1
         if self.done == self.updates:
-            self.lap()
+            self.seconds = time.perf_counter() - self.started
             strategy.stop_training()
 
 
-def job(lap: Lap, *, name: str, data: Path, updates: int | None) -> None:
-    """Naive training with the replay and the evaluation plugin, evaluated after every update."""
+def job(lap: Lap, *, name: str, data: Path, updates: int, made: int) -> None:
+    """Naive training with the replay and the evaluation plugin, evaluated after every update.
+
+    Of each task's updates only the first ones are `made`, and their time stands for that of all.
+    """
     plugins = import_module("avalanche.training.plugins")
     supervised = import_module("avalanche.training.supervised")
     memory = import_module("avalanche.training.storage_policy").ClassBalancedBuffer(MEMORY)
@@ -117,14 +120,18 @@ def job(lap: Lap, *, name: str, data: Path, updates: int | None) -> None:
         eval_every=1,
         peval_mode="iteration",
     )
-    # Behind the plugin that evaluates, so that a lap ends after the evaluation of its last update.
-    strategy.plugins.append(Stopwatch(lap, updates_of_a_task(updates)))
+    stopwatch = Stopwatch(made)
+    # Behind the plugin that evaluates, so that it stops after the evaluation of the last update.
+    strategy.plugins.append(stopwatch)
     lap()
     for task, learned in enumerate(benchmark.train_stream):
+        started = time.perf_counter()
         strategy.train(learned, eval_streams=[benchmark.test_stream[: task + 1]])
+        spent = time.perf_counter() - started
+        lap(instead=spent + stopwatch.seconds * (updates / made - 1))
 
 
 if __name__ == "__main__":
-    name, folder, *limit = sys.argv[1:]
+    name, folder, updates, made = sys.argv[1:]
     named = partial(job, name=name, data=Path(folder))
-    play(partial(named, updates=int(limit[0]) if limit else None), rehearsal=partial(named, updates=2))
+    play(partial(named, updates=int(updates), made=int(made)), rehearsal=partial(named, updates=2, made=2))

@@ -1,6 +1,6 @@
 """The job done by engram, by a loop written by hand, and, in theory, by nothing but matrix products.
 
-`python -m benchmarks.contestants NAME DATA [UPDATES]` is started by `benchmarks.job` and works in turns.
+`python -m benchmarks.contestants NAME DATA UPDATES` is started by `benchmarks.job` and works in turns.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from benchmarks.work import (
     NEW_WEIGHT,
     STD,
     TASKS,
+    WHOLE_TASK,
     WIDTHS,
     flops,
     read_arrays,
-    updates_of_a_task,
 )
 
 Data = list[tuple[Tensor, Tensor]]
 """Inputs and labels of every task."""
 
 
-def engram_job(lap: Lap, *, data: Path, updates: int | None) -> None:
+def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
     """engram itself, with its trace recorded and written; it finds the data by itself."""
     del data
     from engram.datasets import load
@@ -56,7 +56,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int | None) -> None:
         lr=LR,
         momentum=MOMENTUM,
         epochs=1,
-        updates=updates,
+        updates=None if updates == WHOLE_TASK else updates,
         batch_size=BATCH,
         settings={"memory": MEMORY, "memory_batch": MEMORY_BATCH, "weight": NEW_WEIGHT},
         evaluation={"every": 1, "subset": ASKED, "before": False},
@@ -78,7 +78,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int | None) -> None:
         lap()
 
 
-def by_hand(lap: Lap, *, data: Path, updates: int | None) -> None:
+def by_hand(lap: Lap, *, data: Path, updates: int) -> None:
     """A loop as a researcher writes it for one experiment: everything in memory, no more than needed."""
     train, test = by_task(data, "train"), by_task(data, "test")
     test = [(x[:ASKED], y[:ASKED]) for x, y in test]
@@ -90,7 +90,7 @@ def by_hand(lap: Lap, *, data: Path, updates: int | None) -> None:
     accuracies = []
     lap()
     for task, (x, y) in enumerate(train):
-        for rows in torch.randperm(len(x)).split(BATCH)[: updates_of_a_task(updates)]:
+        for rows in torch.randperm(len(x)).split(BATCH)[:updates]:
             model.train()
             optimizer.zero_grad()
             if task == 0:
@@ -118,7 +118,7 @@ def by_hand(lap: Lap, *, data: Path, updates: int | None) -> None:
         lap()
 
 
-def matrix_products(lap: Lap, *, data: Path, updates: int | None) -> None:
+def matrix_products(lap: Lap, *, data: Path, updates: int) -> None:
     """The time that the job's matrix products would take if all ran like the best one on this machine."""
     del data
     sizes = [(512, 784, 400), (1000, 784, 400), (1000, 400, 400), (1024, 1024, 1024), (2048, 2048, 2048)]
@@ -164,6 +164,6 @@ JOBS: dict[str, Callable[..., None]] = {
 }
 
 if __name__ == "__main__":
-    name, folder, *limit = sys.argv[1:]
+    name, folder, updates = sys.argv[1:]
     job = partial(JOBS[name], data=Path(folder))
-    play(partial(job, updates=int(limit[0]) if limit else None), rehearsal=partial(job, updates=2))
+    play(partial(job, updates=int(updates)), rehearsal=partial(job, updates=2))

@@ -23,18 +23,14 @@ LR, MOMENTUM, NEW_WEIGHT = 0.01, 0.9, 0.3
 MEAN, STD = 0.2860, 0.3530
 SAMPLES = 12_000
 """Training samples of each task."""
+WHOLE_TASK = -(-SAMPLES // BATCH)
+"""Updates of each task."""
 
 Arrays = Mapping[str, NDArray[np.uint8]]
 PARTS = ("x_train", "y_train", "x_test", "y_test")
 
 
-def updates_of_a_task(limit: int | None) -> int:
-    """How many updates a task has; all of them without a limit."""
-    whole = -(-SAMPLES // BATCH)
-    return whole if limit is None else min(limit, whole)
-
-
-def flops(task: int, limit: int | None) -> int:
+def flops(task: int, updates: int) -> int:
     """Floating-point operations of the matrix products while learning one task, evaluation included.
 
     A layer with k inputs and n outputs takes 2·m·n·k for m samples forward, and twice as much backward,
@@ -42,7 +38,6 @@ def flops(task: int, limit: int | None) -> int:
     """
     forward = sum(2 * k * n for k, n in pairwise(WIDTHS))
     learned = 3 * forward - 2 * WIDTHS[0] * WIDTHS[1]
-    updates = updates_of_a_task(limit)
     new = min(updates * BATCH, SAMPLES)
     remembered = updates * MEMORY_BATCH if task else 0
     asked = updates * ASKED * (task + 1)

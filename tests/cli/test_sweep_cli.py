@@ -121,11 +121,12 @@ def test_bad_input_is_one_line(
     assert not list((tmp_path / "runs").glob("*"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals a group of processes")
 def test_interrupt_stops_in_seconds_and_the_same_command_goes_on(file: Path, tmp_path: Path) -> None:
     """Ctrl-C reaches every process of a terminal, as it does here."""
     out = tmp_path / "runs"
-    file.write_text('scenario = "split-digits"\nmethod = "er"\nsubset = 20\nupdates = 150\nseeds = 2')
+    file.write_text('scenario = "split-digits"\nmethod = "er"\nsubset = 20\nupdates = 80\nseeds = 2')
     command = [sys.executable, "-m", "engram", "sweep", str(file), "--jobs", "1", "--out", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     first, second = expand(read_sweep(file)).experiments

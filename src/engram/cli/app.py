@@ -8,8 +8,10 @@ from engram.cli.demo import demo
 from engram.cli.explain import explain
 from engram.cli.listing import list_
 from engram.cli.metrics import metrics
+from engram.cli.protocol import protocol
 from engram.cli.report import report
 from engram.cli.run import run
+from engram.cli.sweep import sweep
 from engram.cli.verify import verify
 
 app = typer.Typer(
@@ -22,6 +24,8 @@ app = typer.Typer(
 )
 
 app.command()(run)
+app.command()(sweep)
+app.command()(protocol)
 app.command()(report)
 app.command()(compare)
 app.command()(metrics)

@@ -14,6 +14,66 @@ from engram.scenarios.values import Scenario
 
 FORMAT = 1
 
+# Fields that came later are written only where they say something: what they do not change keeps its name.
+_LATER_FIELDS = (
+    ("by_phase",),
+    ("evaluation", "transfer"),
+    ("evaluation", "balances"),
+    ("scenario", "held_out"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TransferSpec:
+    """How what was learned is tried on the next task, at the end of every task but the last (003).
+
+    A few samples of each class of the next task train a new linear head on fixed features, and, if asked,
+    all weights of a copy of the network; feature diversity is measured on the same features.
+
+    Attributes:
+        shots: Samples of each class; several numbers are tried.
+        lr: Learning rate of the linear head.
+        epochs: Passes over the few samples.
+        batch_size: Samples in an update, at most.
+        tuned_lrs: Learning rates with which all weights are trained; none leaves that out.
+        tuned_epochs: After how many passes those networks are asked.
+    """
+
+    shots: tuple[int, ...] = (5, 10, 20, 100)
+    lr: float = 0.01
+    epochs: int = 100
+    batch_size: int = 50
+    tuned_lrs: tuple[float, ...] = ()
+    tuned_epochs: tuple[int, ...] = (10, 50, 100)
+
+    def __post_init__(self) -> None:
+        counted = (*self.shots, self.epochs, self.batch_size, *self.tuned_epochs)
+        if not self.shots or not self.tuned_epochs or min(counted) < 1:
+            raise InputError(
+                f"shots {','.join(map(str, self.shots)) or 'none'}, epochs {self.epochs} and batch size "
+                f"{self.batch_size} cannot be used to probe: give whole numbers above 0"
+            )
+        for rate in (self.lr, *self.tuned_lrs):
+            if not rate > 0:
+                raise InputError(f"lr={rate} cannot be used to probe: give a learning rate above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSpec:
+    """What is otherwise in one phase of a stream.
+
+    Attributes:
+        lr: The learning rate; None for the experiment's.
+        updates: The number of updates; None for as many as the experiment says.
+    """
+
+    lr: float | None = None
+    updates: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.updates is not None and self.updates < 1:
+            raise InputError(f"updates={self.updates} of a phase cannot be used: give 1 or more")
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSpec:
@@ -25,11 +85,13 @@ class EvaluationSpec:
         subset: Samples of each task; None for all.
         redraw: Draw the subset anew for every evaluation (000's code).
         tasks: The tasks `seen` so far, or `all`.
-        on: `test` data, or `train`ing data.
+        on: `test` data, `train`ing data, or the `validation` data that the scenario holds out.
         before: Also before the first update.
         full_ends: Also on everything at the end of each task.
         losses: Record the loss of each task as well.
         gradients: Record the norms of the plasticity and stability gradients of each evaluated update.
+        transfer: Try what was learned on the next task, at the end of each task.
+        balances: At the very end, record the accuracy of merged networks over their balance (IMM).
     """
 
     every: int = 1
@@ -37,11 +99,13 @@ class EvaluationSpec:
     subset: int | None = 1000
     redraw: bool = False
     tasks: Literal["seen", "all"] = "seen"
-    on: Literal["test", "train"] = "test"
+    on: Literal["test", "train", "validation"] = "test"
     before: bool = True
     full_ends: bool = False
     losses: bool = False
     gradients: bool = False
+    transfer: TransferSpec | None = None
+    balances: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +125,7 @@ class Experiment:
         updates: Updates of each task, where they are counted instead of passes.
         evaluation: When and on what it is evaluated.
         budget_bytes: What the method may keep beyond the weights; None for as much as it likes.
+        by_phase: What is otherwise in the first phases, one after the other; later ones are as said above.
         seed: Initial weights, order of data, the method's and the evaluation's randomness.
 
     Example:
@@ -80,6 +145,7 @@ class Experiment:
     updates: int | None = None
     evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
     budget_bytes: int | None = None
+    by_phase: tuple[PhaseSpec, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -90,18 +156,25 @@ class Experiment:
         if self.seed < 0:
             raise InputError(f"seed={self.seed} cannot be used: give 0 or more")
 
-    def steps(self, samples: int) -> int:
-        """How many updates a task with so many training samples gets.
+    def steps(self, samples: int, *, phase: int | None = None) -> int:
+        """How many updates a task with so many training samples gets, in some phase.
 
         Example:
             >>> from engram.scenarios import split
             >>> Experiment(split("digits", setting="class"), "er", batch_size=10, epochs=2).steps(25)
             6
         """
+        own = self.of_phase(phase).updates if phase is not None else None
+        if own is not None:
+            return own
         passes = self.epochs if self.scenario.passes is None else self.scenario.passes
         if self.updates is not None and self.scenario.passes is None:
             return self.updates
         return passes * -(-samples // self.batch_size)
+
+    def of_phase(self, phase: int) -> PhaseSpec:
+        """What is otherwise in a phase."""
+        return self.by_phase[phase] if phase < len(self.by_phase) else PhaseSpec()
 
     @property
     def label(self) -> str:
@@ -111,7 +184,7 @@ class Experiment:
     @property
     def digest(self) -> str:
         """A hash of everything above."""
-        text = json.dumps({"format": FORMAT, **asdict(self)}, sort_keys=True, default=str)
+        text = json.dumps({"format": FORMAT, **self._fields()}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -122,8 +195,19 @@ class Experiment:
 
     def as_json(self) -> dict[str, Any]:
         """What `experiment.json` says."""
-        return {"format": FORMAT, "id": self.id, "label": self.label, **asdict(self)}
+        return {"format": FORMAT, "id": self.id, "label": self.label, **self._fields()}
 
     def with_seed(self, seed: int) -> Experiment:
         """The same experiment with another seed."""
         return replace(self, seed=seed)
+
+    def _fields(self) -> dict[str, Any]:
+        """Every field by name."""
+        found = asdict(self)
+        for *path, name in _LATER_FIELDS:
+            holder = found
+            for part in path:
+                holder = holder[part]
+            if not holder[name]:
+                del holder[name]
+        return found

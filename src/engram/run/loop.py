@@ -25,6 +25,7 @@ from engram.methods.base import Learner, Method, validate_fields
 from engram.methods.optimizers import check_optimizer
 from engram.models import build
 from engram.run.experiment import Experiment
+from engram.run.probing import check_probes, readings_at_end
 from engram.scenarios import joint
 from engram.scenarios.values import TaskSetting
 
@@ -108,6 +109,11 @@ def complete(experiment: Experiment) -> Experiment:
     """
     method = METHODS[experiment.method]
     check_optimizer(experiment.optimizer)
+    check_probes(experiment, method)
+    for rate in [phase.lr for phase in experiment.by_phase if phase.lr is not None]:
+        check_optimizer(replace(experiment.optimizer, lr=rate))
+        if not issubclass(method, Learner):
+            raise InputError(f"method {experiment.method} has no learning rate by phase: give it one for all")
     settings = validate_fields(experiment.method, method, experiment.settings)
     needs_with = getattr(method, "needs_with", None)
     check_needs(experiment, needs_with(settings) if needs_with else method.needs)
@@ -180,6 +186,7 @@ def run_steps(
         learning = tasks[-1]
         phase = line.stream.phase(number)
         evaluator.answers = scenario.answers(number)
+        line.set_rate(number)
         if not line.begun:
             if number == 0 or visible:
                 method.begin_task(line.infos[number] if visible else _whole(line.infos))
@@ -191,7 +198,7 @@ def run_steps(
             if not math.isfinite(loss):
                 raise Diverged(
                     f"the loss became {loss} at step {line.step} while learning task {learning}: "
-                    f"try a learning rate smaller than {experiment.optimizer.lr}",
+                    f"try a learning rate smaller than {line.rate(number)}",
                     line.outcome(),
                 )
             last = line.steps_left(number) == 0
@@ -208,6 +215,8 @@ def run_steps(
             if evaluated and isinstance(method, Learner) and method.split_gradients:
                 norms = method.gradient_norms.items()
                 evaluator.readings += [(line.step, learning, None, name, value) for name, value in norms]
+            if last and watch:
+                line.probe(number)
             yield Progress(line.step, steps, learning, loss, evaluated, line)
         line.next_phase()
     return line.outcome()
@@ -235,6 +244,28 @@ class _Line:
         self.train_seconds = 0.0
         self.kept_bytes: list[int] = []
         self.flops: list[int] = []
+
+    def rate(self, number: int) -> float:
+        """The learning rate of a phase."""
+        own = self.experiment.of_phase(number).lr
+        return self.experiment.optimizer.lr if own is None else own
+
+    def set_rate(self, number: int) -> None:
+        """Let the method learn at the rate of a phase; nothing happens where all have the same."""
+        if not self.experiment.by_phase or not isinstance(self.method, Learner):
+            return
+        self.method.optimizer_spec = replace(self.method.optimizer_spec, lr=self.rate(number))
+        # An optimiser whose state is kept between tasks is not built anew.
+        for group in self.method.optimizer.param_groups:
+            group["lr"] = self.rate(number)
+
+    def probe(self, number: int) -> None:
+        """Measure what is measured at the end of a phase only."""
+        started = time.perf_counter()
+        self.evaluator.readings += readings_at_end(
+            self.experiment, self.stream, self.method, phase=number, step=self.step
+        )
+        self.evaluator.seconds += time.perf_counter() - started
 
     def update(self, batch: Batch, *, count: bool) -> float:
         """One update, timed; with `count`, its floating-point operations are counted as well."""
@@ -374,7 +405,7 @@ def make_method(experiment: Experiment, stream: Stream, seeds: Seeds) -> Method:
 def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Evaluator:
     """What watches the run."""
     spec, scenario = experiment.evaluation, experiment.scenario
-    part = stream.test if spec.on == "test" else stream.train
+    part = {"test": stream.test, "train": stream.train, "validation": stream.validation}[spec.on]
     return Evaluator(
         [part(task) for task in range(len(scenario.tasks))],
         every=spec.every,
@@ -402,8 +433,8 @@ def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
                 identity=tasks[0] if identity and len(tasks) == 1 else None,
                 classes=tuple(sorted({unit for task in tasks for unit in scenario.tasks[task].units})),
                 samples=samples,
-                steps=experiment.steps(samples),
-                epochs=-(-experiment.steps(samples) * experiment.batch_size // samples),
+                steps=experiment.steps(samples, phase=number),
+                epochs=-(-experiment.steps(samples, phase=number) * experiment.batch_size // samples),
                 batch_size=experiment.batch_size,
             )
         )

@@ -155,6 +155,7 @@ class Scenario:
         phases: Which tasks are learned together, in this order; each alone, one after the other, unless
             said otherwise.
         passes: How often each sample is shown: 1 for an online stream, None where the experiment decides.
+        held_out: The share of each class's training samples that is not learned but kept for validation.
     """
 
     name: str
@@ -162,8 +163,14 @@ class Scenario:
     setting: Setting
     phases: tuple[tuple[int, ...], ...] = ()
     passes: int | None = None
+    held_out: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.held_out < 1:
+            raise InputError(
+                f"scenario {self.name!r} holds out {self.held_out:g} of its samples: "
+                "give a share from 0 to below 1"
+            )
         if not self.tasks:
             raise InputError(f"scenario {self.name!r} has no tasks: give it at least one")
         if not self.phases:

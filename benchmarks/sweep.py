@@ -1,0 +1,79 @@
+"""A sweep of sixteen equal runs: two processes against one, each with one thread."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.report import Options, Report, figure, ratios
+from benchmarks.turns import ROOT
+
+RUNS = 16
+UPDATES, QUICK_UPDATES = 200, 50
+TARGET = 0.56
+
+
+def measure(options: Options) -> list[Report]:
+    """Time whole commands, from their start to their end: one run after the other, and two at a time."""
+    updates = QUICK_UPDATES if options.quick else UPDATES
+    seconds: dict[str, list[float]] = {"serial": [], "processes": []}
+    for number in range(options.rounds):
+        # Who goes first changes from round to round.
+        for way in sorted(seconds, reverse=bool(number % 2)):
+            seconds[way].append(command(way, updates))
+    shown = Report(f"A sweep of {RUNS} equal runs, {updates} updates a task")
+    shown.figures = [
+        figure(
+            "two processes / one process, one thread",
+            ratios(seconds["processes"], seconds["serial"]),
+            target=TARGET,
+            note="on two idle cores",
+        ),
+        figure("one process, one thread", seconds["serial"], unit="s"),
+        figure("two processes", seconds["processes"], unit="s"),
+    ]
+    return [shown]
+
+
+def command(way: str, updates: int) -> float:
+    """How long it takes to run the sweep one way, in an interpreter of its own."""
+    quiet = {
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "OMP_WAIT_POLICY": "passive",
+        "KMP_BLOCKTIME": "0",
+    }
+    with tempfile.TemporaryDirectory() as place:
+        started = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.sweep", way, place, str(updates)],
+            cwd=ROOT,
+            env={**os.environ, **quiet},
+            check=True,
+        )
+        return time.perf_counter() - started
+
+
+def main() -> None:
+    """Run the sweep one way."""
+    from engram.run.checkpoint import execute
+    from engram.run.sweep import run_sweep
+    from engram.run.sweep_file import expand
+
+    way, out, updates = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    table = {"scenario": "split-digits", "method": "er", "updates": updates, "every": 10, "seeds": RUNS}
+    planned = expand(table).experiments
+    if way == "serial":
+        for each in planned:
+            execute(each, out / each.id)
+        return
+    rows = run_sweep(planned, out, jobs=2)
+    assert all(row.status == "done" for row in rows), [row.failure for row in rows if row.failure]
+
+
+if __name__ == "__main__":
+    main()

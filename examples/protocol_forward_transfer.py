@@ -1,0 +1,33 @@
+"""Does forgetting less go along with better transfer to the next task? (003)"""
+
+import tempfile
+from pathlib import Path
+
+from engram.protocols.drive import drive
+from engram.protocols.forward_transfer import forward_transfer
+from engram.protocols.serial import Serial
+from engram.run.experiment import TransferSpec
+from engram.run.recipe import experiment
+
+
+def main(folder: Path) -> None:
+    """Probe three methods with five samples a class, after every task, on the next one."""
+    groups = {
+        method: [
+            experiment(
+                "split-digits", method, setting="task", epochs=1, evaluation={"every": 1000}, seed=seed
+            )
+            for seed in (0, 1)
+        ]
+        for method in ("finetune", "er", "independent")
+    }
+    found = drive(forward_transfer(groups, probe=TransferSpec(shots=(5, 20))), Serial(folder))
+    for name, method in found.methods.items():
+        run = method.runs[0]
+        print(f"{name:12} AvgFwt 5 {run.linear[5]:.2f}  AvgFDiv {run.diversity:.1f}  {run.matrix}")
+    correlation = found.correlations["AvgFgt"][5]
+    print(f"Spearman's ρ of AvgFgt and AvgFwt: {correlation.rho:.2f} (p = {correlation.p:.2f})")
+
+
+if __name__ == "__main__":
+    main(Path(tempfile.mkdtemp()))

@@ -1,0 +1,469 @@
+"""`engram protocol`: how an experiment is chosen and compared, as the papers do it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from engram.cli.output import print_json, stdout
+from engram.cli.run import Follower, assignments, one_of, progress_bar, start_computing, widths
+from engram.core.errors import InputError, unknown_name
+from engram.core.folder import finite
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+
+    from engram.protocols.drive import Executor, Failure, Plan, Result
+    from engram.run.experiment import Experiment
+    from engram.run.loop import Progress
+
+# Ends of tasks are always evaluated, and no task is learned for so many updates.
+AT_TASK_ENDS = 2**31 - 1
+# 004 tests a task about so often while it is learned.
+MEASURING_POINTS = 90
+MATRIX_METRICS = ("ACC", "AA", "FORG", "AF", "RAA", "RAF", "ACC-pooled", "AvgFgt", "AvgAcc", "AvgLAcc", "BWT")
+
+
+def protocol(
+    name: Annotated[str, typer.Argument(help="grid, causal, forward-transfer, online or queue.")],
+    scenario: Annotated[
+        str, typer.Argument(help="A benchmark; for causal also a type: slt-D5-5-mnist stands for all eight.")
+    ],
+    method: Annotated[
+        str, typer.Argument(help="A method; for forward-transfer several with commas, for correlations.")
+    ],
+    grid: Annotated[
+        list[str] | None,
+        typer.Option("--grid", help="Values to try: FIELD=a,b,c (hidden=400x400,800x800). May be repeated."),
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="By what fields are chosen.")] = None,
+    select_on: Annotated[
+        str | None, typer.Option(help="Choose on test or validation data; forward-transfer: validation.")
+    ] = None,
+    held_out: Annotated[float, typer.Option(help="Share of training samples for validation.")] = 0.2,
+    search_seeds: Annotated[
+        int | None, typer.Option(help="grid: how many of the seeds the search uses.")
+    ] = None,
+    later_lr: Annotated[
+        str | None,
+        typer.Option(help="causal: rates for later tasks; `first` keeps the first task's (IMM's default)."),
+    ] = None,
+    choose_by: Annotated[
+        str, typer.Option(help="causal: choose a later rate by its new task, or by the union of all so far.")
+    ] = "new",
+    start: Annotated[
+        str, typer.Option(help="causal: go on from the last weights of a task, or from its best.")
+    ] = "last",
+    tie_strength: Annotated[
+        bool, typer.Option("--tie-strength", help="causal: strength = 1 / (2 · second rate), as 004's EWC.")
+    ] = False,
+    shots: Annotated[str, typer.Option(help="forward-transfer: samples of each class.")] = "5,10,20,100",
+    finetune: Annotated[
+        bool, typer.Option("--finetune", help="forward-transfer: also train all weights of a copy.")
+    ] = False,
+    report_every: Annotated[int, typer.Option(help="queue: report after every so many tasks.")] = 10,
+    setting: Annotated[str | None, typer.Option(help="task, domain or class.")] = None,
+    classes: Annotated[
+        str | None, typer.Option(help="In the class setting: number of classes known or unknown.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="A network: see `engram list models`.")] = None,
+    hidden: Annotated[str | None, typer.Option(help="Hidden widths, for example 400,400.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd.")] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="L2 weight decay.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over each task's data.")] = None,
+    updates: Annotated[int | None, typer.Option(help="Updates of each task, instead of passes.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="New samples in each update.")] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A field of the method: FIELD=VALUE. May be repeated.")
+    ] = None,
+    every: Annotated[
+        int | None,
+        typer.Option(help="Evaluate after every N updates; else at task ends, for causal 90 times a task."),
+    ] = None,
+    subset: Annotated[int | None, typer.Option(help="Test samples of each task; all unless given.")] = None,
+    full_ends: Annotated[
+        bool, typer.Option("--full-ends", help="Also all test samples at task ends.")
+    ] = False,
+    tasks: Annotated[str, typer.Option(help="Evaluate the tasks seen so far, or all.")] = "seen",
+    redraw: Annotated[bool, typer.Option("--redraw", help="Draw the subset anew each time.")] = False,
+    per_epoch: Annotated[bool, typer.Option("--per-epoch", help="Count --every within each epoch.")] = False,
+    losses: Annotated[bool, typer.Option("--losses", help="Record test losses as well.")] = False,
+    gradients: Annotated[
+        bool, typer.Option("--gradients", help="Record stability and plasticity gradient norms.")
+    ] = False,
+    budget_bytes: Annotated[
+        int | None, typer.Option(help="Bytes that may be kept beyond the weights; sizes the memory.")
+    ] = None,
+    plugin: Annotated[
+        Path | None, typer.Option(help="A Python file that registers methods of your own.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
+    out: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs"),
+    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
+    jobs: Annotated[int, typer.Option(help="Runs at a time, each in a process of its own if several.")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Choose and compare METHOD on SCENARIO by a paper's protocol, and keep every run that it needs."""
+    if name not in PLANS:
+        raise unknown_name("protocol", name, PLANS)
+    if seeds < 1:
+        raise InputError(f"seeds={seeds} cannot be used: give 1 or more")
+    if jobs < 1:
+        raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
+    if subset is not None and subset < 0:
+        raise InputError(f"subset={subset} cannot be used: give 1 or more, or 0 for all samples")
+    if classes not in (None, "known", "unknown"):
+        raise InputError(f"classes={classes!r} cannot be used: say known or unknown")
+    if per_epoch and every is None:
+        raise InputError("--per-epoch counts the updates of --every within each epoch: give --every as well")
+    fields = values_to_try(grid or [])
+    start_computing(threads, device)
+    from engram.methods import load_plugin
+    from engram.protocols.drive import drive
+    from engram.run.recipe import experiment
+
+    if plugin is not None:
+        load_plugin(plugin)
+    usual = metric or USUAL_METRICS.get(name, "ACC")
+    evaluation: dict[str, Any] = {
+        "full_ends": full_ends,
+        "tasks": one_of("tasks", tasks, ("seen", "all")),
+        "redraw": redraw,
+        "per_epoch": per_epoch,
+        "losses": losses,
+        "gradients": gradients,
+    }
+    # A metric of the whole curve looks as `engram run` would, everything else at the ends of tasks alone.
+    whole_curve = name == "grid" and usual not in MATRIX_METRICS
+    if every is not None or not whole_curve:
+        evaluation["every"] = AT_TASK_ENDS if every is None else every
+    if subset is not None or not whole_curve:
+        evaluation["subset"] = subset or None
+
+    def seeded(stream: str, which: str) -> list[Experiment]:
+        return [
+            experiment(
+                stream,
+                which,
+                setting=None if setting is None else one_of("setting", setting, ("task", "domain", "class")),  # type: ignore[arg-type]
+                classes_known=None if classes is None else classes == "known",
+                model=model,
+                hidden=None if hidden is None else widths(hidden),
+                optimizer=optimizer,
+                lr=lr,
+                momentum=momentum,
+                weight_decay=weight_decay,
+                batch_size=batch_size,
+                epochs=epochs,
+                updates=updates,
+                settings=assignments(set_ or []),
+                budget_bytes=budget_bytes,
+                evaluation=evaluation,
+                seed=seed,
+            )
+            for seed in range(first_seed, first_seed + seeds)
+        ]
+
+    asked = Asked(
+        scenario=scenario,
+        method=method,
+        seeded=seeded,
+        fields=fields,
+        metric=usual,
+        select_on=one_of(
+            "data to select on", select_on or USUAL_DATA.get(name, "test"), ("test", "validation")
+        ),
+        held_out=held_out,
+        search_seeds=search_seeds,
+        later_lr=later_lr,
+        choose_by=choose_by,
+        start=start,
+        tie_strength=tie_strength,
+        shots=whole_numbers("shots", shots),
+        finetune=finetune,
+        report_every=report_every,
+        measured=every is not None,
+        data=data,
+    )
+    execute = executor(out, data=data, device=device, jobs=jobs, plugin=plugin)
+    found = drive(PLANS[name](asked), renewing(execute, out) if again else execute)
+    result = finite({"protocol": name, "scenario": scenario, "method": method, **found.as_json()})
+    if json:
+        print_json(result)
+    else:
+        print_outcome(result)
+
+
+USUAL_METRICS = {"forward-transfer": "AvgLAcc", "online": "AA", "queue": "AA"}
+USUAL_DATA = {"forward-transfer": "validation"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for, as far as plans differ in what they take."""
+
+    scenario: str
+    method: str
+    seeded: Callable[[str, str], list[Experiment]]
+    fields: dict[str, list[str]]
+    metric: str
+    select_on: Any
+    held_out: float
+    search_seeds: int | None
+    later_lr: str | None
+    choose_by: Any
+    start: Any
+    tie_strength: bool
+    shots: tuple[int, ...]
+    finetune: bool
+    report_every: int
+    measured: bool
+    data: Path | None
+
+
+def plan_grid(asked: Asked) -> Plan[Any]:
+    """The best of a grid."""
+    from engram.protocols.grid import grid
+
+    return grid(
+        asked.seeded(asked.scenario, asked.method),
+        asked.fields,
+        metric=asked.metric,
+        on=asked.select_on,
+        held_out=asked.held_out,
+        search_seeds=asked.search_seeds,
+    )
+
+
+def plan_causal(asked: Asked) -> Plan[Any]:
+    """Causal selection on one stream, or on all of a type."""
+    from engram.protocols.causal import LATER_RATES, CausalOptions, causal, worst_of
+
+    merging = asked.method.startswith("imm-")
+    if asked.later_lr is None:
+        rates: tuple[float, ...] = () if merging else LATER_RATES
+    else:
+        rates = () if asked.later_lr == "first" else numbers("later-lr", asked.later_lr)
+    options = CausalOptions(
+        later_rates=rates,
+        choose_by=asked.choose_by,
+        start=asked.start,
+        on=asked.select_on,
+        held_out=asked.held_out,
+        tie_strength=asked.tie_strength,
+    )
+    names = streams_of(asked.scenario)
+    bases = {
+        name: [measured_often(each, asked) for each in asked.seeded(name, asked.method)] for name in names
+    }
+    if names == [asked.scenario]:
+        return causal(bases[asked.scenario], asked.fields, options=options)
+    return worst_of(bases, asked.fields, options=options)
+
+
+def plan_forward_transfer(asked: Asked) -> Plan[Any]:
+    """k-shot probing of one or several methods."""
+    from engram.protocols.forward_transfer import TUNED_LRS, forward_transfer
+    from engram.run.experiment import TransferSpec
+
+    names = [part.strip() for part in asked.method.split(",") if part.strip()]
+    return forward_transfer(
+        {each: asked.seeded(asked.scenario, each) for each in names},
+        asked.fields,
+        probe=TransferSpec(shots=asked.shots, tuned_lrs=TUNED_LRS if asked.finetune else ()),
+        metric=asked.metric,
+        on=asked.select_on,
+        held_out=asked.held_out,
+    )
+
+
+def plan_online(asked: Asked) -> Plan[Any]:
+    """One pass."""
+    from engram.protocols.online import online
+
+    return online(
+        asked.seeded(asked.scenario, asked.method),
+        asked.fields,
+        metric=asked.metric,
+        on=asked.select_on,
+        held_out=asked.held_out,
+    )
+
+
+def plan_queue(asked: Asked) -> Plan[Any]:
+    """A long queue."""
+    from engram.protocols.queue import queue
+
+    return queue(asked.seeded(asked.scenario, asked.method), asked.fields, every=asked.report_every)
+
+
+PLANS: dict[str, Callable[[Asked], Plan[Any]]] = {
+    "grid": plan_grid,
+    "causal": plan_causal,
+    "forward-transfer": plan_forward_transfer,
+    "online": plan_online,
+    "queue": plan_queue,
+}
+
+
+def measured_often(experiment: Experiment, asked: Asked) -> Experiment:
+    """The experiment, evaluated about ninety times a task unless somebody said how often."""
+    from engram.datasets.stream import Stream
+
+    if asked.measured:
+        return experiment
+    samples = len(Stream(experiment.scenario, asked.data).train(0))
+    every = max(1, experiment.steps(samples) // MEASURING_POINTS)
+    return replace(experiment, evaluation=replace(experiment.evaluation, every=every))
+
+
+def streams_of(scenario: str) -> list[str]:
+    """The streams that a name stands for: all of a type of sequential learning task, or the one of that name.
+
+    Example:
+        >>> streams_of("slt-D9-1-mnist"), streams_of("split-digits")
+        (['slt-D9-1a-mnist', 'slt-D9-1b-mnist', 'slt-D9-1c-mnist'], ['split-digits'])
+    """
+    from engram.scenarios import SLT_CODES
+
+    of_type = re.fullmatch(r"slt-(D5-5|D9-1)-(.+)", scenario)
+    if of_type is None:
+        return [scenario]
+    return [f"slt-{code}-{of_type[2]}" for code in SLT_CODES if code.startswith(of_type[1])]
+
+
+def executor(out: Path, *, data: Path | None, device: str, jobs: int, plugin: Path | None) -> Executor:
+    """What runs experiments, one or several at a time, with progress on stderr."""
+    from engram.protocols.parallel import Parallel
+    from engram.protocols.serial import Serial
+
+    def run_some(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
+        with progress_bar() as bar:
+            if jobs == 1:
+                follow = partial(_follow, bar)
+                return Serial(out, data=data, device=device, follow=follow)(experiments)
+            line = bar.add_task("runs", total=len({each.id for each in experiments}), news="")
+            several = Parallel(
+                out,
+                jobs=jobs,
+                data=data,
+                device=device,
+                plugin=plugin,
+                ended=lambda row: bar.update(line, advance=1, news=row.experiment.label),
+            )
+            return several(experiments)
+
+    return run_some
+
+
+def renewing(execute: Executor, out: Path) -> Executor:
+    """The same executor, which forgets what older commands left of an experiment before it runs it."""
+    renewed: set[str] = set()
+
+    def run_anew(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
+        for each in experiments:
+            if each.id not in renewed and (out / each.id).exists():
+                shutil.rmtree(out / each.id)
+            renewed.add(each.id)
+        return execute(experiments)
+
+    return run_anew
+
+
+def _follow(bar: Bar, experiment: Experiment) -> Callable[[Progress], None]:
+    for line in bar.task_ids:
+        bar.update(line, visible=False)
+    line = bar.add_task(f"{experiment.method} seed {experiment.seed}", total=None, news="")
+    return Follower(bar, line)
+
+
+def values_to_try(pairs: Sequence[str]) -> dict[str, list[str]]:
+    """`FIELD=a,b,c` as it is typed.
+
+    Example:
+        >>> values_to_try(["lr=.1,.01", "batch-size=10"])
+        {'lr': ['.1', '.01'], 'batch_size': ['10']}
+    """
+    found = {}
+    for pair in pairs:
+        name, sign, values = pair.partition("=")
+        listed = [value.strip() for value in values.split(",") if value.strip()]
+        if not sign or not name.strip() or not listed:
+            raise InputError(f"--grid {pair!r} cannot be used: write FIELD=a,b,c")
+        found[name.strip().replace("-", "_")] = listed
+    return found
+
+
+def numbers(name: str, text: str) -> tuple[float, ...]:
+    """Numbers with commas, as they are typed."""
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"{name}={text!r} cannot be used: give numbers with commas") from None
+
+
+def whole_numbers(name: str, text: str) -> tuple[int, ...]:
+    """Whole numbers with commas, as they are typed."""
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"{name}={text!r} cannot be used: give whole numbers with commas, as 5,10") from None
+
+
+def print_outcome(result: dict[str, Any]) -> None:
+    """The candidates with their scores, the choice, and the protocol's own numbers."""
+    from rich.table import Table
+
+    if result.get("candidates"):
+        table = Table("candidate", box=None, header_style="bold")
+        table.add_column("score", justify="right")
+        for candidate in result["candidates"]:
+            fields = " ".join(f"{key}={value}" for key, value in candidate["fields"].items()) or "as it is"
+            table.add_row(fields, _shown(candidate["score"]))
+        stdout.print(table)
+    if "choice" in result:
+        stdout.print(f"chosen: {_shown(result['choice'])}", soft_wrap=True, markup=False)
+    for key in ("last", "baseline", "omega_all", "forgets", "tasks", "best", "worst", "final", "curves"):
+        if key in result:
+            found = result[key]
+            if result["protocol"] == "queue" and key in ("best", "worst"):
+                found = {**found["fields"], "averages": found["averages"]}
+            stdout.print(f"{key}: {_shown(found)}", soft_wrap=True, markup=False)
+    for name, found in result.get("methods", {result["method"]: result}).items():
+        for key in ("AvgFwt", "AvgFwt*", "AvgFDiv", "AvgFgt", "AvgAcc", "AvgLAcc"):
+            if found.get(key) not in (None, {}):
+                stdout.print(f"{name} {key}: {_shown(found[key])}", soft_wrap=True, markup=False)
+    for key, by_shots in result.get("correlations", {}).items():
+        for k, found in by_shots.items():
+            if found["rho"] is not None:
+                stdout.print(
+                    f"Spearman's ρ of {key} and AvgFwt with {k} shots: {_shown(found['rho'])} "
+                    f"(p = {_shown(found['p'])}, {found['n']} runs)",
+                    soft_wrap=True,
+                )
+    if result["protocol"] == "grid":
+        over = result["summary"][result["metric"]]
+        stdout.print(f"{result['metric']} on test data: {_shown(over['mean'])} over {over['n']} seeds")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, dict):
+        return " ".join(f"{key}={_shown(item)}" for key, item in value.items() if item != []) or "as it is"
+    if isinstance(value, list):
+        return ", ".join(_shown(item) for item in value)
+    return "–" if value is None else str(value)

@@ -1,0 +1,272 @@
+"""The forward-transfer protocol: what was learned, tried on the next task with a few samples (003)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from engram.core.errors import InputError
+from engram.metrics.arrays import mean_of_known
+from engram.metrics.intervals import over_seeds
+from engram.protocols.candidates import Candidate
+from engram.protocols.drive import Plan, Result, finished
+from engram.protocols.grid import SelectOn, grid, with_validation
+from engram.run.experiment import Experiment, TransferSpec
+from engram.run.probing import probe_name, tuned_name
+
+TUNED_LRS = (0.01, 0.001)
+"""The learning rates that 003 tries for k-shot fine-tuning."""
+
+FROM_MATRIX = ("AvgFgt", "AvgAcc", "AvgLAcc")
+
+
+@dataclass(frozen=True, slots=True)
+class RunTransfer:
+    """What one run says of transfer.
+
+    Attributes:
+        run: The run's id.
+        seed: The run's seed.
+        linear: AvgFwt for each k: the mean over all tasks but the first of the accuracy of a linear probe.
+        tuned: AvgFwt* for each k: the same with all weights trained; empty where that was not asked for.
+        diversity: AvgFDiv.
+        matrix: AvgFgt, AvgAcc and AvgLAcc.
+    """
+
+    run: str
+    seed: int
+    linear: dict[int, float]
+    tuned: dict[int, float]
+    diversity: float
+    matrix: dict[str, float]
+
+    def as_json(self) -> dict[str, Any]:
+        """By the paper's names."""
+        return {
+            "run": self.run,
+            "seed": self.seed,
+            "AvgFwt": {str(k): value for k, value in self.linear.items()},
+            "AvgFwt*": {str(k): value for k, value in self.tuned.items()},
+            "AvgFDiv": self.diversity,
+            **self.matrix,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MethodTransfer:
+    """What a method's runs say of transfer.
+
+    Attributes:
+        candidates: The fields that were tried for the method.
+        choice: Those that were chosen.
+        tuned_choice: For each k, the learning rate and the passes of fine-tuning that validation chose.
+        runs: One a seed.
+    """
+
+    candidates: tuple[Candidate, ...]
+    choice: dict[str, Any]
+    tuned_choice: dict[int, tuple[float, int]]
+    runs: tuple[RunTransfer, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Means over runs by the paper's names, with intervals and all runs."""
+        rows = [run.as_json() for run in self.runs]
+        names = ("AvgFDiv", *FROM_MATRIX)
+        intervals = {
+            **{name: _interval([row[name] for row in rows]) for name in names},
+            **{
+                name: {k: _interval([row[name][k] for row in rows]) for k in rows[0][name]}
+                for name in ("AvgFwt", "AvgFwt*")
+            },
+        }
+        means: dict[str, Any] = {name: intervals[name]["mean"] for name in names}
+        for name in ("AvgFwt", "AvgFwt*"):
+            means[name] = {k: found["mean"] for k, found in intervals[name].items()}
+        return {
+            "candidates": [candidate.as_json() for candidate in self.candidates],
+            "choice": self.choice,
+            "finetuning": {
+                str(k): {"lr": lr, "epochs": epochs} for k, (lr, epochs) in self.tuned_choice.items()
+            },
+            **means,
+            "summary": intervals,
+            "runs": rows,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Spearman's rank correlation over runs.
+
+    Attributes:
+        rho: The correlation; NaN where one of the two never changes.
+        p: The two-sided p-value of there being none (Student t); NaN with fewer than three runs.
+        n: How many runs.
+    """
+
+    rho: float
+    p: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransferOutcome:
+    """What several methods say of transfer.
+
+    Attributes:
+        methods: What was found for each.
+        correlations: Over methods and runs, of AvgFgt and of AvgFDiv with AvgFwt for each k.
+    """
+
+    methods: dict[str, MethodTransfer]
+    correlations: dict[str, dict[int, Correlation]]
+
+    def as_json(self) -> dict[str, Any]:
+        """Everything; with one method its own numbers are at the top."""
+        found = {name: method.as_json() for name, method in self.methods.items()}
+        correlations = {
+            name: {str(k): {"rho": c.rho, "p": c.p, "n": c.n} for k, c in by_shots.items()}
+            for name, by_shots in self.correlations.items()
+        }
+        own = next(iter(found.values())) if len(found) == 1 else {"methods": found}
+        return {**own, "correlations": correlations}
+
+
+def forward_transfer(
+    groups: Mapping[str, Sequence[Experiment]],
+    fields: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    probe: TransferSpec | None = None,
+    metric: str = "AvgLAcc",
+    on: SelectOn = "validation",
+    held_out: float = 0.2,
+) -> Plan[TransferOutcome]:
+    """Probe each method's features on the next task after every task but the last.
+
+    Fields are chosen first, by the average learning accuracy on validation data, as in 003. Then, after task
+    j, a linear head is trained on k samples of each class of task j + 1 over fixed features (Fwt), all
+    weights of a copy are trained on them (Fwt*, if the probe asks for it), and the diversity of the features
+    on the test samples of task j + 1 is measured (FDiv). Averages are over the N - 1 tasks after the first.
+    The rate and the passes of fine-tuning are chosen for each method and k by the mean validation accuracy
+    over tasks and runs, which the paper leaves open. The same seed gives every method the same few samples.
+
+    Args:
+        groups: For each method, the experiment with each seed.
+        fields: Fields to choose first; the same for all methods.
+        probe: How to probe.
+        metric: By what fields are chosen.
+        on: On which data.
+        held_out: The share of training samples for validation, where something is chosen on it.
+
+    Example:
+        >>> from engram.protocols.drive import drive
+        >>> from engram.run.recipe import experiment
+        >>> def made_up(experiments):
+        ...     metrics = {"AvgFgt": -0.2, "AvgAcc": 0.7, "AvgLAcc": 0.9}
+        ...     readings = ((9, 0, 1, "Fwt 5", 0.8), (18, 1, 2, "Fwt 5", 0.6), (9, 0, 1, "FDiv", 3.0))
+        ...     return [Result(each, {"metrics": metrics}, readings=readings) for each in experiments]
+        >>> probe = TransferSpec(shots=(5,))
+        >>> plan = forward_transfer({"er": [experiment("split-digits", "er")]}, probe=probe)
+        >>> found = drive(plan, made_up).as_json()
+        >>> found["AvgFwt"], found["AvgFDiv"], found["AvgFgt"]
+        ({'5': 0.7}, 3.0, -0.2)
+    """
+    probe = probe or TransferSpec()
+    if not groups or not all(groups.values()):
+        raise InputError("forward transfer needs experiments: give each method one a seed")
+    found: dict[str, MethodTransfer] = {}
+    for name, bases in groups.items():
+        if len(bases[0].scenario.phases) < 2:
+            raise InputError(f"forward transfer needs two tasks or more: {bases[0].scenario.name} has one")
+        chosen: Sequence[Experiment] = bases
+        candidates: tuple[Candidate, ...] = ()
+        choice: dict[str, Any] = {}
+        if probe.tuned_lrs or (fields and on == "validation"):
+            chosen = [with_validation(base, held_out) for base in bases]
+        if fields:
+            search = yield from grid(chosen, fields, metric=metric, on=on, held_out=held_out)
+            chosen = [result.experiment for result in search.results]
+            candidates, choice = search.candidates, search.choice
+        probed = [replace(each, evaluation=replace(each.evaluation, transfer=probe)) for each in chosen]
+        results = yield probed
+        runs = [finished(result) for result in results]
+        tuned = {k: _tuning(runs, probe, k) for k in probe.shots} if probe.tuned_lrs else {}
+        found[name] = MethodTransfer(
+            candidates, choice, tuned, tuple(_run_transfer(run, probe, tuned) for run in runs)
+        )
+    return TransferOutcome(found, _correlations(found, probe.shots))
+
+
+def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation:
+    """Spearman's ρ: the correlation of ranks, ties sharing their mean rank, with its p-value.
+
+    Pairs of which one is not known (NaN) are left out.
+
+    Example:
+        >>> found = spearman([1, 2, 3, 4, 5], [1, 2, 4, 3, 5])
+        >>> round(found.rho, 6), round(found.p, 4), found.n
+        (0.9, 0.0374, 5)
+        >>> spearman([1, 1, 1], [1, 2, 3]).rho
+        nan
+    """
+    from scipy.stats import spearmanr
+
+    pairs = [(a, b) for a, b in zip(x, y, strict=True) if not (math.isnan(a) or math.isnan(b))]
+    n = len(pairs)
+    if n < 2 or any(len({pair[side] for pair in pairs}) == 1 for side in (0, 1)):
+        return Correlation(math.nan, math.nan, n)
+    tested = spearmanr([a for a, _ in pairs], [b for _, b in pairs])
+    return Correlation(float(tested.statistic), float(tested.pvalue) if n > 2 else math.nan, n)
+
+
+def _correlations(
+    methods: Mapping[str, MethodTransfer], shots: Sequence[int]
+) -> dict[str, dict[int, Correlation]]:
+    runs = [run for method in methods.values() for run in method.runs]
+    against = {
+        "AvgFgt": [run.matrix["AvgFgt"] for run in runs],
+        "AvgFDiv": [run.diversity for run in runs],
+    }
+    return {
+        name: {k: spearman(values, [run.linear[k] for run in runs]) for k in shots}
+        for name, values in against.items()
+    }
+
+
+def _run_transfer(result: Result, probe: TransferSpec, tuned: Mapping[int, tuple[float, int]]) -> RunTransfer:
+    return RunTransfer(
+        result.experiment.id,
+        result.experiment.seed,
+        {k: _mean(result, probe_name(k)) for k in probe.shots},
+        {
+            k: _mean(result, tuned_name(k, lr=lr, epochs=epochs, on="test"))
+            for k, (lr, epochs) in tuned.items()
+        },
+        _mean(result, "FDiv"),
+        {name: result.metric(name) for name in FROM_MATRIX},
+    )
+
+
+def _tuning(runs: Sequence[Result], probe: TransferSpec, shots: int) -> tuple[float, int]:
+    """The rate and the passes of fine-tuning with the best validation accuracy over tasks and runs."""
+    settings = [(lr, epochs) for lr in probe.tuned_lrs for epochs in probe.tuned_epochs]
+
+    def score(setting: tuple[float, int]) -> float:
+        name = tuned_name(shots, lr=setting[0], epochs=setting[1], on="validation")
+        return float(np.mean([_mean(run, name) for run in runs]))
+
+    return max(settings, key=score)
+
+
+def _mean(result: Result, name: str) -> float:
+    """The mean of a reading over tasks."""
+    return mean_of_known(np.array(list(result.reading(name).values()), dtype=np.float64))
+
+
+def _interval(values: Sequence[float]) -> dict[str, Any]:
+    over = over_seeds(values)
+    return {"mean": over.mean, "sd": over.sd, "ci95": list(over.ci95), "n": over.n}

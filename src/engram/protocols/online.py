@@ -1,0 +1,90 @@
+"""The online protocol: every sample once, and metrics that compare few classes with many (001)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engram.core.errors import InputError
+from engram.metrics.intervals import over_seeds
+from engram.protocols.drive import Plan, Result
+from engram.protocols.grid import GridOutcome, SelectOn, grid
+from engram.run.experiment import Experiment
+from engram.scenarios import online as shown_once
+
+CURVES = ("AA", "AF", "RAA", "RAF")
+
+
+@dataclass(frozen=True, slots=True)
+class OnlineOutcome:
+    """What one pass left.
+
+    Attributes:
+        search: How the fields were chosen, and the runs of the choice.
+        curves: AA, AF, RAA and RAF after each task: their means over seeds; NaN where undefined.
+        spreads: Their sample SD over seeds.
+    """
+
+    search: GridOutcome
+    curves: dict[str, list[float]]
+    spreads: dict[str, list[float]]
+
+    def as_json(self) -> dict[str, Any]:
+        """The curves, and how the fields were chosen."""
+        return {**self.search.as_json(), "curves": self.curves, "spreads": self.spreads, "final": self.final}
+
+    @property
+    def final(self) -> dict[str, float]:
+        """The values after the last task."""
+        return {name: values[-1] for name, values in self.curves.items()}
+
+
+def online(
+    bases: Sequence[Experiment],
+    fields: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    metric: str = "AA",
+    on: SelectOn = "test",
+    held_out: float = 0.2,
+) -> Plan[OnlineOutcome]:
+    """Learn each task in one pass, and follow AA, AF, RAA and RAF from task to task.
+
+    After each task all tasks so far are asked: row k of the accuracy matrix. RAA and RAF relate accuracy and
+    forgetting to those of a random classifier, so that values after few and after many classes compare; see
+    `engram.metrics.matrix`. AF and RAF are undefined after the first task.
+
+    Args:
+        bases: The experiment with each seed; their streams are shown once, whatever they say.
+        fields: Fields to choose first: see `engram.protocols.grid.grid`.
+        metric: By what to choose them.
+        on: On which data.
+        held_out: The share of training samples for validation.
+
+    Example:
+        >>> from engram.protocols.drive import drive
+        >>> from engram.run.recipe import experiment
+        >>> def made_up(experiments):
+        ...     curves = {name: [0.9, 0.5] for name in CURVES}
+        ...     return [Result(each, {"metrics": {"AA": 0.5}, "by_task": curves}) for each in experiments]
+        >>> found = drive(online([experiment("split-digits", "er")]), made_up)
+        >>> found.curves["RAA"], found.search.results[0].experiment.scenario.passes
+        ([0.9, 0.5], 1)
+    """
+    if not bases:
+        raise InputError("the online protocol needs an experiment: give one a seed")
+    once = [replace(base, scenario=shown_once(base.scenario)) for base in bases]
+    search = yield from grid(once, fields or {}, metric=metric, on=on, held_out=held_out)
+    over = {name: _over_runs(search.results, name) for name in CURVES}
+    return OnlineOutcome(
+        search,
+        {name: [mean for mean, _ in points] for name, points in over.items()},
+        {name: [sd for _, sd in points] for name, points in over.items()},
+    )
+
+
+def _over_runs(results: Sequence[Result], name: str) -> list[tuple[float, float]]:
+    """Mean and SD of a metric over runs, after each task."""
+    rows = zip(*(result.after_each_task(name) for result in results), strict=True)
+    summaries = [over_seeds(values) for values in rows]
+    return [(found.mean, found.sd) for found in summaries]

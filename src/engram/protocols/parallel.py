@@ -1,0 +1,60 @@
+"""The executor that runs experiments side by side, in local processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from engram.protocols.drive import Failure, Result
+from engram.protocols.serial import read_result
+from engram.run.experiment import Experiment
+from engram.run.processes import Row
+from engram.run.sweep import run_sweep
+
+
+class Parallel:
+    """Runs experiments in processes, each into a folder; what is there already is read, not run again.
+
+    A run that crashes, is killed or runs out of memory is a failure, as is one whose loss is no number any
+    more. A script that uses this does so under `if __name__ == "__main__":`, because workers are new
+    interpreters.
+
+    Args:
+        out: Where runs are kept, each in a folder that its experiment names.
+        jobs: How many run at a time; None for one a core.
+        data: Where data sets are looked for first.
+        device: Where to compute.
+        plugin: A Python file that registers methods, for every worker to load.
+        ended: Called with every run that ended.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        *,
+        jobs: int | None = None,
+        data: Path | None = None,
+        device: str = "cpu",
+        plugin: Path | None = None,
+        ended: Callable[[Row], None] | None = None,
+    ) -> None:
+        self.out, self.jobs, self.data, self.device = out, jobs, data, device
+        self.plugin, self.ended = plugin, ended
+
+    def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
+        """What came out of each."""
+        rows = run_sweep(
+            experiments,
+            self.out,
+            jobs=self.jobs,
+            data=self.data,
+            device=self.device,
+            plugin=self.plugin,
+            ended=self.ended,
+        )
+        return [
+            read_result(row.experiment, row.folder)
+            if row.failure is None
+            else Failure(row.experiment, row.failure.reason)
+            for row in rows
+        ]

@@ -1,0 +1,172 @@
+"""What is measured at the ends of tasks only: transfer to the next task, and merged networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from engram.core.errors import InputError
+from engram.core.folder import Reading
+from engram.core.seeds import Seeds
+from engram.core.values import Batch
+from engram.datasets.stream import Stream, TaskData
+from engram.evaluation.guard import same_randomness
+from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
+from engram.methods.base import Method
+from engram.metrics.diversity import feature_diversity
+from engram.run.experiment import Experiment, TransferSpec
+from engram.scenarios.values import Scenario
+
+CHUNK = 1024
+
+
+class _Merging(Protocol):
+    def curve(self, batches: Iterable[Batch]) -> list[tuple[float, float]]: ...
+
+
+def check_probes(experiment: Experiment, method: type[object]) -> None:
+    """Refuse to measure what cannot be measured, before anything is learned."""
+    spec = experiment.evaluation
+    if spec.balances and not hasattr(method, "curve"):
+        raise InputError(
+            f"method {experiment.method} merges no networks and has no balance: use imm-mean or imm-mode"
+        )
+    if spec.transfer is not None and spec.transfer.tuned_lrs and not experiment.scenario.held_out:
+        raise InputError(
+            "k-shot fine-tuning is chosen on validation samples, of which there are none: "
+            "hold out a share of the training samples"
+        )
+
+
+def probe_name(shots: int) -> str:
+    """What the reading of a linear probe is called.
+
+    Example:
+        >>> probe_name(5)
+        'Fwt 5'
+    """
+    return f"Fwt {shots}"
+
+
+def tuned_name(shots: int, *, lr: float, epochs: int, on: str) -> str:
+    """What the reading of a fine-tuned copy is called, asked on `test` or `validation` samples.
+
+    Example:
+        >>> tuned_name(5, lr=0.01, epochs=50, on="test")
+        'Fwt* 5 lr=0.01 epochs=50 test'
+    """
+    return f"Fwt* {shots} lr={lr:g} epochs={epochs} {on}"
+
+
+def balance_name(balance: float) -> str:
+    """What the reading of a merged network is called.
+
+    Example:
+        >>> balance_name(0.25)
+        'balance 0.25'
+    """
+    return f"balance {balance:.2f}"
+
+
+def readings_at_end(
+    experiment: Experiment, stream: Stream, method: Method, *, phase: int, step: int
+) -> list[Reading]:
+    """What the experiment wants to know at the end of a phase; the method is left as it is."""
+    spec, scenario = experiment.evaluation, experiment.scenario
+    learning, last = scenario.phases[phase][-1], phase + 1 == len(scenario.phases)
+    found: list[Reading] = []
+    with same_randomness():
+        if spec.transfer is not None and not last:
+            network = _represented(method, learning)
+            for task in scenario.phases[phase + 1]:
+                generator = _generator(experiment.seed, task)
+                readings = _transfer(network, stream, spec.transfer, task, generator)
+                found += [(step, learning, task, name, value) for name, value in readings]
+        if spec.balances and last:
+            curve = cast(_Merging, method).curve(list(_questions(stream, scenario, phase)))
+            found += [(step, learning, None, balance_name(alpha), value) for alpha, value in curve]
+    return found
+
+
+def _represented(method: Method, learning: int) -> nn.Module:
+    """The network whose features stand for what was learned."""
+    network = method.predictor()
+    route = getattr(network, "route", None)
+    if route is not None:
+        network = route(learning)
+    if not hasattr(network, "features"):
+        # A classifier around a network (nearest means, masks) has its features.
+        network = getattr(method, "network", network)
+    return network
+
+
+def _generator(seed: int, task: int) -> torch.Generator:
+    """The same samples and initial heads for every method that is run with this seed."""
+    drawn = np.random.SeedSequence([Seeds.of(seed).evaluation, task]).generate_state(1, np.uint64)[0]
+    return torch.Generator().manual_seed(int(drawn >> 1))
+
+
+def _transfer(
+    network: nn.Module, stream: Stream, spec: TransferSpec, task: int, generator: torch.Generator
+) -> Iterator[tuple[str, float]]:
+    train, test = stream.train(task), stream.test(task)
+    shots = draw_shots(train.y, max(spec.shots), generator=generator)
+    features = features_of(network, train, shots.rows)
+    asked = Examples(features_of(network, test), _counted(test))
+    labels = _counted(train)[shots.rows]
+    yield "FDiv", feature_diversity(asked.x.double().numpy(), test.y.numpy())
+    for k in spec.shots:
+        few = shots.rank < k
+        given = Examples(features[few], labels[few])
+        yield (
+            probe_name(k),
+            linear_probe(
+                given,
+                asked,
+                lr=spec.lr,
+                epochs=spec.epochs,
+                batch_size=spec.batch_size,
+                generator=generator,
+            ),
+        )
+    if not spec.tuned_lrs:
+        return
+    inputs = train.rows(shots.rows)
+    validation = stream.validation(task)
+    judges = [Examples(part.rows(torch.arange(len(part))), _counted(part)) for part in (test, validation)]
+    for k in spec.shots:
+        few = shots.rank < k
+        for lr in spec.tuned_lrs:
+            given = Examples(inputs[few], labels[few])
+            tuned = tuned_probe(
+                network,
+                given,
+                judges,
+                lr=lr,
+                epochs=spec.tuned_epochs,
+                batch_size=spec.batch_size,
+                generator=generator,
+            )
+            for epochs, accuracies in tuned.items():
+                for on, value in zip(("test", "validation"), accuracies, strict=True):
+                    yield tuned_name(k, lr=lr, epochs=epochs, on=on), value
+
+
+def _counted(data: TaskData) -> torch.Tensor:
+    """A task's labels, counted from 0 among its own units."""
+    units = torch.tensor(sorted(set(data.units)))
+    return torch.searchsorted(units, data.y)
+
+
+def _questions(stream: Stream, scenario: Scenario, phase: int) -> Iterator[Batch]:
+    """The test samples of all tasks learned so far, with the units that may answer them."""
+    answers = scenario.answers(phase)
+    for task in sorted({task for tasks in scenario.phases[: phase + 1] for task in tasks}):
+        test = stream.test(task)
+        for rows in torch.arange(len(test)).split(CHUNK):
+            x = test.rows(rows).to(stream.device)
+            yield Batch(x, test.y[rows].to(stream.device), heads=(answers[task],))

@@ -1,0 +1,127 @@
+"""Grid search with made-up scores."""
+
+import math
+from pathlib import Path
+
+import pytest
+from tests.protocols.made_up import Recorder, with_metrics
+
+from engram.core.errors import InputError
+from engram.protocols.candidates import combinations, varied
+from engram.protocols.drive import Failure, Result, drive
+from engram.protocols.grid import grid
+from engram.run.experiment import Experiment
+from engram.run.recipe import experiment
+
+
+def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
+    return [experiment("split-digits", method, seed=seed) for seed in range(seeds)]
+
+
+def by_rate(metric: str = "ACC") -> Recorder:
+    return Recorder(lambda each: with_metrics(each, {metric: each.optimizer.lr + 0.01 * each.seed}))
+
+
+def test_every_combination_is_tried_with_every_seed_and_kept() -> None:
+    execute = by_rate()
+    found = drive(grid(bases(seeds=3), {"lr": [0.1, 0.5], "weight": [0.3, 0.7]}), execute)
+    assert [len(asked) for asked in execute.rounds] == [12, 3]
+    assert [c.fields for c in found.candidates] == combinations({"lr": [0.1, 0.5], "weight": [0.3, 0.7]})
+    assert found.candidates[0].scores == pytest.approx((0.1, 0.11, 0.12))
+    assert found.candidates[0].score == pytest.approx(0.11)
+    assert found.choice == {"lr": 0.5, "weight": 0.3}
+    assert [result.experiment.seed for result in found.results] == [0, 1, 2]
+    assert {each.id for each in execute.rounds[1]} <= {each.id for each in execute.rounds[0]}
+
+
+def test_less_forgetting_is_better() -> None:
+    assert drive(grid(bases(), {"lr": [0.1, 0.5]}, metric="FORG"), by_rate("FORG")).choice == {"lr": 0.1}
+    assert drive(grid(bases(), {"lr": [0.1, 0.5]}, metric="WF10"), by_rate("WF10")).choice == {"lr": 0.1}
+    assert drive(grid(bases(), {"lr": [0.1, 0.5]}, metric="AvgFgt"), by_rate("AvgFgt")).choice == {"lr": 0.5}
+
+
+def test_a_failed_run_keeps_its_candidate_in_the_table_but_out_of_the_choice() -> None:
+    def make(each: Experiment) -> Result | Failure:
+        if each.optimizer.lr == 0.5 and each.seed == 1:
+            return Failure(each, "the loss became nan")
+        return with_metrics(each, {"ACC": each.optimizer.lr})
+
+    found = drive(grid(bases(seeds=2), {"lr": [0.1, 0.5]}), Recorder(make))
+    assert found.choice == {"lr": 0.1}
+    assert found.candidates[1].failures == ("the loss became nan",)
+    assert math.isnan(found.candidates[1].score) and found.candidates[1].scores[0] == 0.5
+    with pytest.raises(InputError, match=r"none of 1 candidates has a score.*loss became nan"):
+        drive(grid(bases(seeds=2), {"lr": [0.5]}), Recorder(make))
+
+
+def test_validation_never_shows_test_data_before_the_choice() -> None:
+    execute = by_rate()
+    found = drive(grid(bases(seeds=2), {"lr": [0.1, 0.5]}, on="validation", held_out=0.25), execute)
+    searched, final = execute.rounds
+    assert {each.evaluation.on for each in searched} == {"validation"}
+    assert {each.scenario.held_out for each in searched + final} == {0.25}
+    assert {each.evaluation.on for each in final} == {"test"}
+    assert {each.optimizer.lr for each in final} == {0.5}
+    assert found.on == "validation" and len(found.results) == 2
+
+
+def test_the_search_may_use_fewer_seeds_than_the_winner() -> None:
+    execute = by_rate()
+    drive(grid(bases(seeds=5), {"lr": [0.1, 0.5]}, search_seeds=1), execute)
+    assert [len(asked) for asked in execute.rounds] == [2, 5]
+    with pytest.raises(InputError, match="search_seeds=6"):
+        drive(grid(bases(seeds=5), {"lr": [0.1]}, search_seeds=6), execute)
+
+
+def test_the_first_of_equals_is_chosen() -> None:
+    same = Recorder(lambda each: with_metrics(each, {"ACC": 0.5}))
+    assert drive(grid(bases(), {"lr": [0.2, 0.1]}), same).choice == {"lr": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"lrr": ["1"]}, "unknown field 'lrr': did you mean 'lr'"),
+        ({"lr": ["-1"]}, "lr=-1"),
+        ({"lr": ["x"]}, "lr='x' cannot be used in a grid: give a number"),
+        ({"hidden": ["4,4"]}, "give hidden widths like 400x400"),
+        ({"memory": ["0"]}, "memory='0'"),
+        ({"lr": []}, "no value for lr"),
+    ],
+)
+def test_bad_grids_are_refused_before_anything_is_asked(fields: dict[str, list[str]], message: str) -> None:
+    execute = by_rate()
+    with pytest.raises(InputError, match=message) as error:
+        drive(grid(bases(), fields), execute)
+    assert execute.rounds == [] and "\n" not in str(error.value)
+
+
+def test_an_unknown_metric_is_named() -> None:
+    with pytest.raises(InputError, match="unknown metric 'ACCC': did you mean 'ACC'"):
+        drive(grid(bases(), {"lr": [0.1]}, metric="ACCC"), by_rate())
+
+
+def test_fields_of_all_kinds() -> None:
+    base = experiment("split-digits", "er", updates=7)
+    other = varied(base, {"batch_size": "5", "epochs": "3", "dropout_hidden": ".5", "memory": "9"})
+    assert (other.batch_size, other.epochs, other.updates) == (5, 3, None)
+    assert other.model.dropout_hidden == 0.5 and other.settings["memory"] == 9
+    assert varied(base, {}) == base
+
+
+def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
+    from engram.protocols.serial import Serial
+
+    began: list[str] = []
+    steps: list[int] = []
+
+    def follow(each: Experiment):  # type: ignore[no-untyped-def]
+        began.append(each.id)
+        return lambda progress: steps.append(progress.step)
+
+    base = experiment("split-digits", "finetune", updates=3, evaluation={"every": 100})
+    plan = grid([base], {"lr": ["0.1", "1e9"]})
+    found = drive(plan, Serial(tmp_path, follow=follow))
+    assert found.choice == {"lr": 0.1}
+    assert "try a learning rate smaller" in found.candidates[1].failures[0]
+    assert began.count(found.results[0].experiment.id) == 2 and steps.count(15) == 1

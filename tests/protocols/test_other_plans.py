@@ -1,0 +1,142 @@
+"""Forward transfer, online and queue with made-up numbers."""
+
+import math
+
+import numpy as np
+import pytest
+from tests.protocols.made_up import Recorder
+
+from engram.core.errors import InputError
+from engram.core.folder import Reading
+from engram.protocols.drive import Failure, Result, drive, finished
+from engram.protocols.forward_transfer import TUNED_LRS, forward_transfer, spearman
+from engram.protocols.online import online
+from engram.protocols.queue import queue, reported_tasks
+from engram.run.experiment import Experiment, TransferSpec
+from engram.run.probing import probe_name, tuned_name
+from engram.run.recipe import experiment
+
+
+def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
+    return [experiment("split-digits", method, setting="task", seed=seed) for seed in range(seeds)]
+
+
+def transferred(each: Experiment) -> Result:
+    """ER forgets less and transfers better; fine-tuning wants lr .001 and 50 passes."""
+    good = 0.1 * (each.method == "er") + 0.01 * each.seed
+    metrics = {"AvgFgt": -0.3 + good, "AvgAcc": 0.7, "AvgLAcc": each.optimizer.lr}
+    readings: list[Reading] = []
+    probe = each.evaluation.transfer
+    for task in range(1, 5) if probe else ():
+        assert probe is not None
+        readings += [(task, task - 1, task, "FDiv", 10.0 * task)]
+        readings += [(task, task - 1, task, probe_name(k), 0.5 + good + 0.01 * k) for k in probe.shots]
+        for lr in probe.tuned_lrs:
+            for epochs in probe.tuned_epochs:
+                right = lr == 0.001 and epochs == 50
+                for on, value in (("validation", 0.9 if right else 0.8), ("test", 0.6 if right else 0.99)):
+                    readings += [
+                        (task, task - 1, task, tuned_name(k, lr=lr, epochs=epochs, on=on), value)
+                        for k in probe.shots
+                    ]
+    return Result(each, {"metrics": metrics}, readings=tuple(readings))
+
+
+def test_averages_over_tasks_and_correlations_over_methods_and_runs() -> None:
+    groups = {"er": bases("er", 3), "finetune": bases("finetune", 3)}
+    found = drive(forward_transfer(groups, probe=TransferSpec(shots=(5, 10))), Recorder(transferred))
+    er = found.methods["er"].runs[1]
+    assert er.linear == pytest.approx({5: 0.66, 10: 0.71}) and er.diversity == 25.0
+    assert er.matrix == {"AvgFgt": pytest.approx(-0.19), "AvgAcc": 0.7, "AvgLAcc": 0.05}
+    correlation = found.correlations["AvgFgt"][5]
+    assert correlation.rho == pytest.approx(1.0) and correlation.n == 6
+    assert math.isnan(found.correlations["AvgFDiv"][5].rho), "it never changes"
+    assert found.as_json()["methods"]["er"]["AvgFwt"]["5"] == pytest.approx(0.66)
+
+
+def test_fields_are_chosen_by_learning_accuracy_on_validation_data() -> None:
+    execute = Recorder(transferred)
+    probe = TransferSpec(shots=(5,))
+    found = drive(forward_transfer({"er": bases()}, {"lr": [0.1, 0.2]}, probe=probe), execute)
+    search, _, probed = execute.rounds
+    assert {each.evaluation.on for each in search} == {"validation"}
+    assert probed[0].optimizer.lr == 0.2 and probed[0].evaluation.transfer == probe
+    assert found.as_json()["choice"] == {"lr": 0.2} and len(found.as_json()["candidates"]) == 2
+
+
+def test_fine_tuning_is_chosen_on_validation_and_reported_on_test() -> None:
+    execute = Recorder(transferred)
+    probe = TransferSpec(shots=(5, 10), tuned_lrs=TUNED_LRS)
+    found = drive(forward_transfer({"er": bases()}, probe=probe), execute)
+    assert execute.rounds[0][0].scenario.held_out == 0.2
+    assert found.methods["er"].tuned_choice == {5: (0.001, 50), 10: (0.001, 50)}
+    assert found.methods["er"].runs[0].tuned == pytest.approx({5: 0.6, 10: 0.6})
+    assert found.as_json()["finetuning"]["5"] == {"lr": 0.001, "epochs": 50}
+
+
+def test_p_values_are_those_of_the_paper() -> None:
+    """Thirty points with ρ = .30 have p = .11, with .16 p = .40; twenty-five with .46 have p = .02."""
+    draw = np.random.default_rng(0)
+    for n, rho, p in ((30, 0.30, 0.11), (30, 0.16, 0.40), (25, 0.46, 0.02)):
+        ranks = np.arange(n)
+        orders = (draw.permutation(n) for _ in range(100_000))
+        order = next(each for each in orders if abs(np.corrcoef(ranks, each)[0, 1] - rho) < 0.003)
+        found = spearman(ranks.tolist(), order.tolist())
+        assert found.rho == pytest.approx(rho, abs=0.003)
+        assert found.p == pytest.approx(p, abs=0.006)
+
+
+def test_too_few_runs_have_no_p_value() -> None:
+    assert math.isnan(spearman([1, 2], [1, 2]).p) and spearman([1, math.nan], [1, 2]).n == 1
+
+
+def test_online_shows_every_sample_once_and_averages_curves() -> None:
+    def make(each: Experiment) -> Result:
+        curve = [0.9, 0.5 + 0.1 * each.seed]
+        undefined = [None, 0.2]
+        by_task = {"AA": curve, "RAA": curve, "AF": undefined, "RAF": undefined}
+        return Result(each, {"metrics": {"AA": each.optimizer.lr}, "by_task": by_task})
+
+    execute = Recorder(make)
+    found = drive(online(bases(seeds=2), {"lr": [0.1, 0.3]}), execute)
+    assert all(each.scenario.passes == 1 for asked in execute.rounds for each in asked)
+    assert found.search.choice == {"lr": 0.3}
+    assert found.curves["AA"] == pytest.approx([0.9, 0.55])
+    assert math.isnan(found.curves["RAF"][0]) and found.final["RAF"] == 0.2
+    assert found.spreads["AA"][1] == pytest.approx(0.1 / math.sqrt(2))
+
+
+def test_queue_reports_every_tenth_task_the_best_and_the_worst() -> None:
+    def make(each: Experiment) -> Result | Failure:
+        strength = each.settings["strength"]
+        if strength == 5:
+            return Failure(each, "the loss became nan")
+        final = {1: 0.4, 10: 0.8, 100: 0.2}[int(strength)] + 0.02 * each.seed
+        return Result(each, {"metrics": {"AA": final}, "by_task": {"AA": [1.0, 0.9, 0.8, 0.7, final]}})
+
+    execute = Recorder(make)
+    found = drive(queue(bases("ewc", 2), {"strength": [1, 5, 10, 100]}, every=2), execute)
+    assert found.tasks == (1, 3, 5) and len(execute.rounds) == 1
+    result = found.as_json()
+    assert result["best"]["fields"] == {"strength": 10} and result["worst"]["fields"] == {"strength": 100}
+    assert result["best"]["averages"] == pytest.approx([1.0, 0.8, 0.81])
+    assert result["candidates"][1]["averages"] == [] and result["candidates"][1]["failures"]
+
+
+def test_reported_tasks() -> None:
+    assert reported_tasks(5) == (1, 5) and reported_tasks(11) == (1, 11) and reported_tasks(1) == (1,)
+    with pytest.raises(InputError, match="every=0"):
+        reported_tasks(5, every=0)
+
+
+def test_a_plan_that_needs_a_run_says_why_it_has_none() -> None:
+    with pytest.raises(InputError, match="failed and the protocol cannot go on: out of luck"):
+        finished(Failure(bases()[0], "out of luck"))
+
+
+def test_nothing_to_run_is_refused() -> None:
+    for plan in (online([]), queue([])):
+        with pytest.raises(InputError, match="needs an experiment"):
+            drive(plan, Recorder(transferred))
+    with pytest.raises(InputError, match="needs experiments"):
+        drive(forward_transfer({}), Recorder(transferred))

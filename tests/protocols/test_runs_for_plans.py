@@ -1,0 +1,150 @@
+"""What plans ask of a run: validation samples, rates and updates by phase, merged networks at the end."""
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from engram.core.errors import InputError
+from engram.core.trace import Trace
+from engram.datasets.stream import Stream, held_out
+from engram.protocols.causal import first_phases
+from engram.run.checkpoint import CHECKPOINT, execute
+from engram.run.experiment import EvaluationSpec, Experiment, PhaseSpec
+from engram.run.isolation import weights_digest
+from engram.run.loop import complete, run, run_steps
+from engram.run.probing import balance_name
+from engram.run.recipe import experiment
+from engram.scenarios import permuted, split
+
+SCENARIO = split("digits", setting="class")
+
+
+def small(method: str = "finetune", **changes: object) -> Experiment:
+    planned = experiment("split-digits", method, updates=6)
+    planned = replace(planned, evaluation=EvaluationSpec(every=2, subset=20))
+    return replace(planned, **changes)  # type: ignore[arg-type]
+
+
+def digests(planned: Experiment, steps: int) -> str:
+    *_, last = islice(run_steps(planned), steps)
+    return weights_digest(last.line.method)
+
+
+def test_held_out_samples_are_never_learned_and_the_rest_always() -> None:
+    stream = Stream(replace(SCENARIO, held_out=0.25))
+    whole = Stream(SCENARIO).train(0)
+    learned, kept = stream.train(0), stream.validation(0)
+    assert sorted([*learned.index.tolist(), *kept.index.tolist()]) == whole.index.tolist()
+    for unit in (0, 1):
+        assert int((kept.y == unit).sum()) == int((whole.y == unit).sum() * 0.25)
+    assert len(stream.phase(0)) == len(learned)
+
+
+def test_the_same_images_are_held_out_in_every_task_that_shows_them() -> None:
+    stream = Stream(replace(permuted("digits", 2, setting="domain", seed=0), held_out=0.1))
+    assert torch.equal(stream.validation(0).index, stream.validation(1).index)
+
+
+def test_a_share_is_rounded_down_in_each_class() -> None:
+    assert held_out(torch.zeros(9), 0.1).sum() == 0 and held_out(torch.zeros(10), 0.1).sum() == 1
+    with pytest.raises(InputError, match="has no validation samples of task 0, holding out 0 of"):
+        Stream(SCENARIO).validation(0)
+    with pytest.raises(InputError, match="holds out 1 of its samples"):
+        replace(SCENARIO, held_out=1.0)
+
+
+def test_evaluation_on_validation_samples() -> None:
+    scenario = replace(SCENARIO, held_out=0.2)
+    planned = small(scenario=scenario, evaluation=EvaluationSpec(every=100, subset=None, on="validation"))
+    trace = run(planned).evaluator.trace
+    stream = Stream(scenario)
+    assert set(zip(trace.task, trace.total, strict=True)) == {
+        (task, len(stream.validation(task))) for task in range(5)
+    }
+
+
+def test_what_says_nothing_new_keeps_its_name() -> None:
+    written = small().as_json()
+    assert "by_phase" not in written and "held_out" not in written["scenario"]
+    assert not {"transfer", "balances"} & set(written["evaluation"])
+    ids = {
+        small().id,
+        small(by_phase=(PhaseSpec(), PhaseSpec(lr=0.1))).id,
+        small(scenario=replace(small().scenario, held_out=0.1)).id,
+        small("finetune", evaluation=replace(small().evaluation, balances=True)).id,
+    }
+    assert len(ids) == 4
+
+
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_later_rate_changes_nothing_before_and_everything_after(reset: bool) -> None:
+    optimizer = replace(small().optimizer, reset=reset)
+    plain = small(optimizer=optimizer)
+    later = replace(plain, by_phase=(PhaseSpec(), PhaseSpec(lr=0.001)))
+    assert digests(plain, 6) == digests(later, 6)
+    assert digests(plain, 7) != digests(later, 7)
+    rates = [
+        progress.line.method.optimizer.param_groups[0]["lr"]  # type: ignore[attr-defined]
+        for progress in run_steps(later)
+    ]
+    assert rates == [0.05] * 6 + [0.001] * 6 + [0.05] * 18
+
+
+def test_resuming_within_a_phase_of_its_own_rate(tmp_path: Path) -> None:
+    optimizer = replace(small().optimizer, schedule="cosine")
+    planned = small("ewc", optimizer=optimizer, by_phase=(PhaseSpec(), PhaseSpec(lr=0.01, updates=9)))
+    *_, there = islice(run_steps(planned), 10)
+    torch.save(there.snapshot(), tmp_path / CHECKPOINT)
+    result = execute(planned, tmp_path)
+    assert Trace.load(tmp_path / "trace.parquet") == run(planned).evaluator.trace
+    assert result["updates"] == 6 + 9 + 3 * 6
+
+
+def test_a_phase_that_is_stopped_early_is_the_same_run_up_to_there() -> None:
+    stopped = small(by_phase=(PhaseSpec(updates=4),))
+    assert digests(small(), 4) == digests(stopped, 4)
+    found = run(stopped).evaluator.trace
+    assert {step for step, learning in zip(found.step, found.learning, strict=True) if learning == 0} == {
+        0,
+        2,
+        4,
+    }
+
+
+def test_the_first_phases_alone_are_the_same_run_up_to_there() -> None:
+    assert digests(small("er"), 12) == weights_digest(run(first_phases(small("er"), 2)).method)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"by_phase": (PhaseSpec(lr=-1.0),)}, "lr=-1"),
+        ({"evaluation": EvaluationSpec(balances=True)}, "finetune merges no networks"),
+        (
+            {"method": "gdumb", "settings": {}, "by_phase": (PhaseSpec(lr=0.1),)},
+            "gdumb has no learning rate by phase",
+        ),
+    ],
+)
+def test_bad_experiments_are_refused_before_training(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        complete(replace(small(), **changes))  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="updates=0 of a phase"):
+        PhaseSpec(updates=0)
+
+
+@pytest.mark.parametrize("method", ["imm-mean", "imm-mode"])
+def test_the_curve_over_balances_is_recorded_at_the_end(method: str) -> None:
+    planned = experiment("slt-D5-5a-digits", method, epochs=2, lr=0.05)
+    planned = replace(planned, evaluation=EvaluationSpec(every=1000, subset=None, balances=True))
+    outcome = run(planned)
+    found = {name: value for *_, name, value in outcome.evaluator.readings}
+    assert len(found) == 101
+    trace = outcome.evaluator.trace
+    both = [row for row in range(len(trace)) if trace.step[row] == trace.step[-1]]
+    pooled = sum(trace.correct[row] for row in both) / sum(trace.total[row] for row in both)
+    assert found[balance_name(0.5)] == pytest.approx(pooled), "equal shares are the method's own answer"
+    assert max(found.values()) > found[balance_name(1.0)]

@@ -1,0 +1,292 @@
+"""Real processes that crash, are killed and run out of memory; and the memory that they share."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from engram.core.errors import InputError
+from engram.core.folder import RESULT
+from engram.core.trace import Trace
+from engram.datasets import InMemory, arrays, load
+from engram.methods import load_plugin
+from engram.run.checkpoint import CHECKPOINT
+from engram.run.experiment import Experiment
+from engram.run.loop import complete, run
+from engram.run.processes import FAILURE, Row, SharedImages, run_in_processes, shared_data
+from engram.run.recipe import experiment
+from engram.scenarios import split
+
+PLUGIN = """
+import os, time
+from pathlib import Path
+import numpy as np
+import engram
+
+HERE = Path(__file__).parent
+
+def wild():
+    return not (HERE / "calm").exists()
+
+@engram.method("test-crash")
+class Crash(engram.Learner):
+    "Fails in the middle."
+    def after_step(self, batch):
+        if wild() and self.step_in_task == 5:
+            raise KeyError("gone")
+
+@engram.method("test-hungry")
+class Hungry(engram.Learner):
+    "Wants more memory than it may have."
+    def after_step(self, batch):
+        if wild():
+            import resource
+            resource.setrlimit(resource.RLIMIT_AS, (2**30, resource.getrlimit(resource.RLIMIT_AS)[1]))
+            self.kept = np.ones(2**33, np.uint8)
+
+@engram.method("test-slow")
+class Slow(engram.Learner):
+    "Takes its time, and says who it is."
+    def setup(self):
+        (HERE / "pid").write_text(str(os.getpid()))
+    def after_step(self, batch):
+        if wild():
+            time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Path:
+    place = tmp_path / "wild.py"
+    place.write_text(PLUGIN)
+    load_plugin(place)
+    return place
+
+
+def small(method: str, **changes: object) -> Experiment:
+    planned = experiment("split-digits", method, updates=8, evaluation={"subset": 20})
+    return replace(planned, **changes)  # type: ignore[arg-type]
+
+
+def on_own_data() -> Experiment:
+    """An experiment on data that only this process knows."""
+    y = np.arange(40) % 4
+    noise = np.random.default_rng(0).integers(0, 50, (40, 1, 4, 4))
+    x = (noise + 50 * y[:, None, None, None]).astype(np.uint8)
+    scenario = split(arrays("mine", x, y, x, y), setting="class")
+    return complete(Experiment(scenario, "finetune", batch_size=4, epochs=2))
+
+
+def same_bits(row: Row) -> bool:
+    """Whether a row's run is, bit for bit, what a run in this process gives."""
+    return Trace.load(row.folder / "trace.parquet") == run(row.experiment).evaluator.trace
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits and signals as Linux has them")
+def test_failures_are_rows_the_rest_goes_on_and_the_next_call_runs_what_is_missing(
+    plugin: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "runs"
+    wild = experiment("split-digits", "finetune", updates=8, lr=1e9)
+    good = [small("finetune"), small("er", seed=1), on_own_data()]
+    bad = {
+        "input": wild,
+        "crashed": small("test-crash"),
+        "memory": small("test-hungry"),
+        "killed": small("test-slow"),
+    }
+    planned = [*good, good[0], *bad.values()]
+
+    def kill(under_way: Experiment, share: float) -> None:
+        if under_way.method == "test-slow" and share > 0.1:
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+    def call(jobs: int, follow: Callable[[Experiment, float], None] | None = None) -> dict[str, Row]:
+        rows = run_in_processes(planned, out, jobs=jobs, plugin=plugin, checkpoint_seconds=0.1, follow=follow)
+        return {row.experiment.id: row for row in rows}
+
+    first = call(2, kill)
+    assert len(first) == 7
+    for each in good:
+        assert first[each.id].status == "done" and same_bits(first[each.id])
+    reasons = {}
+    for kind, each in bad.items():
+        row = first[each.id]
+        assert row.status == "failed" and row.failure is not None and row.failure.kind == kind
+        kept = json.loads((out / each.id / FAILURE).read_text())
+        assert kept["id"] == each.id and kept["reason"] == row.failure.reason and "\n" not in kept["reason"]
+        reasons[kind] = kept
+    assert reasons["crashed"]["reason"] == "KeyError: 'gone'"
+    assert "after_step" in reasons["crashed"]["details"]
+    assert "out of memory" in reasons["memory"]["reason"]
+    assert "SIGKILL" in reasons["killed"]["reason"]
+    assert "try a learning rate smaller" in reasons["input"]["reason"]
+    assert (out / bad["killed"].id / CHECKPOINT).exists()
+
+    (tmp_path / "calm").touch()
+    stamps = {each.id: (out / each.id / RESULT).stat().st_mtime_ns for each in good}
+    second = call(1)
+    assert {row.experiment.id for row in second.values() if row.status == "failed"} == {wild.id}
+    for each in good:
+        assert (out / each.id / RESULT).stat().st_mtime_ns == stamps[each.id]
+    for kind in ("crashed", "memory", "killed"):
+        row = second[bad[kind].id]
+        assert row.status == "done"
+        assert not (row.folder / FAILURE).exists() and not (row.folder / CHECKPOINT).exists()
+    assert same_bits(second[bad["killed"].id]), "what goes on from a checkpoint has the same bits"
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+def test_workers_of_a_killed_process_put_their_runs_down(plugin: Path, tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from engram.methods import load_plugin
+from engram.run.processes import run_in_processes
+from engram.run.recipe import experiment
+
+if __name__ == "__main__":
+    plugin = Path({str(plugin)!r})
+    load_plugin(plugin)
+    planned = experiment("split-digits", "test-slow", updates=20)
+    list(run_in_processes([planned], Path({str(tmp_path / "runs")!r}), jobs=1, plugin=plugin))
+"""
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    process = subprocess.Popen([sys.executable, str(script)])
+    _until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
+    worker = int((tmp_path / "pid").read_text())
+    assert worker != process.pid
+    process.kill()
+    process.wait()
+    _until(lambda: not _alive(worker) or _is_zombie(worker))
+    assert len(list((tmp_path / "runs").glob(f"*/{CHECKPOINT}"))) == 1
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether a process has ended, although nobody has asked for its exit code."""
+    return (
+        sys.platform == "linux" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    )
+
+
+def _until(happened: Callable[[], bool], *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+from engram.run.processes import run_in_processes
+from engram.run.recipe import experiment
+
+list(run_in_processes([experiment("split-digits", "er")], Path({str(tmp_path / "runs")!r}), jobs=1))
+"""
+    script = tmp_path / "script.py"
+    script.write_text(program)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 1
+    assert 'under `if __name__ == "__main__":`' in done.stderr.strip().splitlines()[-1]
+
+
+def test_nothing_starts_where_something_is_wrong(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="jobs=0 cannot be used"):
+        list(run_in_processes([small("er")], tmp_path, jobs=0))
+    with pytest.raises(InputError, match="nowhere is not a folder"):
+        list(run_in_processes([experiment("split-kmnist", "er")], tmp_path, data=tmp_path / "nowhere"))
+    assert list(tmp_path.iterdir()) == []
+
+
+# Memory ---------------------------------------------------------------------------------------------
+
+READER = """
+import sys
+from pathlib import Path
+from engram.run.processes import SharedImages
+
+images = SharedImages(Path(sys.argv[1]))
+print(int(images.pixels.sum()), flush=True)
+sys.stdin.readline()
+kilobytes = dict.fromkeys(("Rss", "Pss", "Private_Dirty"), 0)
+inside = False
+for line in Path("/proc/self/smaps").read_text().splitlines():
+    first, *rest = line.split()
+    if not first.endswith(":"):
+        inside = line.endswith("pixels.npy")
+    elif inside and first[:-1] in kilobytes:
+        kilobytes[first[:-1]] += int(rest[0])
+print(*kilobytes.values(), flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the share of memory is read from /proc")
+def test_processes_hold_the_data_together_once(tmp_path: Path) -> None:
+    """Two processes that have read everything hold half of it each, and nothing of their own."""
+    pixels = torch.randint(0, 256, (10_000, 1, 32, 32), dtype=torch.uint8)
+    kept = InMemory(pixels.clone(), torch.zeros(10_000))
+    shared = SharedImages.of(kept, tmp_path / "train")
+    assert kept.pixels.data_ptr() == shared.pixels.data_ptr(), "this process holds no second copy either"
+    readers = [
+        subprocess.Popen(
+            [sys.executable, "-c", READER, str(shared.folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for reader in readers:
+        assert reader.stdout is not None
+        assert int(reader.stdout.readline()) == int(pixels.sum())
+    sizes = []
+    for reader in readers:
+        assert reader.stdin is not None and reader.stdout is not None
+        reader.stdin.write("\n")
+        reader.stdin.flush()
+        sizes.append([int(size) for size in reader.stdout.readline().split()])
+    for reader in readers:
+        reader.communicate()
+    whole = pixels.numel() / 1024
+    for resident, proportional, own in sizes:
+        assert resident >= 0.99 * whole and own == 0
+        assert proportional <= 0.55 * whole
+
+
+def test_writing_to_shared_samples_stays_private(tmp_path: Path) -> None:
+    images = InMemory(torch.zeros(8, 1, 2, 2, dtype=torch.uint8), torch.arange(8))
+    one, other = SharedImages.of(images, tmp_path / "x"), SharedImages(tmp_path / "x")
+    one.pixels.fill_(7)
+    assert int(other.pixels.sum()) == 0 and int(SharedImages(tmp_path / "x").pixels.sum()) == 0
+
+
+def test_data_stay_readable_after_they_were_shared() -> None:
+    before = load("digits").train
+    assert isinstance(before, InMemory)
+    pixels = before.pixels.clone()
+    for _ in range(2):
+        with shared_data(["digits"]) as ((_, digits),):
+            assert isinstance(digits.train, SharedImages) and torch.equal(digits.train.pixels, pixels)
+    after = load("digits").train
+    assert isinstance(after, InMemory) and torch.equal(after.pixels, pixels)

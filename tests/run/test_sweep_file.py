@@ -1,0 +1,242 @@
+"""What a sweep's table stands for, and how its mistakes are named."""
+
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engram.core.errors import InputError
+from engram.run.recipe import experiment
+from engram.run.sweep_file import OPTIONS, Plan, expand, read_sweep
+from engram.scenarios import benchmark
+
+
+def plan(text: str) -> Plan:
+    return expand(tomllib.loads(text))
+
+
+def test_every_combination_once_and_seeds_fastest() -> None:
+    found = plan(
+        """
+        scenario = ["split-digits", "permuted-digits"]
+        method = ["finetune", "er"]
+        lr = [0.1, 0.01]
+        seeds = 2
+        """
+    ).experiments
+    assert len(found) == len({each.id for each in found}) == 16
+    assert [each.seed for each in found] == [0, 1] * 8
+    assert [each.method for each in found[:8]] == ["finetune"] * 4 + ["er"] * 4
+    assert {each.optimizer.lr for each in found} == {0.1, 0.01}
+
+
+def test_the_same_words_mean_the_same_experiment_as_with_run() -> None:
+    options: dict[str, Any] = {
+        "scenario": "split-digits",
+        "method": "er",
+        "setting": "class",
+        "classes": "unknown",
+        "hidden": "32,16",
+        "optimizer": "sgd",
+        "lr": 1,
+        "momentum": 0.5,
+        "batch-size": 8,
+        "updates": 7,
+        "subset": 0,
+        "every": 3,
+        "full-ends": True,
+        "set": {"memory": "100"},
+        "first-seed": 4,
+    }
+    (found,) = expand(options).experiments
+    expected = experiment(
+        "split-digits",
+        "er",
+        setting="class",
+        classes_known=False,
+        hidden=(32, 16),
+        optimizer="sgd",
+        lr=1.0,
+        momentum=0.5,
+        batch_size=8,
+        updates=7,
+        evaluation={"subset": None, "every": 3, "full_ends": True},
+        settings={"memory": 100},
+        seed=4,
+    )
+    assert found.id == expected.id
+
+
+def test_every_option_is_one_of_run() -> None:
+    from inspect import signature
+
+    from engram.cli.run import run
+
+    assert set(OPTIONS) < set(signature(run).parameters)
+
+
+def test_what_holds_for_all_gives_way_to_what_holds_here() -> None:
+    found = plan(
+        """
+        scenario = "split-digits"
+        lr = 0.5
+        seeds = [3, 5]
+        set.er.memory = 50
+
+        [[run]]
+        method = "er"
+
+        [[run]]
+        method = ["er", "ewc"]
+        lr = 0.25
+        seeds = 1
+        set.er.memory = [60, 70]
+        set.ewc.strength = [1, 10, 100]
+        """
+    ).experiments
+    seen = [(each.method, each.optimizer.lr, each.seed, each.settings) for each in found]
+    assert [(method, lr, seed) for method, lr, seed, _ in seen] == [
+        ("er", 0.5, 3),
+        ("er", 0.5, 5),
+        ("er", 0.25, 0),
+        ("er", 0.25, 0),
+        ("ewc", 0.25, 0),
+        ("ewc", 0.25, 0),
+        ("ewc", 0.25, 0),
+    ]
+    assert [each.get("memory", each.get("strength")) for *_, each in seen] == [50, 50, 60, 70, 1, 10, 100]
+
+
+def test_hidden_widths_are_one_value_and_may_be_several() -> None:
+    table = {"scenario": "split-digits", "method": "er", "hidden": [8, 4]}
+    assert [each.model.hidden for each in expand(table).experiments] == [(8, 4)]
+    several = expand({**table, "hidden": [[8], "4,4"]}).experiments
+    assert [each.model.hidden for each in several] == [(8,), (4, 4)]
+
+
+def test_what_is_asked_for_twice_is_run_once() -> None:
+    found = plan(
+        """
+        scenario = "split-digits"
+        [[run]]
+        method = ["er", "er"]
+        [[run]]
+        method = ["er", "gem"]
+        """
+    )
+    assert [each.method for each in found.experiments] == ["er", "gem"] and found.repeated == 2
+
+
+def test_what_makes_no_sense_is_left_out_and_listed() -> None:
+    found = plan(
+        """
+        scenario = ["split-digits", "mini-domainnet"]
+        setting = ["task", "class"]
+        method = ["finetune", "independent"]
+        seeds = 2
+        """
+    )
+    assert len(found.experiments) == 2 * 3 + 2 * 2
+    needs = "method independent needs task identity, which the class setting hides: use the task setting"
+    names = ", ".join(benchmark("mini-domainnet").setting_names)
+    has = f"mini-domainnet is only to be had in the settings {names}"
+    assert {each.what: each.why for each in found.skipped} == {
+        "independent on split-digits (class)": needs,
+        "finetune on mini-domainnet (class)": has,
+        "independent on mini-domainnet (class)": has,
+    }
+
+
+START = 'scenario = "split-digits"\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            'scenario = "split-digit"\nmethod = "er"',
+            ["unknown scenario 'split-digit': did you mean 'split-digits'"],
+        ),
+        (
+            START + '[[run]]\nmethod = "er"\n[[run]]\nmethod = "ewcc"',
+            ["[[run]] 2: unknown method 'ewcc': did you"],
+        ),
+        (START + 'methods = "er"', ["unknown key 'methods': did you mean 'method'"]),
+        (START + 'method = "er"\nmodel = "mpl"', ["unknown model 'mpl'"]),
+        (START + 'method = "er"\nsetting = "clas"', ["unknown setting 'clas': did you mean 'class'"]),
+        (START + 'method = "er"\noptimizer = "adamm"', ["unknown optimizer 'adamm': did you mean 'adam'"]),
+        (START + 'method = "er"\nlr = "fast"', ["lr='fast' cannot be used: give a number"]),
+        (START + 'method = "er"\nupdates = 2.5', ["updates=2.5 cannot be used: give a whole number"]),
+        (START + 'method = "er"\nupdates = true', ["updates=True cannot be used"]),
+        (START + 'method = "er"\nlosses = 1', ["losses=1 cannot be used: give true or false"]),
+        (START + 'method = "er"\nlr = [0.1, -1]', ["lr=-1.0"]),
+        (START + 'method = "er"\nlr = []', ["lr=[] has nothing to try"]),
+        (START + 'method = "er"\nset.memory = []', ["set.memory=[] has nothing to try"]),
+        (START + 'method = "er"\nevery = 0', ["every=0 cannot be used: give 1 or more"]),
+        (START + 'method = "er"\nsubset = -1', ["subset=-1 cannot be used: give 0 or more"]),
+        (START + 'method = "er"\nhidden = ["4,a"]', ["hidden='4,a'"]),
+        (START + 'method = "er"\nhidden = 4.5', ["hidden=4.5"]),
+        (START + 'method = "er"\nseeds = 0', ["seeds=0"]),
+        (START + 'method = "er"\nseeds = [0, -1]', ["seeds=[0, -1]"]),
+        (START + 'method = "er"\nfirst_seed = -1', ["first_seed=-1"]),
+        (
+            START + 'method = "er"\nout = "runs"',
+            ["out is no part of a sweep: give it on the command line, as --out"],
+        ),
+        (START + 'method = "er"\nset = 3', ["set=3 cannot be used: write set.FIELD = VALUE"]),
+        (START + 'method = "er"\nset.memori = 3', ["method er has no field 'memori'"]),
+        (START + 'method = "er"\nset.er.memory = [10, -1]', ["memory=-1"]),
+        (START + 'method = "er"\nset.ewcc.strength = 1', ["set.ewcc: unknown method 'ewcc'"]),
+        (START + 'method = "er"\nset.ewc.strength = 1', ["set.ewc: no run here has the method ewc"]),
+        (
+            START + '[[run]]\nmethod = "er"\nset.ewc.strength = 1\n[[run]]\nmethod = "ewc"',
+            ["[[run]] 1: set.ewc: no run here has the method ewc"],
+        ),
+        (START, ["method is missing"]),
+        ('method = "er"', ["scenario is missing"]),
+        (START + '[run]\nmethod = "er"', ["run must be written as [[run]]"]),
+        (
+            START + 'method = "independent"\nsetting = "class"',
+            ["nothing is left to run: method independent needs task identity"],
+        ),
+        (
+            START
+            + '[[run]]\nmethod = "ewcc"\nlr = "x"\n[[run]]\nmethod = "er"\nset.memori = 1\nset.memory = 0',
+            [
+                "[[run]] 1: unknown method 'ewcc'",
+                "[[run]] 1: lr='x'",
+                "[[run]] 2: method er has no field 'memori'",
+            ],
+        ),
+    ],
+)
+def test_every_mistake_is_named_with_its_key(text: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as error:
+        plan(text)
+    message = str(error.value)
+    assert "\n" not in message and all(each in message for each in words), message
+
+
+def test_a_mistake_is_said_once_however_many_runs_have_it() -> None:
+    with pytest.raises(InputError) as error:
+        plan(START + 'method = ["er", "ewc"]\nlr = -1\nseeds = 5')
+    assert str(error.value).count("lr=-1.0") == 1
+
+
+def test_files_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        read_sweep(tmp_path / "nowhere.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("scenario = ")
+    with pytest.raises(InputError, match="is not TOML") as error:
+        read_sweep(broken)
+    assert "\n" not in str(error.value)
+
+
+def test_large_sweeps_are_checked_quickly() -> None:
+    started = time.perf_counter()
+    found = plan(START + 'method = ["finetune", "er"]\nlr = [0.1, 0.2, 0.3, 0.4, 0.5]\nseeds = 20')
+    assert len(found.experiments) == 200
+    assert time.perf_counter() - started < 10
