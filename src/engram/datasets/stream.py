@@ -107,6 +107,16 @@ class PhaseData:
             head = self._head if isinstance(self._head, int) else self._head[rows]
             yield Batch(x.to(self.device), self._y[rows], heads=self.heads, head=head)
 
+    def in_order(self, size: int) -> Iterator[Batch]:
+        """All samples once, in the data set's own order; what is held in memory is not copied."""
+        if self._held is None:
+            yield from self.batches(torch.arange(len(self)), size)
+            return
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            head = self._head if isinstance(self._head, int) else self._head[rows]
+            yield Batch(self._held[rows], self._y[rows], heads=self.heads, head=head)
+
     def _inputs(self, pieces: tuple[Tensor, ...]) -> Iterator[Tensor]:
         if self._held is not None:
             for rows in pieces:

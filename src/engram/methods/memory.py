@@ -276,23 +276,32 @@ class ClassBalanced:
             offered.append(batch)
             self.keys = torch.cat([self.keys, torch.rand(len(batch), generator=self.generator)])
             if len(self.keys) > 2 * self.capacity + len(batch):
-                self.samples.append(*offered)
-                self._shrink()
+                self._choose(offered)
                 offered = []
-        self.samples.append(*offered)
-        self._shrink()
+        self._choose(offered)
 
-    def _shrink(self) -> None:
+    def _choose(self, offered: list[Batch]) -> None:
+        """Keep those with the largest keys of what is held and what is offered."""
         # While a task is being read its later classes are not known yet, so shares can only be too large.
         quota = equal_shares(self.capacity, sorted(self.order))
-        y = self.samples.y.cpu()
+        y = torch.cat([self.samples.y.cpu(), *(batch.y.cpu() for batch in offered)])
         kept = []
         for name, share in quota.items():
             rows = torch.nonzero(y == name).squeeze(1)
             best = torch.argsort(self.keys[rows], descending=True, stable=True)[:share]
             kept.append(rows[best])
         index = torch.cat(kept)
-        self.samples.keep(index)
+        # Only what is kept is copied: of all that is held and offered, in its order; then put by class.
+        ordered = index.sort().values
+        start = len(self.samples)
+        self.samples.keep(ordered[ordered < start])
+        chosen = []
+        for batch in offered:
+            own = ordered[(ordered >= start) & (ordered < start + len(batch))] - start
+            chosen += [select(batch, own.to(batch.y.device))] if len(own) else []
+            start += len(batch)
+        self.samples.append(*chosen)
+        self.samples.keep(torch.searchsorted(ordered, index))
         self.keys = self.keys[index]
         self.groups = self._grouped()
 

@@ -456,4 +456,4 @@ def _whole(infos: list[TaskInfo]) -> TaskInfo:
 
 def _once(phase: PhaseData, experiment: Experiment) -> Iterator[Batch]:
     """The samples of a phase once more, in the data set's own order."""
-    return phase.batches(torch.arange(len(phase)), experiment.batch_size)
+    return phase.in_order(experiment.batch_size)
