@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from engram.methods import load_plugin
 from engram.run.checkpoint import CHECKPOINT
 from engram.run.experiment import Experiment
 from engram.run.loop import complete, run
-from engram.run.processes import FAILURE, Row, SharedImages, run_in_processes, shared_data
+from engram.run.processes import FAILURE, Row, SharedImages, run_in_processes, share
 from engram.run.recipe import experiment
 from engram.scenarios import split
 
@@ -169,7 +170,10 @@ if __name__ == "__main__":
 """
     script = tmp_path / "script.py"
     script.write_text(program)
-    process = subprocess.Popen([sys.executable, str(script)])
+    (tmp_path / "data").mkdir()
+    process = subprocess.Popen(
+        [sys.executable, str(script)], env={**os.environ, "TMPDIR": str(tmp_path / "data")}
+    )
     _until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
     worker = int((tmp_path / "pid").read_text())
     assert worker != process.pid
@@ -177,6 +181,9 @@ if __name__ == "__main__":
     process.wait()
     _until(lambda: not _alive(worker) or _is_zombie(worker))
     assert len(list((tmp_path / "runs").glob(f"*/{CHECKPOINT}"))) == 1
+    assert list((tmp_path / "data").glob("engram-data-*")) == [], (
+        "the shared samples are cleared away as well"
+    )
 
 
 def _is_zombie(pid: int) -> bool:
@@ -281,12 +288,14 @@ def test_writing_to_shared_samples_stays_private(tmp_path: Path) -> None:
     assert int(other.pixels.sum()) == 0 and int(SharedImages(tmp_path / "x").pixels.sum()) == 0
 
 
-def test_data_stay_readable_after_they_were_shared() -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="files that are mapped cannot be removed there")
+def test_data_stay_readable_after_they_were_shared(tmp_path: Path) -> None:
     before = load("digits").train
     assert isinstance(before, InMemory)
     pixels = before.pixels.clone()
-    for _ in range(2):
-        with shared_data(["digits"]) as ((_, digits),):
-            assert isinstance(digits.train, SharedImages) and torch.equal(digits.train.pixels, pixels)
+    for number in range(2):
+        ((_, digits),) = share(["digits"], tmp_path / str(number))
+        assert isinstance(digits.train, SharedImages) and torch.equal(digits.train.pixels, pixels)
+        shutil.rmtree(tmp_path / str(number))
     after = load("digits").train
     assert isinstance(after, InMemory) and torch.equal(after.pixels, pixels)

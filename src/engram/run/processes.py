@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -10,7 +11,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -147,8 +148,9 @@ def run_in_processes(
     yield from (row for row in rows if row.status == "done")
     names = sorted({task.source.dataset for planned in waiting for task in planned.scenario.tasks})
     team: list[_Worker] = []
-    with shared_data(names, data) as datasets:
-        setup = _Setup(datasets, out, data, device, plugin, checkpoint_seconds)
+    with tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True) as place:
+        datasets = share(names, Path(place), data=data)
+        setup = _Setup(datasets, Path(place), out, data, device, plugin, checkpoint_seconds)
         try:
             while waiting or any(worker.busy for worker in team):
                 while waiting and len(team) < (jobs or cores()):
@@ -215,39 +217,33 @@ def _mapped(path: Path) -> torch.Tensor:
 Shared = tuple[tuple[DatasetInfo, Dataset], ...]
 
 
-@contextmanager
-def shared_data(names: Iterable[str], folder: Path | None = None) -> Iterator[Shared]:
-    """Data sets by name, as they can be handed to other processes without being copied.
+def share(names: Iterable[str], place: Path, *, data: Path | None = None) -> Shared:
+    """Load data sets, and write their samples where other processes can map them instead of copying them.
 
-    Those that are read from disk anyway are left out, because every process finds them there; except a user's
-    own, which only this process knows.
+    Those that are read from disk anyway are left out, because every process finds them there; except a
+    user's own, which only this process knows.
+
+    Args:
+        names: The data sets.
+        place: Where their samples are written; needed as long as processes are started.
+        data: Where data sets are looked for first.
 
     Example:
-        >>> with shared_data(["digits"]) as ((info, digits),):
-        ...     info.name, type(digits.test).__name__
+        >>> with tempfile.TemporaryDirectory() as place:
+        ...     ((info, digits),) = share(["digits"], Path(place))
+        >>> info.name, type(digits.test).__name__
         ('digits', 'SharedImages')
     """
-    with tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True) as place:
-        found = []
-        for name in names:
-            loaded = load(name, folder)
-            parts: dict[str, Images] = {
-                part: SharedImages.of(images, Path(place) / name / part)
-                if isinstance(images, InMemory)
-                else images
-                for part, images in (("train", loaded.train), ("test", loaded.test))
-            }
-            if name in OWN or all(isinstance(images, InMemory) for images in parts.values()):
-                shared = Dataset(
-                    name,
-                    parts["train"],
-                    parts["test"],
-                    loaded.classes,
-                    loaded.superclasses,
-                    loaded.superclass_names,
-                )
-                found.append((DATASETS[name], shared))
-        yield tuple(found)
+    found = []
+    for name in names:
+        loaded = load(name, data)
+        parts: dict[str, Images] = {
+            part: SharedImages.of(images, place / name / part) if isinstance(images, InMemory) else images
+            for part, images in (("train", loaded.train), ("test", loaded.test))
+        }
+        if name in OWN or all(isinstance(images, InMemory) for images in parts.values()):
+            found.append((DATASETS[name], replace(loaded, train=parts["train"], test=parts["test"])))
+    return tuple(found)
 
 
 # This side ------------------------------------------------------------------------------------------
@@ -258,6 +254,7 @@ class _Setup:
     """What every worker is told when it starts."""
 
     datasets: Shared
+    place: Path
     out: Path
     data: Path | None
     device: str
@@ -463,9 +460,16 @@ def _work(pipe: Connection, setup: _Setup) -> None:
     if setup.plugin is not None:
         load_plugin(setup.plugin)
     _say(pipe, _Ready())
-    with suppress(EOFError, OSError, _Stopped):
-        while (experiment := pipe.recv()) is not None:
-            _say(pipe, _attempt(experiment, pipe, setup))
+    try:
+        with suppress(_Stopped):
+            while (experiment := pipe.recv()) is not None:
+                _say(pipe, _attempt(experiment, pipe, setup))
+            return
+        # What stopped the run: a wish, or the end of whoever could have one.
+        pipe.recv()
+    except (EOFError, OSError):
+        # Nobody else is left to clear the data away.
+        shutil.rmtree(setup.place, ignore_errors=True)
 
 
 def _the_same(dataset: Dataset, _limit: int) -> Dataset:
