@@ -15,6 +15,7 @@ BENCHMARKS = {
     "streaming": "the streaming metrics",
     "methods": "time of an update and bytes kept, of every method",
     "threads": "one and two threads on a quiet and a busy machine",
+    "sweep": "sixteen runs: two processes against one",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",
 }
 ROUNDS, QUICK_ROUNDS = 5, 3
