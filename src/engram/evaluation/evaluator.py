@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
 
 Answers = Sequence[Sequence[int] | None]
-CHUNK_BYTES = 2**21
+CHUNK_BYTES = 2**22
 
 
 class Evaluator:
