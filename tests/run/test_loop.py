@@ -88,6 +88,12 @@ def test_a_checkpoint_of_another_experiment_is_not_used(tmp_path: Path) -> None:
     assert Trace.load(tmp_path / "trace.parquet") == run(small("er")).evaluator.trace
 
 
+def test_a_broken_checkpoint_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / CHECKPOINT).write_bytes(b"not a checkpoint")
+    with pytest.raises(InputError, match="is broken: remove it"):
+        execute(small(), tmp_path)
+
+
 def test_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     """A real process, killed without warning."""
     program = (

@@ -1,12 +1,18 @@
 """Files appear whole or not at all: they are written beside their place and then renamed."""
 
+from __future__ import annotations
+
+import io
 import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engram.core.errors import InputError
+
+if TYPE_CHECKING:
+    import polars
 
 
 def make_folder(folder: Path) -> None:
@@ -42,6 +48,16 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         ) from error
     finally:
         beside.unlink(missing_ok=True)
+
+
+def write_parquet(path: Path, frame: polars.DataFrame) -> None:
+    """Write a table as Parquet, whole or not at all.
+
+    It is made in memory and written from here, so that a full disk is an error like any other.
+    """
+    made = io.BytesIO()
+    frame.write_parquet(made, compression="zstd")
+    write_whole(path, lambda beside: beside.write_bytes(made.getbuffer()))
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from engram.core.files import write_json, write_whole
+from engram.core.files import write_json, write_parquet
 from engram.core.trace import Trace
 
 EXPERIMENT, TRACE, ENDS, PROBES, RESULT = (
@@ -49,7 +49,7 @@ def save_run(
             "value": pl.Float64,
         }
         frame = pl.DataFrame(list(readings), schema=kinds, orient="row")
-        write_whole(folder / PROBES, lambda beside: frame.write_parquet(beside, compression="zstd"))
+        write_parquet(folder / PROBES, frame)
     write_json(folder / RESULT, finite({**result, "versions": versions()}))
 
 

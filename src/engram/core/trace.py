@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError
-from engram.core.files import write_whole
+from engram.core.files import write_parquet
 
 if TYPE_CHECKING:
     import polars
@@ -76,7 +76,7 @@ class Trace:
 
     def save(self, path: Path) -> None:
         """Write as Parquet, whole or not at all."""
-        write_whole(path, lambda beside: self.frame().write_parquet(beside, compression="zstd"))
+        write_parquet(path, self.frame())
 
     @classmethod
     def load(cls, path: Path) -> Trace:

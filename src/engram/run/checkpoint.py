@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import pickle
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from engram.core.errors import InputError
 from engram.core.files import make_folder, read_json, write_whole
 from engram.core.folder import RESULT, save_run
 from engram.run.experiment import Experiment
@@ -54,7 +56,7 @@ def execute(
             if follow is not None:
                 follow(progress)
             if time.monotonic() - saved > checkpoint_seconds:
-                write_whole(place, partial(torch.save, progress.snapshot()))
+                save_checkpoint(place, progress)
                 saved = time.monotonic()
     except StopIteration as end:
         outcome: Outcome = end.value
@@ -76,9 +78,19 @@ def execute(
     return final
 
 
+def save_checkpoint(place: Path, progress: Progress) -> None:
+    """Write a run's whole state; made in memory first, so that a full disk is an error like any other."""
+    made = io.BytesIO()
+    torch.save(progress.snapshot(), made)
+    write_whole(place, lambda beside: beside.write_bytes(made.getbuffer()))
+
+
 def _checkpoint(place: Path, experiment: Experiment) -> dict[str, Any] | None:
     """The state to go on from; None where there is none that this experiment can use."""
     if not place.exists():
         return None
-    state: dict[str, Any] = torch.load(place, weights_only=True)
+    try:
+        state: dict[str, Any] = torch.load(place, weights_only=True)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        raise InputError(f"the checkpoint {place} is broken: remove it, and the run starts anew") from error
     return state if state["digest"] == experiment.digest else None

@@ -23,13 +23,13 @@ import torch
 
 from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.core.errors import InputError
-from engram.core.files import make_folder, read_json, write_json, write_whole
+from engram.core.files import make_folder, read_json, write_json
 from engram.core.folder import RESULT
 from engram.datasets import Dataset, InMemory, load
 from engram.datasets.images import Images
 from engram.datasets.loading import OWN
 from engram.methods import load_plugin
-from engram.run.checkpoint import CHECKPOINT, execute
+from engram.run.checkpoint import CHECKPOINT, execute, save_checkpoint
 from engram.run.experiment import Experiment
 from engram.run.loop import Progress
 
@@ -444,7 +444,7 @@ class _Follower:
         self.told = now
         # While a run is under way the pipe has but one thing to say: stop, be it because nobody is there now.
         if self.pipe.poll():
-            write_whole(self.folder / CHECKPOINT, partial(torch.save, progress.snapshot()))
+            save_checkpoint(self.folder / CHECKPOINT, progress)
             raise _Stopped
         _say(self.pipe, _Share(progress.step / progress.steps))
 
