@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.methods.toy import batches, info, learn, make, same_after_resuming
 
@@ -24,6 +24,7 @@ def test_worked_example() -> None:
     np.testing.assert_allclose(project(g, reference), VECTOR["gtilde"], atol=1e-6)
 
 
+@example([0.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, -2.3e-245])
 @given(gradients, gradients)
 @settings(max_examples=200, deadline=None)
 def test_the_projection_never_goes_against_the_reference(ours: list[float], theirs: list[float]) -> None:

@@ -83,7 +83,8 @@ def project(gradient: Tensor, reference: Tensor) -> Tensor:
         tensor([ 0.5556, -1.1111,  1.3889])
     """
     ours, theirs = gradient.detach().double(), reference.detach().double()
-    product = ours @ theirs
-    if product >= 0:
+    if ours @ theirs >= 0:
         return gradient
-    return (ours - product / (theirs @ theirs) * theirs).to(gradient.dtype)
+    # Only its direction matters; scaled first, the square of a tiny gradient is not lost.
+    direction = torch.nn.functional.normalize(theirs / theirs.abs().max(), dim=0)
+    return (ours - (ours @ direction) * direction).to(gradient.dtype)
