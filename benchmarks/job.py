@@ -13,6 +13,7 @@ from benchmarks import avalanche_env
 from benchmarks.report import Figure, Options, Report, Skipped, figure, ratios
 from benchmarks.turns import Contestant, Time, race
 from benchmarks.work import PARTS, TASKS, WHOLE_TASK, write_arrays
+from engram.run.threads import WAITING
 
 QUICK_UPDATES = 10
 DOCUMENTED_UPDATES = 5
@@ -32,8 +33,7 @@ def measure(options: Options) -> list[Report]:
     settings = {
         "OMP_NUM_THREADS": str(options.threads),
         "MKL_NUM_THREADS": str(options.threads),
-        "OMP_WAIT_POLICY": "passive",
-        "KMP_BLOCKTIME": "0",
+        **WAITING,
     }
     with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
         prepare(Path(place))

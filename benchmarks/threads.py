@@ -9,17 +9,15 @@ from contextlib import ExitStack, contextmanager
 
 from benchmarks.report import Options, Report, figure, ratios
 from benchmarks.turns import Contestant, race
+from engram.run.threads import WAITING
 
 UPDATES, QUICK_UPDATES = 30, 8
+_TWO = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}
 WAYS = {
     "one thread": {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-    "two that spin": {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"},
-    "two that sleep": {
-        "OMP_NUM_THREADS": "2",
-        "MKL_NUM_THREADS": "2",
-        "OMP_WAIT_POLICY": "passive",
-        "KMP_BLOCKTIME": "0",
-    },
+    "two that spin": _TWO,
+    "two that sleep at once": {**_TWO, "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"},
+    "two that soon sleep": {**_TWO, **WAITING},
 }
 """OpenMP's threads spin for a while unless they are told to sleep."""
 
@@ -27,7 +25,7 @@ WAYS = {
 def measure(options: Options) -> list[Report]:
     """Time the job's updates and evaluations on made-up data, beside so many busy loops."""
     updates = str(QUICK_UPDATES if options.quick else UPDATES)
-    shown = Report("Threads: time against two threads that sleep")
+    shown = Report("Threads: time against two threads that soon sleep")
     with ExitStack() as stack:
         playing = {
             way: stack.enter_context(Contestant("inner_work", [updates], settings=settings))
@@ -38,13 +36,13 @@ def measure(options: Options) -> list[Report]:
             with busy(loops):
                 times = race(playing, laps=1, rounds=options.rounds)
             wall = {way: [spent.wall for spent in laps] for way, laps in times.items()}
-            sleeping = wall["two that sleep"]
+            sleeping = wall["two that soon sleep"]
             quiet = quiet or sleeping
-            for way in ("one thread", "two that spin"):
+            for way in list(WAYS)[:-1]:
                 shown.figures.append(figure(f"{way}, beside {beside}", ratios(wall[way], sleeping)))
             if loops:
                 slower = ratios(sleeping, quiet)
-                shown.figures.append(figure(f"two that sleep, beside {beside} / nothing", slower))
+                shown.figures.append(figure(f"two that soon sleep, beside {beside} / nothing", slower))
     return [shown]
 
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
 
 Answers = Sequence[Sequence[int] | None]
-CHUNK_BYTES = 2**22
+CHUNK_BYTES = 2**23
+CHUNK_BYTES_CONVOLVED = 2**20
+"""Convolutions make far more numbers of a sample than it has, and these should stay in the cache."""
 
 
 class Evaluator:
@@ -269,7 +271,9 @@ class Evaluator:
         sought = [None if found is None else tuple(found) for found in units]
         right = torch.empty(asked.total, dtype=torch.bool)
         losses = torch.empty(asked.total) if self.losses else None
-        for part in chunks(asked.total, asked.rows_in(CHUNK_BYTES)):
+        convolved = any(isinstance(module, nn.Conv2d) for module in network.modules())
+        size = asked.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
+        for part in chunks(asked.total, size):
             x, y = asked.read(part)
             logits = _scores(network, x, asked, part)
             for place, rows in asked.spans(part, sought):

@@ -4,17 +4,20 @@ import os
 
 from engram.core.errors import InputError
 
+WAITING = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "1000", "KMP_BLOCKTIME": "0"}
+"""Threads that wait for others look for some microseconds whether there is work, then sleep."""
+
 
 def prepare_threads(threads: int | None = None) -> None:
     """Choose threads before torch is imported; docs/decisions/003-threads.md has the measurements.
 
-    Threads that wait by sleeping lose a little on an idle machine and keep their speed on a busy one, where
-    spinning threads become several times slower. What the user's environment says is respected.
+    Threads that soon sleep while they wait keep their speed on a busy machine, where threads that go on
+    spinning become several times slower. What the user's environment says is respected.
     """
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads} cannot be used: give 1 or more")
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("KMP_BLOCKTIME", "0")
+    for name, value in WAITING.items():
+        os.environ.setdefault(name, value)
     if threads is not None:
         import torch
 
