@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
     from engram.methods.base import Learner, Terms
+    from engram.models import Pretrained, model
     from engram.run.experiment import Experiment
     from engram.run.recipe import experiment
 
@@ -25,10 +26,12 @@ _HOMES = {
     "Experiment": "engram.run.experiment",
     "InputError": "engram.core.errors",
     "Learner": "engram.methods.base",
+    "Pretrained": "engram.models",
     "TaskInfo": "engram.core.values",
     "Terms": "engram.methods.base",
     "experiment": "engram.run.recipe",
     "method": "engram.methods",
+    "model": "engram.models",
 }
 
 __all__ = [
@@ -37,11 +40,13 @@ __all__ = [
     "Experiment",
     "InputError",
     "Learner",
+    "Pretrained",
     "TaskInfo",
     "Terms",
     "__version__",
     "experiment",
     "method",
+    "model",
 ]
 
 

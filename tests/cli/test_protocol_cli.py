@@ -1,38 +1,16 @@
 """`engram protocol` as a person types it."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-
-from engram.cli import main
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-    @property
-    def json(self) -> dict[str, Any]:
-        assert self.returncode == 0, self.stderr
-        found: dict[str, Any] = json.loads(self.stdout)
-        return found
-
-
-Engram = Callable[..., Done]
+from tests.cli.command import Done, Engram
 
 
 @pytest.fixture
-def protocol(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Engram:
+def protocol(engram: Engram, tmp_path: Path) -> Engram:
     def call(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as stopped:
-            main(["protocol", *map(str, arguments), "--out", str(tmp_path / "runs")])
-        out, err = capsys.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return Done(stopped.value.code, out, err)
+        return engram("protocol", *arguments, "--out", tmp_path / "runs")
 
     return call
 

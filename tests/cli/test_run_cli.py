@@ -6,39 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-
-from engram.cli import main
+from tests.cli.command import Engram
 
 ENGRAM = [sys.executable, "-m", "engram"]
 SHORT = ["--updates", "6", "--subset", "20"]
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Engram = Callable[..., Done]
-
-
-@pytest.fixture
-def engram(capsys: pytest.CaptureFixture[str]) -> Engram:
-    """The command line, in this process: starting another one for each command would take seconds."""
-
-    def call(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return Done(stopped.value.code, out, err)
-
-    return call
 
 
 def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engram) -> None:
@@ -86,7 +60,8 @@ def test_probes_are_recorded(tmp_path: Path, engram: Engram) -> None:
     )
     folder = Path(json.loads(done.stdout)["runs"][0]["folder"])
     probes = pl.read_parquet(folder / "probes.parquet")
-    assert set(probes["name"]) == {"loss", "plasticity-gradient", "stability-gradient"}
+    parts = {f"{part}-{what}" for part in ("plasticity", "stability") for what in ("gradient", "loss")}
+    assert set(probes["name"]) == {"loss", *parts}
     stability = probes.filter(pl.col("name") == "stability-gradient")
     assert stability.filter(pl.col("learning") == 0)["value"].sum() == 0
     assert stability.filter(pl.col("learning") > 0)["value"].max() > 0  # type: ignore[operator]

@@ -6,14 +6,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import torch
+from tests.cli.command import Engram
 
-from engram.cli import main
 from engram.core.folder import RESULT
 from engram.core.trace import Trace
 from engram.run.checkpoint import CHECKPOINT
@@ -22,29 +20,6 @@ from engram.run.processes import FAILURE
 from engram.run.sweep_file import expand, read_sweep
 
 SHORT = 'scenario = "split-digits"\nupdates = 4\nsubset = 20\n'
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Engram = Callable[..., Done]
-
-
-@pytest.fixture
-def engram(capsys: pytest.CaptureFixture[str]) -> Engram:
-    """The command line, in this process; its workers are processes of their own."""
-
-    def call(*arguments: object) -> Done:
-        with pytest.raises(SystemExit) as stopped:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(stopped.value.code, int)
-        return Done(stopped.value.code, out, err)
-
-    return call
 
 
 @pytest.fixture

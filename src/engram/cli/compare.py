@@ -35,8 +35,8 @@ def compare(
 
     Runs that differ only in the seed are one method. Methods that share a letter cannot be told apart.
     """
+    from engram.cli.options import one_of
     from engram.cli.output import print_json, stderr
-    from engram.cli.run import one_of
     from engram.results.compare import compare_runs
     from engram.results.store import find_runs, unfinished_runs
 

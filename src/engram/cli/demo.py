@@ -17,7 +17,8 @@ def demo(
     out: Annotated[Path, typer.Option(help="Where runs and report are kept.")] = Path("demo"),
 ) -> None:
     """Fine-tuning, ER and EWC on Split-Digits, three seeds, and a report to look at."""
-    from engram.cli.run import print_summary, run_all, start_computing, write_page
+    from engram.cli.options import start_computing
+    from engram.cli.run import print_summary, run_all, write_page
 
     start_computing(None, "cpu")
     from engram.run.recipe import experiment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.output import print_json, stdout
-from engram.cli.run import Follower, assignments, one_of, progress_bar, start_computing, widths
+from engram.cli.options import RunOptions, one_of, with_run_options
+from engram.cli.output import print_json, stderr, stdout
+from engram.cli.run import Follower, progress_bar
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import finite
 
@@ -31,6 +32,7 @@ MEASURING_POINTS = 90
 MATRIX_METRICS = ("ACC", "AA", "FORG", "AF", "RAA", "RAF", "ACC-pooled", "AvgFgt", "AvgAcc", "AvgLAcc", "BWT")
 
 
+@with_run_options
 def protocol(
     name: Annotated[str, typer.Argument(help="grid, causal, forward-transfer, online or queue.")],
     scenario: Annotated[
@@ -39,6 +41,7 @@ def protocol(
     method: Annotated[
         str, typer.Argument(help="A method; for forward-transfer several with commas, for correlations.")
     ],
+    *,
     grid: Annotated[
         list[str] | None,
         typer.Option("--grid", help="Values to try: FIELD=a,b,c (hidden=400x400,800x800). May be repeated."),
@@ -68,119 +71,43 @@ def protocol(
     finetune: Annotated[
         bool, typer.Option("--finetune", help="forward-transfer: also train all weights of a copy.")
     ] = False,
+    upstream: Annotated[
+        str | None,
+        typer.Option(help="forward-transfer: the data set that the start was pretrained on, as imagenet."),
+    ] = None,
     report_every: Annotated[int, typer.Option(help="queue: report after every so many tasks.")] = 10,
-    setting: Annotated[str | None, typer.Option(help="task, domain or class.")] = None,
-    classes: Annotated[
-        str | None, typer.Option(help="In the class setting: number of classes known or unknown.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="A network: see `engram list models`.")] = None,
-    hidden: Annotated[str | None, typer.Option(help="Hidden widths, for example 400,400.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="L2 weight decay.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over each task's data.")] = None,
-    updates: Annotated[int | None, typer.Option(help="Updates of each task, instead of passes.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="New samples in each update.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A field of the method: FIELD=VALUE. May be repeated.")
-    ] = None,
     every: Annotated[
         int | None,
         typer.Option(help="Evaluate after every N updates; else at task ends, for causal 90 times a task."),
     ] = None,
     subset: Annotated[int | None, typer.Option(help="Test samples of each task; all unless given.")] = None,
-    full_ends: Annotated[
-        bool, typer.Option("--full-ends", help="Also all test samples at task ends.")
-    ] = False,
-    tasks: Annotated[str, typer.Option(help="Evaluate the tasks seen so far, or all.")] = "seen",
-    redraw: Annotated[bool, typer.Option("--redraw", help="Draw the subset anew each time.")] = False,
-    per_epoch: Annotated[bool, typer.Option("--per-epoch", help="Count --every within each epoch.")] = False,
-    losses: Annotated[bool, typer.Option("--losses", help="Record test losses as well.")] = False,
-    gradients: Annotated[
-        bool, typer.Option("--gradients", help="Record stability and plasticity gradient norms.")
-    ] = False,
-    budget_bytes: Annotated[
-        int | None, typer.Option(help="Bytes that may be kept beyond the weights; sizes the memory.")
-    ] = None,
-    plugin: Annotated[
-        Path | None, typer.Option(help="A Python file that registers methods of your own.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
-    first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
-    out: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs"),
-    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
     jobs: Annotated[int, typer.Option(help="Runs at a time, each in a process of its own if several.")] = 1,
-    again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    options: RunOptions,
 ) -> None:
     """Choose and compare METHOD on SCENARIO by a paper's protocol, and keep every run that it needs."""
     if name not in PLANS:
         raise unknown_name("protocol", name, PLANS)
-    if seeds < 1:
-        raise InputError(f"seeds={seeds} cannot be used: give 1 or more")
+    options.check(subset=subset)
     if jobs < 1:
         raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
-    if subset is not None and subset < 0:
-        raise InputError(f"subset={subset} cannot be used: give 1 or more, or 0 for all samples")
-    if classes not in (None, "known", "unknown"):
-        raise InputError(f"classes={classes!r} cannot be used: say known or unknown")
-    if per_epoch and every is None:
+    if options.per_epoch and every is None:
         raise InputError("--per-epoch counts the updates of --every within each epoch: give --every as well")
     fields = values_to_try(grid or [])
-    start_computing(threads, device)
-    from engram.methods import load_plugin
-    from engram.protocols.drive import drive
-    from engram.run.recipe import experiment
-
-    if plugin is not None:
-        load_plugin(plugin)
     usual = metric or USUAL_METRICS.get(name, "ACC")
-    evaluation: dict[str, Any] = {
-        "full_ends": full_ends,
-        "tasks": one_of("tasks", tasks, ("seen", "all")),
-        "redraw": redraw,
-        "per_epoch": per_epoch,
-        "losses": losses,
-        "gradients": gradients,
-    }
+    evaluation = options.evaluation()
     # A metric of the whole curve looks as `engram run` would, everything else at the ends of tasks alone.
     whole_curve = name == "grid" and usual not in MATRIX_METRICS
     if every is not None or not whole_curve:
         evaluation["every"] = AT_TASK_ENDS if every is None else every
     if subset is not None or not whole_curve:
         evaluation["subset"] = subset or None
-
-    def seeded(stream: str, which: str) -> list[Experiment]:
-        return [
-            experiment(
-                stream,
-                which,
-                setting=None if setting is None else one_of("setting", setting, ("task", "domain", "class")),  # type: ignore[arg-type]
-                classes_known=None if classes is None else classes == "known",
-                model=model,
-                hidden=None if hidden is None else widths(hidden),
-                optimizer=optimizer,
-                lr=lr,
-                momentum=momentum,
-                weight_decay=weight_decay,
-                batch_size=batch_size,
-                epochs=epochs,
-                updates=updates,
-                settings=assignments(set_ or []),
-                budget_bytes=budget_bytes,
-                evaluation=evaluation,
-                seed=seed,
-            )
-            for seed in range(first_seed, first_seed + seeds)
-        ]
+    options.start()
+    from engram.protocols.drive import drive
 
     asked = Asked(
         scenario=scenario,
         method=method,
-        seeded=seeded,
+        seeded=partial(options.experiments, evaluation=evaluation),
         fields=fields,
         metric=usual,
         select_on=one_of(
@@ -194,14 +121,16 @@ def protocol(
         tie_strength=tie_strength,
         shots=whole_numbers("shots", shots),
         finetune=finetune,
+        upstream=upstream,
         report_every=report_every,
         measured=every is not None,
-        data=data,
+        data=options.data,
     )
-    execute = executor(out, data=data, device=device, jobs=jobs, plugin=plugin)
-    found = drive(PLANS[name](asked), renewing(execute, out) if again else execute)
+    out = options.out
+    execute = executor(out, data=options.data, device=options.device, jobs=jobs, plugin=options.plugin)
+    found = drive(PLANS[name](asked), renewing(execute, out) if options.again else execute)
     result = finite({"protocol": name, "scenario": scenario, "method": method, **found.as_json()})
-    if json:
+    if options.json:
         print_json(result)
     else:
         print_outcome(result)
@@ -209,6 +138,10 @@ def protocol(
 
 USUAL_METRICS = {"forward-transfer": "AvgLAcc", "online": "AA", "queue": "AA"}
 USUAL_DATA = {"forward-transfer": "validation"}
+TRANSFER_NUMBERS = (
+    *("AvgFwt", "AvgFwt*", "AvgFDiv", "AvgFgt", "AvgAcc", "AvgLAcc"),
+    *("upstream start", "upstream"),
+)
 
 
 @dataclass(frozen=True)
@@ -229,6 +162,7 @@ class Asked:
     tie_strength: bool
     shots: tuple[int, ...]
     finetune: bool
+    upstream: str | None
     report_every: int
     measured: bool
     data: Path | None
@@ -280,14 +214,32 @@ def plan_forward_transfer(asked: Asked) -> Plan[Any]:
     from engram.run.experiment import TransferSpec
 
     names = [part.strip() for part in asked.method.split(",") if part.strip()]
+    groups = {each: asked.seeded(asked.scenario, each) for each in names}
     return forward_transfer(
-        {each: asked.seeded(asked.scenario, each) for each in names},
+        groups,
         asked.fields,
         probe=TransferSpec(shots=asked.shots, tuned_lrs=TUNED_LRS if asked.finetune else ()),
         metric=asked.metric,
         on=asked.select_on,
         held_out=asked.held_out,
+        upstream=upstream_of(groups, asked),
     )
+
+
+def upstream_of(groups: Mapping[str, Sequence[Experiment]], asked: Asked) -> str:
+    """The upstream data set; nothing, and a line that says why, where the start or the data do not do."""
+    from engram.run.upstream import open_upstream
+
+    if not asked.upstream or not groups:
+        return ""
+    first = next(iter(groups.values()))[0]
+    planned = replace(first, evaluation=replace(first.evaluation, upstream=asked.upstream))
+    try:
+        open_upstream(planned, data=asked.data)
+    except InputError as error:
+        stderr.print(f"upstream accuracy is left out: {error}", soft_wrap=True, markup=False)
+        return ""
+    return asked.upstream
 
 
 def plan_online(asked: Asked) -> Plan[Any]:
@@ -424,8 +376,11 @@ def whole_numbers(name: str, text: str) -> tuple[int, ...]:
 
 
 def print_outcome(result: dict[str, Any]) -> None:
-    """The candidates with their scores, the choice, and the protocol's own numbers."""
+    """The candidates with their scores, the choice, the protocol's own numbers, and its card."""
     from rich.table import Table
+
+    from engram.cli.audit import print_card
+    from engram.run.card import Card
 
     if result.get("candidates"):
         table = Table("candidate", box=None, header_style="bold")
@@ -443,7 +398,7 @@ def print_outcome(result: dict[str, Any]) -> None:
                 found = {**found["fields"], "averages": found["averages"]}
             stdout.print(f"{key}: {_shown(found)}", soft_wrap=True, markup=False)
     for name, found in result.get("methods", {result["method"]: result}).items():
-        for key in ("AvgFwt", "AvgFwt*", "AvgFDiv", "AvgFgt", "AvgAcc", "AvgLAcc"):
+        for key in TRANSFER_NUMBERS:
             if found.get(key) not in (None, {}):
                 stdout.print(f"{name} {key}: {_shown(found[key])}", soft_wrap=True, markup=False)
     for key, by_shots in result.get("correlations", {}).items():
@@ -457,6 +412,12 @@ def print_outcome(result: dict[str, Any]) -> None:
     if result["protocol"] == "grid":
         over = result["summary"][result["metric"]]
         stdout.print(f"{result['metric']} on test data: {_shown(over['mean'])} over {over['n']} seeds")
+    for name, found in result.get("methods", {result["method"]: result}).items():
+        if "card" in found:
+            stdout.print(
+                f"\nprotocol card of {name}, with what was chosen for it", style="bold", markup=False
+            )
+            print_card(Card.of_json(found["card"]))
 
 
 def _shown(value: Any) -> str:

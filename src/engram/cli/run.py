@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.options import RunOptions, one_of, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
-from engram.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -21,109 +21,43 @@ if TYPE_CHECKING:
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "AA", "AF", "RAA", "RAF")
 
 
+@with_run_options
 def run(
     scenario: Annotated[str, typer.Argument(help="A benchmark: see `engram list scenarios`.")],
     method: Annotated[str, typer.Argument(help="A method: see `engram list methods`.")],
-    setting: Annotated[str | None, typer.Option(help="task, domain or class.")] = None,
-    classes: Annotated[
-        str | None, typer.Option(help="In the class setting: number of classes known or unknown.")
-    ] = None,
-    model: Annotated[str | None, typer.Option(help="A network: see `engram list models`.")] = None,
-    hidden: Annotated[str | None, typer.Option(help="Hidden widths, for example 400,400.")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None,
-    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd.")] = None,
-    weight_decay: Annotated[float | None, typer.Option(help="L2 weight decay.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Passes over each task's data.")] = None,
-    updates: Annotated[int | None, typer.Option(help="Updates of each task, instead of passes.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="New samples in each update.")] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A field of the method: FIELD=VALUE. May be repeated.")
-    ] = None,
+    *,
     every: Annotated[int, typer.Option(help="Evaluate after every N updates.")] = 1,
     subset: Annotated[int | None, typer.Option(help="Test samples of each task; 0 for all.")] = None,
-    full_ends: Annotated[
-        bool, typer.Option("--full-ends", help="Also all test samples at task ends.")
-    ] = False,
     on: Annotated[str, typer.Option(help="Evaluate on test or train data.")] = "test",
-    tasks: Annotated[str, typer.Option(help="Evaluate the tasks seen so far, or all.")] = "seen",
-    redraw: Annotated[bool, typer.Option("--redraw", help="Draw the subset anew each time.")] = False,
-    per_epoch: Annotated[bool, typer.Option("--per-epoch", help="Count --every within each epoch.")] = False,
-    losses: Annotated[bool, typer.Option("--losses", help="Record test losses as well.")] = False,
-    gradients: Annotated[
-        bool, typer.Option("--gradients", help="Record stability and plasticity gradient norms.")
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Stop a method that reads what it should not; see `engram audit`."),
     ] = False,
-    budget_bytes: Annotated[
-        int | None, typer.Option(help="Bytes that may be kept beyond the weights; sizes the memory.")
-    ] = None,
-    plugin: Annotated[
-        Path | None, typer.Option(help="A Python file that registers methods of your own.")
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
-    first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
-    data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
-    out: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs"),
-    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
-    again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    options: RunOptions,
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
     from engram.scenarios import benchmark
 
     benchmark(scenario)
-    if seeds < 1:
-        raise InputError(f"seeds={seeds} cannot be used: give 1 or more")
-    if subset is not None and subset < 0:
-        raise InputError(f"subset={subset} cannot be used: give 1 or more, or 0 for all samples")
-    if classes not in (None, "known", "unknown"):
-        raise InputError(f"classes={classes!r} cannot be used: say known or unknown")
-    evaluation: dict[str, Any] = {
-        "every": every,
-        "full_ends": full_ends,
-        "on": one_of("on", on, ("test", "train")),
-        "tasks": one_of("tasks", tasks, ("seen", "all")),
-        "redraw": redraw,
-        "per_epoch": per_epoch,
-        "losses": losses,
-        "gradients": gradients,
-    }
+    options.check(subset=subset)
+    evaluation = {**options.evaluation(), "every": every, "on": one_of("on", on, ("test", "train"))}
     if subset is not None:
         evaluation["subset"] = subset or None
-    start_computing(threads, device)
-    from engram.methods import load_plugin
-    from engram.run.recipe import experiment
-
-    if plugin is not None:
-        load_plugin(plugin)
-
-    experiments = [
-        experiment(
-            scenario,
-            method,
-            setting=None if setting is None else one_of("setting", setting, ("task", "domain", "class")),  # type: ignore[arg-type]
-            classes_known=None if classes is None else classes == "known",
-            model=model,
-            hidden=None if hidden is None else widths(hidden),
-            optimizer=optimizer,
-            lr=lr,
-            momentum=momentum,
-            weight_decay=weight_decay,
-            batch_size=batch_size,
-            epochs=epochs,
-            updates=updates,
-            settings=assignments(set_ or []),
-            budget_bytes=budget_bytes,
-            evaluation=evaluation,
-            seed=seed,
-        )
-        for seed in range(first_seed, first_seed + seeds)
-    ]
-    if not json:
+    options.start()
+    experiments = options.experiments(scenario, method, evaluation)
+    if not options.json:
         describe(experiments[0])
-    results = run_all(experiments, out=out, data=data, device=device, again=again)
+    out = options.out
+    results = run_all(
+        experiments,
+        out=out,
+        data=options.data,
+        device=options.device,
+        again=options.again,
+        strict=strict,
+    )
     folders = [out / experiment.id for experiment in experiments]
-    if json:
+    if options.json:
         print_json(as_json(results, folders))
         return
     page = write_page(folders, out / f"{scenario}-{method}.html")
@@ -132,22 +66,14 @@ def run(
     stdout.print(f"report: {page}", soft_wrap=True)
 
 
-def start_computing(threads: int | None, device: str) -> None:
-    """Prepare torch: threads, and a device that is really there."""
-    from engram.run.threads import prepare_threads
-
-    prepare_threads(threads)
-    import torch
-
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    kind = device.partition(":")[0]
-    if not there.get(kind, False):
-        known = " or ".join(name for name, found in there.items() if found)
-        raise InputError(f"device {device!r} cannot be used on this machine: use {known}")
-
-
 def run_all(
-    experiments: list[Experiment], *, out: Path, data: Path | None, device: str, again: bool
+    experiments: list[Experiment],
+    *,
+    out: Path,
+    data: Path | None,
+    device: str,
+    again: bool,
+    strict: bool = False,
 ) -> list[dict[str, Any]]:
     """Run experiments one after the other with a progress bar; what exists already is read."""
     from engram.run.checkpoint import execute
@@ -161,7 +87,9 @@ def run_all(
             line = bar.add_task(f"{experiment.method} seed {experiment.seed}", total=None, news="")
             follow = Follower(bar, line)
             try:
-                results.append(execute(experiment, folder, data=data, device=device, follow=follow))
+                results.append(
+                    execute(experiment, folder, data=data, device=device, strict=strict, follow=follow)
+                )
             except KeyboardInterrupt:
                 bar.stop()
                 done = len(results)
@@ -227,6 +155,11 @@ def describe(experiment: Experiment) -> None:
         "evaluation": f"every {experiment.evaluation.every} updates on "
         f"{'all' if subset is None else subset} {experiment.evaluation.on} samples of each task",
     }
+    if experiment.start is not None:
+        from engram.run.start import check_start
+
+        start = experiment.start
+        rows["start"] = f"{start.file.name} (sha256 {start.sha256[:12]}…), {check_start(experiment)}"
     for name, text in rows.items():
         stderr.print(f"{name:>10}  {text}", soft_wrap=True, markup=False)
 
@@ -301,33 +234,3 @@ def write_page(folders: list[Path], page: Path) -> Path:
 
     write_report(find_runs(folders), page)
     return page
-
-
-def one_of(name: str, value: str, known: tuple[str, ...]) -> str:
-    """A word that must be one of a few."""
-    from engram.core.errors import unknown_name
-
-    if value not in known:
-        raise unknown_name(name, value, known)
-    return value
-
-
-def widths(text: str) -> tuple[int, ...]:
-    """Hidden widths as they are typed: `400,400`."""
-    try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise InputError(
-            f"hidden={text!r} cannot be used: give whole numbers with commas, as 400,400"
-        ) from None
-
-
-def assignments(pairs: list[str]) -> dict[str, str]:
-    """`FIELD=VALUE` pairs as they are typed."""
-    found = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not sign or not name:
-            raise InputError(f"--set {pair!r} cannot be used: write FIELD=VALUE")
-        found[name.strip().replace("-", "_")] = value.strip()
-    return found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.options import Data, Device, Json, Out, Plugin, start_computing
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
 
@@ -30,17 +31,13 @@ def sweep(
     jobs: Annotated[
         int | None, typer.Option(help="Runs at a time, one thread each; one a core unless given.")
     ] = None,
-    plugin: Annotated[
-        Path | None, typer.Option(help="A Python file that registers methods of your own.")
-    ] = None,
-    data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
-    out: Annotated[Path, typer.Option(help="Where runs are kept.")] = Path("runs"),
-    device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    plugin: Plugin = None,
+    data: Data = None,
+    out: Out = Path("runs"),
+    device: Device = "cpu",
+    json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails."""
-    from engram.cli.run import start_computing
-
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
     start_computing(None, device)

@@ -22,7 +22,7 @@ def isolation(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train with and without evaluation; exit 1 if a single bit of the weights differs."""
-    from engram.cli.run import start_computing
+    from engram.cli.options import start_computing
 
     start_computing(None, "cpu")
     from engram.methods import METHODS

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from engram.core.errors import InputError
 from engram.core.registry import Registry
+from engram.models import MODELS
 
 M = TypeVar("M", bound=type[Any])
 
@@ -66,10 +67,10 @@ def method(name: str) -> Callable[[M], M]:
 
 
 def load_plugin(path: Path) -> None:
-    """Run a user's own script, which registers its methods with `@engram.method`."""
+    """Run a user's own script, which registers methods and models: `@engram.method`, `@engram.model`."""
     if not path.is_file():
         raise InputError(f"the plugin {path} is not there: give a Python file")
-    before = METHODS.added
+    before = METHODS.added + MODELS.added
     spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
@@ -78,7 +79,8 @@ def load_plugin(path: Path) -> None:
         spec.loader.exec_module(module)
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError) as error:
         raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
-    if METHODS.added == before:
+    if METHODS.added + MODELS.added == before:
         raise InputError(
-            f"the plugin {path} registers no method: decorate a class with @engram.method('name')"
+            f"the plugin {path} registers no method or model: decorate a class with @engram.method('name'), "
+            "or a function with @engram.model('name')"
         )

@@ -25,8 +25,8 @@ def image_shape(model: str, shape: tuple[int, ...], *, smallest: int = 1) -> tup
     return channels, height, width
 
 
-def output_shape(layers: nn.Module, shape: tuple[int, int, int]) -> tuple[int, ...]:
-    """The shape of what comes out of `layers` for one image; asking neither learns nor draws anything.
+def output_shape(layers: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of what comes out of `layers` for one sample; asking neither learns nor draws anything.
 
     Example:
         >>> output_shape(nn.MaxPool2d(2), (3, 8, 8))

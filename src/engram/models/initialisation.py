@@ -5,16 +5,17 @@ import math
 from torch import nn
 
 
-def truncated_normal(network: nn.Module, *, std: float | None = None) -> None:
-    """Draw all weights of linear and convolutional layers anew, as Pfülb & Gepperth do; biases become 0.
+def truncated_normal(network: nn.Module, *, std: float | None = None, bias: float = 0.0) -> None:
+    """Draw all weights of linear and convolutional layers anew, as Pfülb & Gepperth do, and set all biases.
 
     Normal, cut at two standard deviations. Their dense networks have the deviation 1/√(inputs of a unit)
     (for a third hidden layer, which may be of another size than the second, their code takes its own size
-    instead), their convolutional network .1 everywhere.
+    instead), their convolutional network .1 everywhere, both with biases of 0; EWC has .1 for either.
 
     Args:
         network: Whose weights are drawn.
         std: The standard deviation; 1/√(inputs of a unit) unless given.
+        bias: What biases become.
 
     Example:
         >>> layer = nn.Linear(100, 50)
@@ -27,4 +28,4 @@ def truncated_normal(network: nn.Module, *, std: float | None = None) -> None:
             deviation = std or 1 / math.sqrt(layer.weight[0].numel())
             nn.init.trunc_normal_(layer.weight, std=deviation, a=-2 * deviation, b=2 * deviation)
             if layer.bias is not None:
-                nn.init.zeros_(layer.bias)
+                nn.init.constant_(layer.bias, bias)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
+from engram.models.images import output_shape
 
 
 class Network(nn.Module):
@@ -17,6 +21,8 @@ class Network(nn.Module):
         features: Inputs to features, one flat row a sample.
         head: Features to the scores of all output units.
         width: How many features there are.
+        renamed: From the name that a weight has in others' files of this network to the name that it has
+            here; None where there are none.
 
     Example:
         >>> net = Network(nn.Sequential(nn.Flatten(1), nn.Linear(4, 3), nn.ReLU()), nn.Linear(3, 2))
@@ -29,6 +35,7 @@ class Network(nn.Module):
         super().__init__()
         self.features = features
         self.head = head
+        self.renamed: Callable[[str], str] | None = None
 
     @property
     def width(self) -> int:
@@ -39,6 +46,26 @@ class Network(nn.Module):
         """The scores of all output units."""
         scores: Tensor = self.head(self.features(x))
         return scores
+
+    def with_units(self, name: str, shape: tuple[int, ...], n_units: int) -> Network:
+        """The same network, checked on samples of some shape, with a fresh head if its own has other units.
+
+        Example:
+            >>> Network(nn.Flatten(1), nn.Linear(4, 1000)).with_units("flat", (2, 2), 10).head.out_features
+            10
+            >>> Network(nn.Identity(), nn.Linear(4, 10)).with_units("deep", (2, 4), 10)
+            Traceback (most recent call last):
+            engram.core.errors.InputError: model deep has features of shape (2, 4) for samples ...
+        """
+        made = output_shape(self.features, shape)
+        if made != (self.width,):
+            raise InputError(
+                f"model {name} has features of shape {made} for samples of shape {shape}, and a head that "
+                f"takes {self.width}: let it give one flat row a sample"
+            )
+        if self.head.out_features != n_units:
+            self.head = nn.Linear(self.width, n_units)
+        return self
 
     @classmethod
     def wrap(cls, module: nn.Module, *, head: str = "fc") -> Network:
@@ -51,6 +78,8 @@ class Network(nn.Module):
             >>> net = Network.wrap(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), head="2")
             >>> net.head, net.features[2]
             (Linear(in_features=3, out_features=2, bias=True), Identity())
+            >>> net.renamed("0.weight"), net.renamed("2.weight")
+            ('features.0.weight', 'head.weight')
         """
         known = [name for name, layer in module.named_modules() if name and isinstance(layer, nn.Linear)]
         if head not in known:
@@ -59,4 +88,10 @@ class Network(nn.Module):
         last = module.get_submodule(head)
         assert isinstance(last, nn.Linear)
         module.set_submodule(head, nn.Identity())
-        return cls(module, last)
+        network = cls(module, last)
+        network.renamed = partial(_name_in_wrapped, f"{head}.")
+        return network
+
+
+def _name_in_wrapped(head: str, name: str) -> str:
+    return f"head.{name.removeprefix(head)}" if name.startswith(head) else f"features.{name}"

@@ -1,6 +1,8 @@
 """Residual networks: the slim ResNet-18 of continual learning, ResNet-18 and ResNet-50."""
 
+import re
 from collections.abc import Sequence
+from functools import partial
 
 from torch import Tensor, nn
 
@@ -111,7 +113,35 @@ def _globally_pooled(
     channels, _, _ = image_shape(name, shape)
     layers = _layers(block, depths, first=64, stem=spec.stem, channels=channels)
     layers.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(1)])
-    return Network(layers, nn.Linear(64 * 8 * block.expansion, n_units))
+    network = Network(layers, nn.Linear(64 * 8 * block.expansion, n_units))
+    network.renamed = partial(name_in_torchvision, depths, spec.stem)
+    return network
+
+
+def name_in_torchvision(depths: Sequence[int], stem: str, name: str) -> str:
+    """The name here of a weight that torchvision's ResNets call `name`.
+
+    Example:
+        >>> name_in_torchvision((3, 4, 6, 3), "224", "layer2.0.downsample.1.bias")
+        'features.7.shortcut.1.bias'
+        >>> name_in_torchvision((3, 4, 6, 3), "224", "fc.weight")
+        'head.weight'
+    """
+    first, _, rest = name.partition(".")
+    if first in _OUTSIDE_BLOCKS:
+        return f"{_OUTSIDE_BLOCKS[first]}.{rest}"
+    found = re.fullmatch(r"layer([1-4])\.(\d+)\.(?:downsample\.(.+)|(conv|bn)([1-3])\.(.+))", name)
+    if found is None:
+        return name
+    stage, number, shortcut, kind, place, last = found.groups()
+    block = f"features.{(3 if stem == '32' else 4) + sum(depths[: int(stage) - 1]) + int(number)}"
+    if shortcut is not None:
+        return f"{block}.shortcut.{shortcut}"
+    # Every convolution is followed by its norm and, but for the last, by a rectifier.
+    return f"{block}.residual.{3 * (int(place) - 1) + (kind == 'bn')}.{last}"
+
+
+_OUTSIDE_BLOCKS = {"conv1": "features.0", "bn1": "features.1", "fc": "head"}
 
 
 def _layers(

@@ -6,7 +6,7 @@ from typing import Literal
 from engram.core.errors import InputError, unknown_name
 
 STEMS = ("32", "224")
-INITS = ("default", "truncated-normal")
+INITS = ("default", "truncated-normal", "truncated-normal-.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,9 @@ class ModelSpec:
         block: How many units compete in each block of `lwta`.
         stem: First layers of the residual networks: `32` (3×3, stride 1) keeps the resolution of small
             images, `224` (7×7, stride 2, pooling) is for large ones.
-        init: `default` is PyTorch's, `truncated-normal` that of Pfülb & Gepperth.
+        init: `default` is PyTorch's, `truncated-normal` that of Pfülb & Gepperth, `truncated-normal-.1` that
+            of their EWC: deviation and biases .1.
+        zero_head: Start with all weights of the head at 0, whatever `init` says of the others.
 
     Example:
         >>> ModelSpec(hidden=(400, 0))
@@ -36,7 +38,8 @@ class ModelSpec:
     dropout_hidden: float = 0.0
     block: int = 2
     stem: Literal["32", "224"] = "32"
-    init: Literal["default", "truncated-normal"] = "default"
+    init: Literal["default", "truncated-normal", "truncated-normal-.1"] = "default"
+    zero_head: bool = False
 
     def __post_init__(self) -> None:
         if any(width < 1 for width in self.hidden):
@@ -53,3 +56,25 @@ class ModelSpec:
             raise unknown_name("stem", self.stem, STEMS)
         if self.init not in INITS:
             raise unknown_name("initialisation", self.init, INITS)
+
+
+@dataclass(frozen=True, slots=True)
+class Pretrained:
+    """What a network with weights of its own was trained on, and how its inputs looked.
+
+    Attributes:
+        on: The data set, whose classes its original head has; empty where nobody knows.
+        mean: The mean of each channel, pixels being from 0 to 1; three make every image a colour image. Empty
+            where a benchmark's own normalisation is as good.
+        std: The standard deviations that go with them.
+    """
+
+    on: str = ""
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std) or len(self.mean) not in (0, 1, 3) or 0 in self.std:
+            raise InputError(
+                f"mean {self.mean} and std {self.std} cannot be used: give one or three of each, std above 0"
+            )

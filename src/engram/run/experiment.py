@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 from engram.core.errors import InputError
@@ -17,8 +18,12 @@ FORMAT = 1
 # Fields that came later are written only where they say something: what they do not change keeps its name.
 _LATER_FIELDS = (
     ("by_phase",),
+    ("start",),
     ("evaluation", "transfer"),
+    ("evaluation", "upstream"),
     ("evaluation", "balances"),
+    ("evaluation", "points"),
+    ("model", "zero_head"),
     ("scenario", "held_out"),
 )
 
@@ -59,6 +64,23 @@ class TransferSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """The weights that a run starts from: what they are says who it is, where they lie does not.
+
+    Attributes:
+        sha256: The hash of the file's content.
+        file: Where the file lies on this machine; no part of what is compared, hashed or written down.
+
+    Example:
+        >>> Start("12ab", Path("here.pt")) == Start("12ab", Path("there.pt"))
+        True
+    """
+
+    sha256: str
+    file: Path = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class PhaseSpec:
     """What is otherwise in one phase of a stream.
 
@@ -89,9 +111,12 @@ class EvaluationSpec:
         before: Also before the first update.
         full_ends: Also on everything at the end of each task.
         losses: Record the loss of each task as well.
-        gradients: Record the norms of the plasticity and stability gradients of each evaluated update.
+        gradients: Record the plasticity and stability parts of each evaluated update: the norms of their
+            gradients, and their losses.
         transfer: Try what was learned on the next task, at the end of each task.
         balances: At the very end, record the accuracy of merged networks over their balance (IMM).
+        points: About how often each phase is evaluated, whatever its length and `every` (004: 90); 0 for as
+            often as `every` says.
     """
 
     every: int = 1
@@ -106,6 +131,17 @@ class EvaluationSpec:
     gradients: bool = False
     transfer: TransferSpec | None = None
     balances: bool = False
+    upstream: str = ""
+    points: int = 0
+
+    def every_in(self, steps: int) -> int:
+        """After every so many updates of a phase that has so many.
+
+        Example:
+            >>> EvaluationSpec(every=7).every_in(3000), EvaluationSpec(points=90).every_in(3000)
+            (7, 33)
+        """
+        return max(1, steps // self.points) if self.points else self.every
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +162,7 @@ class Experiment:
         evaluation: When and on what it is evaluated.
         budget_bytes: What the method may keep beyond the weights; None for as much as it likes.
         by_phase: What is otherwise in the first phases, one after the other; later ones are as said above.
+        start: The weights that it starts from; None for those of the model.
         seed: Initial weights, order of data, the method's and the evaluation's randomness.
 
     Example:
@@ -146,6 +183,7 @@ class Experiment:
     evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
     budget_bytes: int | None = None
     by_phase: tuple[PhaseSpec, ...] = ()
+    start: Start | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -210,4 +248,6 @@ class Experiment:
                 holder = holder[part]
             if not holder[name]:
                 del holder[name]
+        if self.start is not None:
+            del found["start"]["file"]
         return found

@@ -19,6 +19,7 @@ from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_pr
 from engram.methods.base import Method
 from engram.metrics.diversity import feature_diversity
 from engram.run.experiment import Experiment, TransferSpec
+from engram.run.upstream import Upstream
 from engram.scenarios.values import Scenario
 
 CHUNK = 1024
@@ -72,8 +73,18 @@ def balance_name(balance: float) -> str:
     return f"balance {balance:.2f}"
 
 
+UPSTREAM, UPSTREAM_START = "upstream", "upstream start"
+"""What the readings of upstream accuracy are called: at the end of a task, and of the start itself."""
+
+
 def readings_at_end(
-    experiment: Experiment, stream: Stream, method: Method, *, phase: int, step: int
+    experiment: Experiment,
+    stream: Stream,
+    method: Method,
+    *,
+    phase: int,
+    step: int,
+    upstream: Upstream | None = None,
 ) -> list[Reading]:
     """What the experiment wants to know at the end of a phase; the method is left as it is."""
     spec, scenario = experiment.evaluation, experiment.scenario
@@ -86,6 +97,11 @@ def readings_at_end(
                 generator = _generator(experiment.seed, task)
                 readings = _transfer(network, stream, spec.transfer, task, generator)
                 found += [(step, learning, task, name, value) for name, value in readings]
+        if upstream is not None:
+            if phase == 0:
+                found.append((0, learning, None, UPSTREAM_START, upstream.accuracy()))
+            now = upstream.accuracy(_represented(method, learning))
+            found.append((step, learning, None, UPSTREAM, now))
         if spec.balances and last:
             curve = cast(_Merging, method).curve(list(_questions(stream, scenario, phase)))
             found += [(step, learning, None, balance_name(alpha), value) for alpha, value in curve]

@@ -146,7 +146,8 @@ def run_in_processes(
     rows = [find_row(experiment, out) for experiment in {each.id: each for each in experiments}.values()]
     waiting = deque(row.experiment for row in rows if row.status != "done")
     yield from (row for row in rows if row.status == "done")
-    names = sorted({task.source.dataset for planned in waiting for task in planned.scenario.tasks})
+    used = {task.source.dataset for planned in waiting for task in planned.scenario.tasks}
+    names = sorted(used | {planned.evaluation.upstream for planned in waiting} - {""})
     team: list[_Worker] = []
     with tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True) as place:
         datasets = share(names, Path(place), data=data)

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
-from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
-from engram.datasets.transforms import prepared_shape
 from engram.methods import METHODS
-from engram.models.spec import ModelSpec
+from engram.models import PRETRAINED
+from engram.models.spec import ModelSpec, Pretrained
 from engram.run.experiment import EvaluationSpec, Experiment
+from engram.run.start import check_start, sample_shape, start_from
 from engram.scenarios import SettingName, benchmark
-from engram.scenarios.values import ClassSetting, Scenario, Setting
+from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
 
 # Beside its input a stored sample has a label, a head, and the key of its draw or its place in a queue.
 LABEL_BYTES = 32
@@ -28,6 +29,8 @@ def experiment(
     classes_known: bool | None = None,
     model: str | None = None,
     hidden: tuple[int, ...] | None = None,
+    stem: Literal["32", "224"] | None = None,
+    weights: Path | str | None = None,
     optimizer: str | None = None,
     lr: float | None = None,
     momentum: float | None = None,
@@ -49,6 +52,9 @@ def experiment(
         classes_known: In the class setting, whether all classes compete from the start.
         model: A network's name.
         hidden: Its hidden widths.
+        stem: The first layers of a residual network: see `ModelSpec`.
+        weights: A file of weights to start from: a state dict of `torch.save`, or safetensors. What is in it
+            is part of the experiment, where it lies is not.
         optimizer: An optimiser's name.
         lr: Its learning rate.
         momentum: Its momentum.
@@ -59,13 +65,14 @@ def experiment(
         settings: Hyper-parameters of the method.
         evaluation: Fields of `EvaluationSpec`.
         budget_bytes: How many bytes the method may keep beyond the weights; a memory of samples gets as many
-            as fit, and a run whose method keeps more is stopped.
+            as fit, a method that is known to keep more is refused, and a run that does is stopped.
         seed: The run's seed.
 
     Example:
         >>> experiment("split-digits", "er", lr=0.1).optimizer.lr
         0.1
     """
+    from engram.run.budget import check_budget
     from engram.run.loop import complete
 
     found = benchmark(scenario)
@@ -74,6 +81,11 @@ def experiment(
     network = ModelSpec(model or recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
     if hidden is not None:
         network = replace(network, hidden=hidden)
+    if stem is not None:
+        network = replace(network, stem=stem)
+    if network.name in PRETRAINED:
+        network = replace(network, init="default")
+        stream = _as_pretrained(stream, PRETRAINED[network.name])
     steps = recipe.optimizer(method, optimizer)
     steps = replace(
         steps,
@@ -84,7 +96,7 @@ def experiment(
     chosen = {**recipe.fields(method, stream.setting.kind), **(settings or {})}
     if budget_bytes is not None:
         chosen |= memory_within(budget_bytes, method, stream)
-    return complete(
+    planned = complete(
         Experiment(
             stream,
             method,
@@ -92,13 +104,17 @@ def experiment(
             model=network,
             optimizer=steps,
             batch_size=batch_size if batch_size is not None else recipe.batch(method),
-            epochs=epochs if epochs is not None else recipe.epochs,
+            epochs=epochs if epochs is not None else recipe.passes(method),
             updates=recipe.updates if updates is None and epochs is None else updates,
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
             budget_bytes=budget_bytes,
+            start=None if weights is None else start_from(Path(weights)),
             seed=seed,
         )
     )
+    check_start(planned)
+    check_budget(planned)
+    return planned
 
 
 def memory_within(budget_bytes: int, method: str, scenario: Scenario) -> dict[str, int]:
@@ -117,12 +133,26 @@ def memory_within(budget_bytes: int, method: str, scenario: Scenario) -> dict[st
     share = getattr(found, "bytes_per_value", None)
     if share is None:
         return {}
-    first = scenario.tasks[0]
-    shape = prepared_shape(DATASETS[first.source.dataset].shape, first.transforms)
-    memory = budget_bytes // (math.prod(shape) * share + LABEL_BYTES)
+    memory = budget_bytes // (math.prod(sample_shape(scenario)) * share + LABEL_BYTES)
     if memory < 1:
         raise InputError(f"a budget of {budget_bytes} bytes holds not a single sample: give more")
     return {"memory": memory}
+
+
+def _as_pretrained(scenario: Scenario, model: Pretrained) -> Scenario:
+    """The stream with inputs as a pretrained network knows them: colour and normalised its own way."""
+    if not model.mean:
+        return scenario
+    own: tuple[Transform, ...] = (Normalise(model.mean, model.std),)
+    if len(model.mean) == 3:
+        own = (Colour(), *own)
+    tasks = tuple(
+        replace(
+            task, transforms=(*(each for each in task.transforms if not isinstance(each, Normalise)), *own)
+        )
+        for task in scenario.tasks
+    )
+    return replace(scenario, tasks=tasks)
 
 
 def _with_classes(

@@ -38,6 +38,7 @@ from engram.methods import METHODS
 from engram.methods.base import validate_fields
 from engram.methods.optimizers import OPTIMIZERS
 from engram.models import MODELS
+from engram.models.spec import STEMS
 from engram.run.experiment import Experiment
 from engram.run.loop import check_needs
 from engram.run.recipe import experiment
@@ -50,6 +51,8 @@ OPTIONS: dict[str, type[Any]] = {
     "classes": str,
     "model": str,
     "hidden": tuple,
+    "stem": str,
+    "weights": str,
     "optimizer": str,
     "lr": float,
     "momentum": float,
@@ -75,6 +78,7 @@ _EVALUATION = ("every", "full_ends", "on", "tasks", "redraw", "per_epoch", "loss
 _CHOICES = {
     "setting": get_args(SettingName),
     "classes": ("known", "unknown"),
+    "stem": STEMS,
     "optimizer": OPTIMIZERS,
     "on": ("test", "train"),
     "tasks": ("seen", "all"),

@@ -1,0 +1,177 @@
+"""Weights from a file: state dicts as `torch.save` and safetensors write them. Nothing else is unpickled."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engram.core.errors import InputError
+from engram.models.network import Network
+
+HEAD = ("head.weight", "head.bias")
+_PREFIXES = ("module.", "_orig_mod.")
+_NESTED = ("state_dict", "model")
+_SAVE = "save a state dict: torch.save(model.state_dict(), FILE)"
+
+
+def sha256_of(path: Path) -> str:
+    """The hash of a file's content, which is the identity of the weights in it."""
+    return hashlib.sha256(_content(path)).hexdigest()
+
+
+def read_weights(path: Path, *, sha256: str | None = None) -> dict[str, Tensor]:
+    """The tensors of a state dict, by name.
+
+    Args:
+        path: A file of safetensors, or one that `torch.save` made of a state dict.
+        sha256: What the file's hash must be.
+
+    Raises:
+        InputError: The file is not there, is another one, is broken, or holds something else.
+
+    Example:
+        >>> import tempfile
+        >>> place = Path(tempfile.mkdtemp()) / "weights.pt"
+        >>> torch.save(torch.nn.Linear(2, 1).state_dict(), place)
+        >>> {name: tuple(tensor.shape) for name, tensor in read_weights(place).items()}
+        {'weight': (1, 2), 'bias': (1,)}
+    """
+    content = _content(path)
+    if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        raise InputError(f"the weights {path} are not those that the experiment names: bring back that file")
+    if not content:
+        raise InputError(f"the weights {path} are empty: {_SAVE}")
+    if path.suffix == ".safetensors" or content[8:9] == b"{":
+        return _safetensors(path, content)
+    try:
+        # Of files that it then refuses, torch says things that nobody can act on.
+        with warnings.catch_warnings(action="ignore"):
+            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"the weights {path} hold pickled objects or are broken, and are not read: {_SAVE}"
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, IndexError, OSError) as error:
+        raise InputError(f"the weights {path} are broken: {_SAVE}") from error
+    for name in _NESTED:
+        if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
+            found = found[name]
+    if not isinstance(found, Mapping) or not found or not all(isinstance(t, Tensor) for t in found.values()):
+        raise InputError(f"the weights {path} are no state dict: {_SAVE}")
+    return {str(name): tensor for name, tensor in found.items()}
+
+
+def load_weights(network: Network, path: Path, *, sha256: str | None = None) -> str:
+    """Let a network start from the weights in a file, and say what became of its head.
+
+    Names are those of the network itself or those that it has elsewhere: where it was made by `Network.wrap`,
+    in the module that was wrapped; for ResNet-18 and ResNet-50, in torchvision. All features must fit. A head
+    of another size, or none at all, leaves the network's own as it is.
+
+    Args:
+        network: What gets the weights.
+        path: The file.
+        sha256: What the file's hash must be.
+
+    Returns:
+        A few words about the head.
+
+    Raises:
+        InputError: The file cannot be read, or does not fit.
+
+    Example:
+        >>> import tempfile
+        >>> from engram.models import ModelSpec, build
+        >>> place = Path(tempfile.mkdtemp()) / "weights.pt"
+        >>> small = ModelSpec(hidden=(8,))
+        >>> torch.save(build(small, shape=(4,), n_units=10, seed=0).state_dict(), place)
+        >>> load_weights(build(small, shape=(4,), n_units=10, seed=1), place)
+        'head from the file'
+        >>> load_weights(build(small, shape=(4,), n_units=2, seed=1), place)
+        'head left fresh: 10 units in the file, 2 here'
+        >>> load_weights(build(ModelSpec(hidden=(9,)), shape=(4,), n_units=2, seed=1), place)
+        Traceback (most recent call last):
+        engram.core.errors.InputError: the weights ... do not fit: features.1.weight is 8×4 in the file ...
+    """
+    wanted = network.state_dict()
+    given = _named_as(wanted, network, read_weights(path, sha256=sha256))
+    said = _head_of(given, wanted)
+    for name in HEAD if said != FROM_FILE else ():
+        given.pop(name, None)
+        wanted.pop(name, None)
+    wrong = [name for name in wanted if name in given and given[name].shape != wanted[name].shape]
+    missing = [name for name in wanted if name not in given and not name.endswith("num_batches_tracked")]
+    strange = [name for name in given if name not in wanted]
+    if wrong:
+        sizes = [_size(tensor) for tensor in (given[wrong[0]], wanted[wrong[0]])]
+        why = f"{wrong[0]} is {sizes[0]} in the file and {sizes[1]} in the network{_more(wrong, 'differ')}"
+    elif missing:
+        why = f"{missing[0]} is missing{_more(missing, 'are missing')}"
+    elif strange:
+        why = f"the network has no {strange[0]}{_more(strange, 'are too many')}"
+    elif broken := [name for name in wanted if name in given and not given[name].isfinite().all()]:
+        raise InputError(f"the weights {path} cannot be used: {broken[0]} holds values that are no numbers")
+    else:
+        network.load_state_dict(given, strict=False)
+        return said
+    raise InputError(f"the weights {path} do not fit: {why}; choose the model that they were trained with")
+
+
+FROM_FILE = "head from the file"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read the weights {path}: {error.strerror or error}") from error
+
+
+def _safetensors(path: Path, content: bytes) -> dict[str, Tensor]:
+    try:
+        import safetensors
+        import safetensors.torch
+    except ImportError as error:
+        raise InputError(
+            f"the weights {path} need the package safetensors: pip install 'engram[pretrained]'"
+        ) from error
+    try:
+        return safetensors.torch.load(content)
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
+        raise InputError(f"the weights {path} are broken: {_SAVE}") from error
+
+
+def _named_as(wanted: Mapping[str, Tensor], network: Network, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors by the names that the network has for them, as far as they can be found."""
+    for prefix in _PREFIXES:
+        if all(name.startswith(prefix) for name in given):
+            given = {name.removeprefix(prefix): tensor for name, tensor in given.items()}
+    if network.renamed is None or sum(name in wanted for name in given) > len(given) / 2:
+        return given
+    return {network.renamed(name): tensor for name, tensor in given.items()}
+
+
+def _head_of(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+    """What becomes of the head."""
+    found = given.get(HEAD[0])
+    if found is None:
+        return "head left fresh: none in the file"
+    units = wanted[HEAD[0]].shape[0]
+    if found.shape[0] != units:
+        return f"head left fresh: {found.shape[0]} units in the file, {units} here"
+    return FROM_FILE
+
+
+def _size(tensor: Tensor) -> str:
+    return "×".join(map(str, tensor.shape)) or "a number"
+
+
+def _more(names: list[str], what: str) -> str:
+    return f" ({len(names) - 1} more {what})" if len(names) > 1 else ""

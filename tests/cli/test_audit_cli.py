@@ -1,0 +1,112 @@
+"""`engram audit` and `engram run --strict`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.command import Engram
+from tests.results.simulated import write_run
+
+from engram.methods import METHODS
+
+PLUGIN = '''
+from dataclasses import dataclass
+from typing import final
+
+import torch
+
+import engram
+from engram.datasets.stream import Stream
+from engram.scenarios import split
+
+
+@engram.method("test-peek")
+@final
+@dataclass(kw_only=True, eq=False)
+class Peek(engram.Learner):
+    """Looks at the test samples of the first task."""
+
+    def after_step(self, batch):
+        Stream(split("digits", setting="class")).test(0).rows(torch.arange(2))
+'''
+
+
+@pytest.fixture
+def out(tmp_path: Path, engram: Engram) -> Path:
+    done = engram(
+        *("run", "split-digits", "er", "--epochs", "1", "--every", "1000", "--seeds", "2"),
+        *("--out", tmp_path / "runs"),
+    )
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "runs"
+
+
+def test_the_card_is_printed(out: Path, engram: Engram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engram.cli.output.stdout._width", 160)
+    done = engram("audit", out)
+    assert done.returncode == 0, done.stderr
+    assert "er, 2 seeds" in done.stdout
+    for part in (
+        "low memory footprint (004)",
+        "broken",
+        "100 samples and 27,600 bytes kept",
+        "How many passes over the data?",
+        "1 in updates, 1 when a task ends",
+    ):
+        assert part in done.stdout
+    assert done.stdout.count("causality (004)") == 1
+
+
+def test_as_json(out: Path, engram: Engram) -> None:
+    said = engram("audit", out, "--json").json
+    assert len(said["runs"]) == 2
+    card = said["runs"][0]["card"]
+    assert [found["verdict"] for found in card["constraints"]] == ["broken", "held", "held"]
+    assert all(line["question"] and line["answer"] and line["how"] for line in card["lines"])
+
+
+def test_runs_without_a_card(tmp_path: Path, engram: Engram) -> None:
+    run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
+    done = engram("audit", run)
+    assert done.returncode == 2
+    assert "was made before cards were recorded" in done.stderr
+    assert "run it again with --again" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("card", [[1], {"lines": 3}, {"lines": [{}]}])
+def test_a_broken_card_is_one_line(card: object, tmp_path: Path, engram: Engram) -> None:
+    run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "card": card}))
+    done = engram("audit", run)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: the card of")
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_is_no_run(tmp_path: Path, engram: Engram) -> None:
+    done = engram("audit", tmp_path / "absent")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: no such run: ")
+
+
+def test_a_cheat_is_recorded_and_stopped(tmp_path: Path, engram: Engram) -> None:
+    plugin = tmp_path / "peek.py"
+    plugin.write_text(PLUGIN)
+    command = ("run", "split-digits", "test-peek", "--plugin", plugin, "--updates", "2", "--every", "1000")
+    try:
+        stopped = engram(*command, "--strict", "--out", tmp_path / "strict")
+        assert stopped.returncode == 2
+        assert stopped.stderr.splitlines()[-1] == (
+            "error: method test-peek read the whole data set digits: let it read nothing but what the stream "
+            "hands out to it"
+        )
+        assert not list((tmp_path / "strict").glob("*/result.json"))
+        assert engram(*command, "--out", tmp_path / "audit").returncode == 0
+        done = engram("audit", tmp_path / "audit", "--strict")
+        assert done.returncode == 1
+        assert "the method read what it should not: test data of task 1" in done.stdout
+        assert engram("audit", tmp_path / "audit").returncode == 0
+    finally:
+        del METHODS._entries["test-peek"]

@@ -1,0 +1,61 @@
+"""`engram reproduce` as people type it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engram.cli.app import app
+from engram.core.errors import InputError
+
+runner = CliRunner()
+
+
+def said(*words: str) -> str:
+    result = runner.invoke(app, ["reproduce", *words], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_without_a_name_all_tables_and_what_they_need(tmp_path: Path) -> None:
+    entries = {each["name"]: each for each in json.loads(said("--json", "--out", str(tmp_path)))["artefacts"]}
+    split = entries["002-table2"]
+    assert (split["runs"], split["done"], split["data"]) == (420, 0, ["mnist"])
+    assert split["seconds"] > 60
+    assert entries["002-table3"]["updates"] > 10 * split["updates"]
+
+
+def test_what_is_there_is_shown_and_nothing_is_run(tmp_path: Path) -> None:
+    text = said("002-table2", "--done", "--cells", "task/EWC", "--json", "--out", str(tmp_path))
+    found = json.loads(text)
+    assert found["verdicts"] == {"open": 1}
+    assert found["pieces"][0]["missing"] == 10
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("002-tabel2",),
+        ("002-table2", "--scale", "half"),
+        ("002-table2", "--seeds", "0"),
+        ("002-table2", "--jobs", "-1"),
+        ("002-table2", "--on", "ray"),
+        ("002-table2", "--cells", "no such cell"),
+        ("002-table2", "--follow", "nobody"),
+    ],
+)
+def test_bad_input_is_refused(words: tuple[str, ...]) -> None:
+    with pytest.raises(InputError):
+        runner.invoke(app, ["reproduce", *words], catch_exceptions=False)
+
+
+@pytest.mark.slow
+def test_quick_runs_and_is_labelled(real_data: Path, tmp_path: Path) -> None:
+    words = ("002-table2", "--scale", "quick", "--cells", "task/(Adam|EWC)", "--seeds", "1", "--on", "serial")
+    text = said(*words, "--json", "--out", str(tmp_path), "--data", str(real_data))
+    found = json.loads(text)
+    assert found["scale"] == "quick"
+    assert found["verdicts"] == {"not compared": 2}
+    assert len(list(tmp_path.glob("*/result.json"))) == 2

