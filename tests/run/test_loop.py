@@ -174,7 +174,7 @@ def test_a_budget_of_bytes_sizes_the_memory(method: str) -> None:
 
 
 def test_a_method_over_its_budget_is_stopped() -> None:
-    planned = experiment("split-digits", "online-ewc", budget_bytes=20_000, updates=2)
+    planned = replace(experiment("split-digits", "online-ewc", updates=2), budget_bytes=20_000)
     with pytest.raises(
         InputError, match=r"online-ewc keeps \d+ bytes after phase 1, over the budget of 20000"
     ):

@@ -2,6 +2,7 @@
 
 import typer
 
+from engram.cli.audit import audit
 from engram.cli.compare import compare
 from engram.cli.data import data
 from engram.cli.demo import demo
@@ -10,6 +11,7 @@ from engram.cli.listing import list_
 from engram.cli.metrics import metrics
 from engram.cli.protocol import protocol
 from engram.cli.report import report
+from engram.cli.reproduce import reproduce
 from engram.cli.run import run
 from engram.cli.sweep import sweep
 from engram.cli.verify import verify
@@ -26,8 +28,10 @@ app = typer.Typer(
 app.command()(run)
 app.command()(sweep)
 app.command()(protocol)
+app.command()(reproduce)
 app.command()(report)
 app.command()(compare)
+app.command()(audit)
 app.command()(metrics)
 app.command()(explain)
 app.command("list")(list_)

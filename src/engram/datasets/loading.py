@@ -19,6 +19,7 @@ from torch import Tensor
 from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.core.errors import InputError
 from engram.core.files import write_whole
+from engram.datasets.accounting import opened
 from engram.datasets.download import fetch
 from engram.datasets.find import Copy, cache_folder, locate, not_found
 from engram.datasets.folders import Files, Listing
@@ -58,6 +59,7 @@ def load(
         >>> len(digits.train), len(digits.test), digits.train.shape, digits.classes[:3]
         (1442, 355, (1, 8, 8), ('0', '1', '2'))
     """
+    opened(name)
     info = DATASETS[name]
     limit = affordable_bytes() if memory_limit is None else memory_limit
     if name in OWN:

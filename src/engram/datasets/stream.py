@@ -12,6 +12,7 @@ from torch import Tensor
 from engram.core.errors import InputError
 from engram.core.values import Batch
 from engram.datasets import Images, load
+from engram.datasets.accounting import Part, enter
 from engram.datasets.transforms import prepare, prepared_shape
 from engram.scenarios.values import Scenario, Task, TaskSetting
 
@@ -21,10 +22,16 @@ HELD_BYTES = 2**30
 class TaskData:
     """The training or the test samples of one task: chosen by class, labelled by output unit.
 
-    Where they are small they are prepared once, else when they are read.
+    What is read of them is entered in the account of the run that reads it.
+
+    Args:
+        images: All samples of the data set's part.
+        task: Which of them, and how they are prepared.
+        part: The part.
+        number: The task's number.
     """
 
-    def __init__(self, images: Images, task: Task) -> None:
+    def __init__(self, images: Images, task: Task, *, part: Part, number: int) -> None:
         unit = torch.full((max(int(images.labels.max()), *task.source.classes) + 1,), -1)
         unit[list(task.source.classes)] = torch.tensor(task.units)
         labels = unit[images.labels]
@@ -36,6 +43,8 @@ class TaskData:
             )
         self.units = task.units
         self.transforms = task.transforms
+        self.part: Part = part
+        self.number = number
         self.in_memory = hasattr(images, "pixels")
         self._images = images
 
@@ -50,10 +59,15 @@ class TaskData:
 
     def rows(self, index: Tensor) -> Tensor:
         """Some samples, prepared for a network."""
+        enter(self.part, (self.number,), len(index), size=len(self))
+        return self.prepared(index)
+
+    def prepared(self, index: Tensor) -> Tensor:
+        """The same without an entry, for those who make one themselves when they hand samples on."""
         return prepare(next(iter(self._images.read([self.index[index]]))), self.transforms)
 
-    def read(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
-        """Batch after batch of samples, prepared; what is on disk is read ahead."""
+    def read_ahead(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
+        """Batch after batch of samples, prepared, without an entry; what is on disk is read ahead."""
         for found in self._images.read(self.index[rows] for rows in batches):
             yield prepare(found, self.transforms)
 
@@ -93,7 +107,7 @@ class PhaseData:
         size = len(self.y) * torch.Size(stream.shape).numel() * 4
         self._held: Tensor | None = None
         if size <= HELD_BYTES and all(part.in_memory for part in self.parts):
-            whole = [part.rows(torch.arange(len(part))) for part in self.parts]
+            whole = [part.prepared(torch.arange(len(part))) for part in self.parts]
             self._held = (whole[0] if len(whole) == 1 else torch.cat(whole)).to(self.device)
         self._y = self.y.to(self.device)
 
@@ -105,6 +119,7 @@ class PhaseData:
         pieces = order.split(size)
         for rows, x in zip(pieces, self._inputs(pieces), strict=True):
             head = self._head if isinstance(self._head, int) else self._head[rows]
+            enter("train", self.tasks, len(rows), size=len(self), heads=self.heads)
             yield Batch(x.to(self.device), self._y[rows], heads=self.heads, head=head)
 
     def in_order(self, size: int) -> Iterator[Batch]:
@@ -115,14 +130,16 @@ class PhaseData:
         for start in range(0, len(self), size):
             rows = slice(start, start + size)
             head = self._head if isinstance(self._head, int) else self._head[rows]
-            yield Batch(self._held[rows], self._y[rows], heads=self.heads, head=head)
+            y = self._y[rows]
+            enter("train", self.tasks, len(y), size=len(self), heads=self.heads)
+            yield Batch(self._held[rows], y, heads=self.heads, head=head)
 
     def _inputs(self, pieces: tuple[Tensor, ...]) -> Iterator[Tensor]:
         if self._held is not None:
             for rows in pieces:
                 yield self._held.index_select(0, rows.to(self.device))
         elif len(self.parts) == 1:
-            yield from self.parts[0].read(iter(pieces))
+            yield from self.parts[0].read_ahead(iter(pieces))
         else:
             for rows in pieces:
                 yield self._gathered(rows)
@@ -132,7 +149,7 @@ class PhaseData:
         owner = torch.searchsorted(self.starts, rows, right=True) - 1
         mine = [torch.nonzero(owner == number).squeeze(1) for number in range(len(self.parts))]
         read = [
-            part.rows(rows[places] - self.starts[number])
+            part.prepared(rows[places] - self.starts[number])
             for number, (part, places) in enumerate(zip(self.parts, mine, strict=True))
             if len(places)
         ]
@@ -171,13 +188,13 @@ class Stream:
 
     def train(self, task: int) -> TaskData:
         """A task's training samples, without those that the scenario holds out."""
-        found = self._training(task)
+        found = self._training(task, "train")
         share = self.scenario.held_out
         return found.only(~held_out(found.y, share)) if share else found
 
     def validation(self, task: int) -> TaskData:
         """The training samples that the scenario holds out."""
-        found = self._training(task)
+        found = self._training(task, "validation")
         chosen = held_out(found.y, self.scenario.held_out)
         if not chosen.any():
             raise InputError(
@@ -189,12 +206,14 @@ class Stream:
     def test(self, task: int) -> TaskData:
         """A task's test samples."""
         found = self.scenario.tasks[task]
-        return TaskData(self._data[found.source.dataset].test, found)
+        enter("test", (task,), 0)
+        return TaskData(self._data[found.source.dataset].test, found, part="test", number=task)
 
     def phase(self, phase: int) -> PhaseData:
         """The training samples that are learned together in a phase."""
         return PhaseData(self, phase)
 
-    def _training(self, task: int) -> TaskData:
+    def _training(self, task: int, part: Part) -> TaskData:
         found = self.scenario.tasks[task]
-        return TaskData(self._data[found.source.dataset].train, found)
+        enter(part, (task,), 0)
+        return TaskData(self._data[found.source.dataset].train, found, part=part, number=task)

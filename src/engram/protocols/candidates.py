@@ -27,12 +27,14 @@ class Candidate:
         scores: One a run; NaN where the run failed.
         failures: Why runs failed.
         runs: The ids of its runs.
+        judged: The parts of the data, and of which tasks, that the evaluations of its runs read.
     """
 
     fields: dict[str, Any]
     scores: tuple[float, ...]
     failures: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
+    judged: tuple[tuple[str, int], ...] = ()
 
     @property
     def score(self) -> float:
@@ -135,9 +137,27 @@ def table(
             tuple(math.nan if isinstance(run, Failure) else score(run) for run in runs),
             tuple(run.reason for run in runs if isinstance(run, Failure)),
             tuple(run.experiment.id for run in runs),
+            tuple(sorted({pair for run in runs if isinstance(run, Result) for pair in judged_on(run)})),
         )
         for chosen, runs in zip(fields, found, strict=True)
     )
+
+
+def judged_on(result: Result) -> set[tuple[str, int]]:
+    """The data that a run's evaluations read, by part and task; as it was asked for where it has no card.
+
+    Example:
+        >>> from engram.scenarios import prefix, split
+        >>> planned = Experiment(prefix(split("digits", setting="class"), 2), "er")
+        >>> sorted(judged_on(Result(planned, {})))
+        [('test', 0), ('test', 1)]
+    """
+    card = result.values.get("card")
+    if card is None:
+        scenario = result.experiment.scenario
+        return {(result.experiment.evaluation.on, task) for tasks in scenario.phases for task in tasks}
+    reads = [read for read in card["reads"] if read["reader"] == "evaluation"]
+    return {(read["part"], task) for read in reads for task in read["tasks"]}
 
 
 def best(candidates: Sequence[Candidate], *, lowest: bool = False) -> int:

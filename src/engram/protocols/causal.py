@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -16,6 +16,8 @@ from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, Result, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
+from engram.protocols.selection import audited, selected
+from engram.run.card import Selected
 from engram.run.experiment import Experiment, PhaseSpec
 from engram.run.probing import balance_name
 from engram.scenarios import joint
@@ -72,6 +74,8 @@ class CausalOutcome:
         rates: For each later task, the learning rates that were tried, with their scores.
         chosen_rates: The one chosen for each later task; None where none were tried.
         runs: What the choice leaves, one a seed.
+        choices: What each choice read.
+        values: What `result.json` of the first of these runs says.
     """
 
     candidates: tuple[Candidate, ...]
@@ -79,6 +83,8 @@ class CausalOutcome:
     rates: tuple[tuple[Candidate, ...], ...]
     chosen_rates: tuple[float | None, ...]
     runs: tuple[Quality, ...]
+    choices: tuple[Selected, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def best(self) -> float:
@@ -122,6 +128,7 @@ class CausalOutcome:
             "omega_all": self.omega_all,
             "forgets": self.forgets,
             "runs": [run.as_json() for run in self.runs],
+            **audited(self.values, self.choices),
         }
 
 
@@ -249,7 +256,21 @@ def causal(
     found = yield [*final, *together]
     whole, joined = grouped(found, len(bases))
     qualities = tuple(_quality(finished(a), finished(b)) for a, b in zip(whole, joined, strict=True))
-    return CausalOutcome(candidates, chosen, tuple(rates), tuple(chosen_rates), qualities)
+    choices = selected("fields", candidates, phases=phases)
+    for phase, tried_here in enumerate(rates, start=1):
+        choices += selected(f"the rate of task {phase + 1}", tried_here, phases=phases, since=phase)
+    if qualities[0].balances:
+        # The balance of merged networks is read off when all tasks have come.
+        choices += (Selected("the balance", len(qualities[0].balances), ("test",), later=False),)
+    return CausalOutcome(
+        candidates,
+        chosen,
+        tuple(rates),
+        tuple(chosen_rates),
+        qualities,
+        choices,
+        finished(whole[0]).values,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +314,7 @@ class WorstOutcome:
                 for candidate in outcome.candidates
             ],
             "streams": {name: outcome.as_json() for name, outcome in self.outcomes.items()},
+            **audited(worst.values, worst.choices),
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate
 from engram.protocols.drive import Plan, Result, finished
 from engram.protocols.grid import SelectOn, grid, with_validation
+from engram.protocols.selection import audited, selected
+from engram.run.card import Selected
 from engram.run.experiment import Experiment, TransferSpec
-from engram.run.probing import probe_name, tuned_name
+from engram.run.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 
 TUNED_LRS = (0.01, 0.001)
 """The learning rates that 003 tries for k-shot fine-tuning."""
@@ -35,6 +37,8 @@ class RunTransfer:
         tuned: AvgFwt* for each k: the same with all weights trained; empty where that was not asked for.
         diversity: AvgFDiv.
         matrix: AvgFgt, AvgAcc and AvgLAcc.
+        upstream: The accuracy on what a pretrained start was trained on: first of the start itself, then
+            after each task; empty where that was not asked for.
     """
 
     run: str
@@ -43,6 +47,7 @@ class RunTransfer:
     tuned: dict[int, float]
     diversity: float
     matrix: dict[str, float]
+    upstream: tuple[float, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """By the paper's names."""
@@ -53,6 +58,7 @@ class RunTransfer:
             "AvgFwt*": {str(k): value for k, value in self.tuned.items()},
             "AvgFDiv": self.diversity,
             **self.matrix,
+            **({"upstream": list(self.upstream)} if self.upstream else {}),
         }
 
 
@@ -65,12 +71,16 @@ class MethodTransfer:
         choice: Those that were chosen.
         tuned_choice: For each k, the learning rate and the passes of fine-tuning that validation chose.
         runs: One a seed.
+        choices: What each choice read.
+        values: What `result.json` of the first run says.
     """
 
     candidates: tuple[Candidate, ...]
     choice: dict[str, Any]
     tuned_choice: dict[int, tuple[float, int]]
     runs: tuple[RunTransfer, ...]
+    choices: tuple[Selected, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Means over runs by the paper's names, with intervals and all runs."""
@@ -86,6 +96,10 @@ class MethodTransfer:
         means: dict[str, Any] = {name: intervals[name]["mean"] for name in names}
         for name in ("AvgFwt", "AvgFwt*"):
             means[name] = {k: found["mean"] for k, found in intervals[name].items()}
+        if self.runs[0].upstream:
+            for name, place in (("upstream start", 0), ("upstream", -1)):
+                intervals[name] = _interval([run.upstream[place] for run in self.runs])
+                means[name] = intervals[name]["mean"]
         return {
             "candidates": [candidate.as_json() for candidate in self.candidates],
             "choice": self.choice,
@@ -95,6 +109,7 @@ class MethodTransfer:
             **means,
             "summary": intervals,
             "runs": rows,
+            **audited(self.values, self.choices),
         }
 
 
@@ -144,6 +159,7 @@ def forward_transfer(
     metric: str = "AvgLAcc",
     on: SelectOn = "validation",
     held_out: float = 0.2,
+    upstream: str = "",
 ) -> Plan[TransferOutcome]:
     """Probe each method's features on the next task after every task but the last.
 
@@ -161,6 +177,8 @@ def forward_transfer(
         metric: By what fields are chosen.
         on: On which data.
         held_out: The share of training samples for validation, where something is chosen on it.
+        upstream: The data set that the start was pretrained on: how much of its test set is still known after
+            each task, by the pretrained head on the features as they are then, at the benchmark's resolution.
 
     Example:
         >>> from engram.protocols.drive import drive
@@ -191,12 +209,25 @@ def forward_transfer(
             search = yield from grid(chosen, fields, metric=metric, on=on, held_out=held_out)
             chosen = [result.experiment for result in search.results]
             candidates, choice = search.candidates, search.choice
-        probed = [replace(each, evaluation=replace(each.evaluation, transfer=probe)) for each in chosen]
+        probed = [
+            replace(each, evaluation=replace(each.evaluation, transfer=probe, upstream=upstream))
+            for each in chosen
+        ]
         results = yield probed
         runs = [finished(result) for result in results]
         tuned = {k: _tuning(runs, probe, k) for k in probe.shots} if probe.tuned_lrs else {}
+        choices = selected("fields", candidates, phases=bases[0].scenario.phases)
+        if tuned:
+            # It is the probe that is tuned: what the learner does is not changed by it.
+            tried = len(probe.tuned_lrs) * len(probe.tuned_epochs)
+            choices += (Selected("the probe's fine-tuning", tried, ("validation",), later=False),)
         found[name] = MethodTransfer(
-            candidates, choice, tuned, tuple(_run_transfer(run, probe, tuned) for run in runs)
+            candidates,
+            choice,
+            tuned,
+            tuple(_run_transfer(run, probe, tuned) for run in runs),
+            choices,
+            runs[0].values,
         )
     return TransferOutcome(found, _correlations(found, probe.shots))
 
@@ -248,6 +279,7 @@ def _run_transfer(result: Result, probe: TransferSpec, tuned: Mapping[int, tuple
         },
         _mean(result, "FDiv"),
         {name: result.metric(name) for name in FROM_MATRIX},
+        (*result.reading(UPSTREAM_START).values(), *result.reading(UPSTREAM).values()),
     )
 
 

@@ -19,6 +19,8 @@ from engram.protocols.candidates import (
     varied,
 )
 from engram.protocols.drive import Plan, Result, finished
+from engram.protocols.selection import audited, selected
+from engram.run.card import Selected
 from engram.run.experiment import Experiment
 
 SelectOn = Literal["test", "validation"]
@@ -43,6 +45,11 @@ class GridOutcome:
     results: tuple[Result, ...]
 
     @property
+    def choices(self) -> tuple[Selected, ...]:
+        """What the choice among candidates read; it takes effect from the first task on."""
+        return selected("fields", self.candidates, phases=self.results[0].experiment.scenario.phases)
+
+    @property
     def choice(self) -> dict[str, Any]:
         """The fields of the best candidate."""
         return self.candidates[self.chosen].fields
@@ -56,6 +63,7 @@ class GridOutcome:
             "choice": self.choice,
             "summary": summary(self.results),
             "runs": [result.experiment.id for result in self.results],
+            **audited(self.results[0].values, self.choices),
         }
 
 

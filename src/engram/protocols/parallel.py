@@ -26,6 +26,7 @@ class Parallel:
         device: Where to compute.
         plugin: A Python file that registers methods, for every worker to load.
         ended: Called with every run that ended.
+        follow: Called a few times a second with an experiment under way, and which share of it is done.
     """
 
     def __init__(
@@ -37,9 +38,10 @@ class Parallel:
         device: str = "cpu",
         plugin: Path | None = None,
         ended: Callable[[Row], None] | None = None,
+        follow: Callable[[Experiment, float], None] | None = None,
     ) -> None:
         self.out, self.jobs, self.data, self.device = out, jobs, data, device
-        self.plugin, self.ended = plugin, ended
+        self.plugin, self.ended, self.follow = plugin, ended, follow
 
     def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
         """What came out of each."""
@@ -51,6 +53,7 @@ class Parallel:
             device=self.device,
             plugin=self.plugin,
             ended=self.ended,
+            follow=self.follow,
         )
         return [
             read_result(row.experiment, row.folder)

@@ -10,6 +10,8 @@ from engram.core.errors import InputError
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, Result
+from engram.protocols.selection import audited, selected
+from engram.run.card import Selected
 from engram.run.experiment import Experiment
 
 METRIC = "AA"
@@ -23,6 +25,7 @@ class QueueOutcome:
         tasks: After how many tasks averages are reported.
         candidates: All strengths that were tried, with the average after the last task as their score.
         averages: For each candidate, the averages at `tasks`, over seeds; empty where a run failed.
+        results: For each candidate, its finished runs.
         best: The place of the candidate with the highest final average.
         worst: That of the lowest.
     """
@@ -30,6 +33,7 @@ class QueueOutcome:
     tasks: tuple[int, ...]
     candidates: tuple[Candidate, ...]
     averages: tuple[tuple[float, ...], ...]
+    results: tuple[tuple[Result, ...], ...]
     best: int
     worst: int
 
@@ -47,7 +51,14 @@ class QueueOutcome:
             "choice": self.candidates[self.best].fields,
             "best": rows[self.best],
             "worst": rows[self.worst],
+            **audited(self.results[self.best][0].values, self.choices),
         }
+
+    @property
+    def choices(self) -> tuple[Selected, ...]:
+        """What the choice among candidates read; it takes effect from the first task on."""
+        stream = self.results[self.best][0].experiment.scenario
+        return selected("fields", self.candidates, phases=stream.phases)
 
 
 def reported_tasks(n_tasks: int, *, every: int = 10) -> tuple[int, ...]:
@@ -96,13 +107,11 @@ def queue(
     rows = table(
         [as_tried(row[0], fields or {}) for row in tried], groups, lambda result: result.metric(METRIC)
     )
+    done = tuple(tuple(run for run in group if isinstance(run, Result)) for group in groups)
     averages = tuple(
-        tuple(
-            over_seeds([result.after_each_task(METRIC)[n - 1] for result in results]).mean for n in reported
-        )
-        if len(results) == len(group)
+        tuple(over_seeds([run.after_each_task(METRIC)[n - 1] for run in runs]).mean for n in reported)
+        if len(runs) == len(bases)
         else ()
-        for group in groups
-        for results in [[result for result in group if isinstance(result, Result)]]
+        for runs in done
     )
-    return QueueOutcome(reported, rows, averages, best(rows), best(rows, lowest=True))
+    return QueueOutcome(reported, rows, averages, done, best(rows), best(rows, lowest=True))

@@ -46,7 +46,17 @@ function band(series, ink) {
   return [{ type: "scatter", x, y, fill: "toself", fillcolor: fill, line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false }];
 }
 
+// A figure that is given as Plotly knows it names its colours as the style sheet does: "c0", "ink", "c1/0.16".
+function inked(value, key = "") {
+  if (Array.isArray(value)) return value.map((inner) => inked(inner, key));
+  if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, inked(inner, name)]));
+  const named = typeof value === "string" && /color(way)?$/.test(key) && /^(c[0-7]|ink|soft|line|grid|card|shade|accent)(?:\/([\d.]+))?$/.exec(value);
+  if (!named) return value;
+  return named[2] ? faint(colour(named[1]), named[2]) : colour(named[1]);
+}
+
 function tracesOf(figure, { view, hidden }) {
+  if (figure.kind === "given") return inked(figure.data);
   const traces = [];
   const percent = { hovertemplate: "%{y:.1f} %" };
   if (figure.kind === "bars") {
@@ -108,7 +118,40 @@ function escapeText(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
 
+// What is given adds to the look of the page, group by group of options.
+function merged(base, given) {
+  const found = { ...base };
+  for (const [key, value] of Object.entries(given)) {
+    const both = [base[key], value].every((each) => each && typeof each === "object" && !Array.isArray(each));
+    found[key] = both ? merged(base[key], value) : value;
+  }
+  return found;
+}
+
+function givenLayout(figure, place) {
+  const axis = { gridcolor: colour("grid"), linecolor: colour("line"), zerolinecolor: colour("line"), tickfont: { size: 11.5 }, title: { standoff: 6, font: { size: 12, color: colour("soft") } }, automargin: true };
+  const given = inked(figure.layout);
+  const axes = Object.fromEntries(Object.keys({ xaxis: 0, yaxis: 0, ...given }).filter((key) => /^[xy]axis\d*$/.test(key)).map((key) => [key, axis]));
+  const base = {
+    ...axes,
+    height: place.clientHeight,
+    autosize: true,
+    margin: { l: 56, r: 12, t: 24, b: 48 },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    colorway: [...Array(8).keys()].map((index) => colour(`c${index}`)),
+    font: { family: getComputedStyle(document.body).fontFamily, color: colour("ink"), size: 12.5 },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, bgcolor: "rgba(0,0,0,0)" },
+    hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: 40 },
+    dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
+    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("accent") },
+    uirevision: "kept",
+  };
+  return merged(base, given);
+}
+
 function layoutOf(figure, place) {
+  if (figure.kind === "given") return givenLayout(figure, place);
   const bars = figure.kind === "bars";
   const accuracy = figure.kind !== "probe";
   const phases = figure.phases || [];

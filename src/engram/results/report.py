@@ -1,17 +1,7 @@
-"""The report: one HTML file that needs nothing else, for people to read.
+"""The report: one HTML file that needs nothing else, for people to read."""
 
-The page carries its own style, drawing code and numbers; its content policy forbids every request. Tables are
-plain HTML and work without JavaScript; figures are drawn by Plotly, which travels gzip-compressed inside the
-page (2 MB instead of 4.8).
-"""
-
-import base64
-import gzip
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import numpy as np
@@ -21,6 +11,8 @@ from engram.core.errors import InputError
 from engram.core.files import write_whole
 from engram.metrics.definitions import Definition, find
 from engram.metrics.intervals import Summary
+from engram.results.card import cards_section
+from engram.results.document import document
 from engram.results.figures import (
     MAX_POINTS,
     Figure,
@@ -65,7 +57,7 @@ def page(groups: Sequence[RunGroup]) -> str:
     """The report as text."""
     figures: dict[str, Figure] = {}
     sections = [_group_section(group, i, figures) for i, group in enumerate(groups)]
-    metrics = _metrics_section(groups)
+    metrics = joined(_metrics_section(groups), cards_section(groups))
     if len(groups) > 1:
         content = joined(_overview(groups, figures), metrics, *sections)
     else:
@@ -74,18 +66,14 @@ def page(groups: Sequence[RunGroup]) -> str:
     scenarios = ", ".join(
         dict.fromkeys(run.scenario for group in groups for run in group.runs if run.scenario)
     )
-    here = files("engram.results")
-    template = Template((here / "report.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=element("title", " – ".join(part for part in ("engram report", scenarios, names) if part)),
-        style=(here / "report.css").read_text(encoding="utf-8"),
-        heading=joined(scenarios or names),
+    return document(
+        title=" – ".join(part for part in ("engram report", scenarios, names) if part),
+        kicker="engram report",
+        heading=scenarios or names,
         lead=_lead(groups),
-        links=joined(*(element("a", group.label, href=f"#group-{i}") for i, group in enumerate(groups))),
+        links=[(group.label, f"group-{i}") for i, group in enumerate(groups)],
         content=joined(content, _definitions_section(groups)),
-        figures=_script_json(figures),
-        plotly=_packed_plotly(),
-        script=(here / "report.js").read_text(encoding="utf-8"),
+        figures=figures,
     )
 
 
@@ -463,14 +451,3 @@ def _count(number: int, thing: str) -> str:
 
 def _pct(value: float) -> str:
     return f"{100 * value:.1f} %"
-
-
-def _script_json(value: Any) -> str:
-    """JSON that cannot end the script element it lies in."""
-    text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _packed_plotly() -> str:
-    source = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    return base64.b64encode(gzip.compress(source, 9, mtime=0)).decode()

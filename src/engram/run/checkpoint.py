@@ -14,6 +14,7 @@ import torch
 from engram.core.errors import InputError
 from engram.core.files import make_folder, read_json, write_whole
 from engram.core.folder import RESULT, save_run
+from engram.datasets.accounting import Forbidden, refusal
 from engram.run.experiment import Experiment
 from engram.run.loop import Diverged, Outcome, Progress, run_steps
 
@@ -27,6 +28,7 @@ def execute(
     data: Path | None = None,
     device: str = "cpu",
     checkpoint_seconds: float = 30.0,
+    strict: bool = False,
     follow: Callable[[Progress], None] | None = None,
 ) -> dict[str, Any]:
     """Run an experiment into its folder, and return what `result.json` says.
@@ -40,15 +42,22 @@ def execute(
         data: Where data sets are looked for first.
         device: Where to compute.
         checkpoint_seconds: How much work may be lost at most.
+        strict: Whether to stop a method that reads what it should not; a result that is there already is
+            refused if it did.
         follow: Called after every update.
     """
     if (folder / RESULT).exists():
         found: dict[str, Any] = read_json(folder / RESULT)
+        if strict:
+            _check_card(found, experiment, folder)
         return found
     # A place that cannot be written is found out before anything is computed.
     make_folder(folder)
     place = folder / CHECKPOINT
-    steps = run_steps(experiment, data=data, device=device, resume=_checkpoint(place, experiment))
+    state = _checkpoint(place, experiment)
+    if strict and state is not None and not state.get("ledger", {}).get("whole"):
+        raise InputError(f"{place} was made before cards were recorded: remove it, and the run starts anew")
+    steps = run_steps(experiment, data=data, device=device, strict=strict, resume=state)
     saved = time.monotonic()
     try:
         while True:
@@ -83,6 +92,14 @@ def save_checkpoint(place: Path, progress: Progress) -> None:
     made = io.BytesIO()
     torch.save(progress.snapshot(), made)
     write_whole(place, lambda beside: beside.write_bytes(made.getbuffer()))
+
+
+def _check_card(result: dict[str, Any], experiment: Experiment, folder: Path) -> None:
+    """Refuse a result whose method read what it should not, or that does not tell."""
+    if "card" not in result:
+        raise InputError(f"the run {folder} was made before cards were recorded: run it again with --again")
+    if result["card"]["forbidden"]:
+        raise Forbidden(refusal(experiment.method, result["card"]["forbidden"]))
 
 
 def _checkpoint(place: Path, experiment: Experiment) -> dict[str, Any] | None:

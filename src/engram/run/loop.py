@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -13,19 +14,26 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from engram.core.errors import InputError
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
+from engram.datasets.accounting import Ledger, WatchedTask, watched
 from engram.datasets.stream import PhaseData, Stream
 from engram.evaluation.evaluator import Evaluator
+from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS
 from engram.methods.base import Learner, Method, validate_fields
 from engram.methods.optimizers import check_optimizer
 from engram.models import build
+from engram.models.weights import load_weights
+from engram.run.card import Card, make_card
 from engram.run.experiment import Experiment
+from engram.run.held import held_samples
 from engram.run.probing import check_probes, readings_at_end
+from engram.run.upstream import open_upstream
 from engram.scenarios import joint
 from engram.scenarios.values import TaskSetting
 
@@ -69,29 +77,38 @@ class Account:
         kept_bytes: Bytes kept beyond the weights and the optimiser's state, after each phase: memories,
             importance, older networks, generators; counted from the tensors that are really held.
         flops: Floating-point operations of the first update of each phase, counted as they were done.
+        kept_samples: Samples among those bytes.
+        update_seconds: The median time of an update, in each phase.
     """
 
     parameters: int
     kept_bytes: tuple[int, ...]
     flops: tuple[int, ...]
+    kept_samples: tuple[int, ...]
+    update_seconds: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a finished run leaves: the evaluator with its trace, the method, and the times."""
+    """What a finished run leaves: the evaluator with its trace, the method, the times, and the card.
+
+    There is no card of a run that went on from a checkpoint which had no account of what was read.
+    """
 
     experiment: Experiment
     evaluator: Evaluator
     method: Method
     train_seconds: float
     account: Account
+    card: Card | None
 
     def result(self) -> dict[str, Any]:
         """What `result.json` says."""
         found = self.evaluator.result(
             id=self.experiment.id, seed=self.experiment.seed, train_seconds=self.train_seconds
         )
-        return {**found, "account": asdict(self.account)}
+        card = {} if self.card is None else {"card": self.card.as_json()}
+        return {**found, "account": asdict(self.account), **card}
 
 
 class Diverged(InputError):
@@ -138,8 +155,10 @@ def check_needs(experiment: Experiment, needs: tuple[str, ...]) -> None:
         )
 
 
-def run(experiment: Experiment, *, data: Path | None = None, device: str = "cpu") -> Outcome:
-    """Run an experiment to its end.
+def run(
+    experiment: Experiment, *, data: Path | None = None, device: str = "cpu", strict: bool = False
+) -> Outcome:
+    """Run an experiment to its end; `strict` stops a method that reads what it should not.
 
     Example:
         >>> from engram.scenarios import prefix, split
@@ -148,7 +167,7 @@ def run(experiment: Experiment, *, data: Path | None = None, device: str = "cpu"
         >>> outcome.evaluator.step
         10
     """
-    steps = run_steps(experiment, data=data, device=device)
+    steps = run_steps(experiment, data=data, device=device, strict=strict)
     while True:
         try:
             next(steps)
@@ -163,6 +182,7 @@ def run_steps(
     data: Path | None = None,
     device: str = "cpu",
     watch: bool = True,
+    strict: bool = False,
     resume: dict[str, Any] | None = None,
 ) -> Generator[Progress, None, Outcome]:
     """Run an experiment update by update; storage, progress bars and the like are consumers.
@@ -172,10 +192,11 @@ def run_steps(
         data: Where data sets are looked for first.
         device: Where to compute.
         watch: Whether to evaluate at all; the weights come out the same either way.
+        strict: Whether to stop a method that reads what it should not; else that is recorded.
         resume: What `Progress.snapshot` gave: the run goes on from there, to the same bits.
     """
     experiment = complete(experiment)
-    line = _Line(experiment, data, device=device)
+    line = _Line(experiment, data, device=device, strict=strict)
     if resume is not None:
         line.load_state_dict(resume)
     method, evaluator, scenario = line.method, line.evaluator, experiment.scenario
@@ -184,14 +205,18 @@ def run_steps(
     for number in range(line.phase, len(scenario.phases)):
         tasks = scenario.phases[number]
         learning = tasks[-1]
+        line.ledger.phase = number
         phase = line.stream.phase(number)
         evaluator.answers = scenario.answers(number)
+        line.ledger.note_answers(evaluator.answers)
         line.set_rate(number)
+        line.set_schedule(number)
         if not line.begun:
             if number == 0 or visible:
-                method.begin_task(line.infos[number] if visible else _whole(line.infos))
+                line.begin_task(line.infos[number] if visible else _whole(line.infos))
             if number == 0 and watch and experiment.evaluation.before:
-                evaluator.before(method.predictor, learning=learning, together=tasks)
+                with line.ledger.reading("evaluation"):
+                    evaluator.before(line.predictor, learning=learning, together=tasks)
             line.begun = True
         for epoch_step, batch in line.shown(phase, number):
             loss = line.update(batch, count=watch and line.step_in_phase == 1)
@@ -205,16 +230,17 @@ def run_steps(
             if last:
                 # Before the evaluation, so that what a method makes of a task when it ends is measured.
                 line.end_task(phase, number, visible=visible)
-            evaluated = watch and evaluator(
-                method.predictor,
-                learning=learning,
-                last=last,
-                epoch_step=epoch_step,
-                together=tasks,
-            )
+            with line.ledger.reading("evaluation"):
+                evaluated = watch and evaluator(
+                    line.predictor,
+                    learning=learning,
+                    last=last,
+                    epoch_step=epoch_step,
+                    together=tasks,
+                )
             if evaluated and isinstance(method, Learner) and method.split_gradients:
-                norms = method.gradient_norms.items()
-                evaluator.readings += [(line.step, learning, None, name, value) for name, value in norms]
+                parts = {**method.gradient_norms, **method.loss_parts}.items()
+                evaluator.readings += [(line.step, learning, None, name, value) for name, value in parts]
             if last and watch:
                 line.probe(number)
             yield Progress(line.step, steps, learning, loss, evaluated, line)
@@ -222,16 +248,22 @@ def run_steps(
     return line.outcome()
 
 
+_SERIES = ("kept_bytes", "kept_samples", "flops", "phase_seconds", "update_seconds")
+
+
 class _Line:
     """Everything that a run holds between two updates, so that it can be put down and taken up again."""
 
-    def __init__(self, experiment: Experiment, data: Path | None, *, device: str) -> None:
+    def __init__(self, experiment: Experiment, data: Path | None, *, device: str, strict: bool) -> None:
         seeds = Seeds.of(experiment.seed)
         self.experiment = experiment
         self.stream = Stream(experiment.scenario, data, device=device)
+        self.ledger = Ledger(experiment.scenario, method=experiment.method, strict=strict)
         # Dropout and the like draw from the global generator.
         torch.manual_seed(seeds.noise)
-        self.method = make_method(experiment, self.stream, seeds)
+        with self.ledger.reading("method"):
+            self.method = make_method(experiment, self.stream, seeds)
+        self.upstream = open_upstream(experiment, data=data) if experiment.evaluation.upstream else None
         self.evaluator = make_evaluator(experiment, self.stream, seeds)
         self.infos = task_infos(experiment, self.stream)
         self.order = torch.Generator().manual_seed(seeds.order)
@@ -243,7 +275,10 @@ class _Line:
         self.pass_order = self.order.get_state()
         self.train_seconds = 0.0
         self.kept_bytes: list[int] = []
+        self.kept_samples: list[int] = []
         self.flops: list[int] = []
+        self.phase_seconds: list[float] = []
+        self.update_seconds: list[float] = []
 
     def rate(self, number: int) -> float:
         """The learning rate of a phase."""
@@ -259,12 +294,37 @@ class _Line:
         for group in self.method.optimizer.param_groups:
             group["lr"] = self.rate(number)
 
+    def set_schedule(self, number: int) -> None:
+        """Let a phase be evaluated as often as its own length asks for."""
+        spec = self.experiment.evaluation
+        self.evaluator.schedule = Schedule(spec.every_in(self.infos[number].steps), spec.per_epoch)
+
+    def begin_task(self, task: TaskInfo) -> None:
+        """Tell the method that a task begins."""
+        self.ledger.told += 1
+        with self.ledger.reading("method"):
+            self.method.begin_task(task)
+
+    def predictor(self) -> nn.Module:
+        """The network that would answer now."""
+        with self.ledger.reading("method"):
+            network = self.method.predictor()
+        if hasattr(network, "route"):
+            self.ledger.note_route()
+        return network
+
     def probe(self, number: int) -> None:
         """Measure what is measured at the end of a phase only."""
         started = time.perf_counter()
-        self.evaluator.readings += readings_at_end(
-            self.experiment, self.stream, self.method, phase=number, step=self.step
-        )
+        with self.ledger.reading("probe"):
+            self.evaluator.readings += readings_at_end(
+                self.experiment,
+                self.stream,
+                self.method,
+                phase=number,
+                step=self.step,
+                upstream=self.upstream,
+            )
         self.evaluator.seconds += time.perf_counter() - started
 
     def update(self, batch: Batch, *, count: bool) -> float:
@@ -272,11 +332,12 @@ class _Line:
         started = time.perf_counter()
         try:
             if count:
-                with FlopCounterMode(display=False) as counter:
+                with FlopCounterMode(display=False) as counter, self.ledger.reading("method"):
                     loss = self.method.observe(batch)
                 self.flops.append(counter.get_total_flops())
             else:
-                loss = self.method.observe(batch)
+                with self.ledger.reading("method"):
+                    loss = self.method.observe(batch)
         except ValueError as error:
             if len(batch) == 1 and "more than 1 value per channel" in str(error):
                 raise InputError(
@@ -284,7 +345,9 @@ class _Line:
                     f"choose a batch size other than {self.experiment.batch_size}"
                 ) from error
             raise
-        self.train_seconds += time.perf_counter() - started
+        took = time.perf_counter() - started
+        self.train_seconds += took
+        self.phase_seconds.append(took)
         self.step += 1
         return loss
 
@@ -292,12 +355,21 @@ class _Line:
         """Tell the method that its task ended: each one, or the whole stream at its end."""
         phases = len(self.experiment.scenario.phases)
         if visible:
-            self.method.end_task(_once(phase, self.experiment))
+            self.tell_end(_once(phase, self.experiment))
         elif number == phases - 1:
             every = (self.stream.phase(each) for each in range(phases))
-            self.method.end_task(chain.from_iterable(_once(each, self.experiment) for each in every))
+            self.tell_end(chain.from_iterable(_once(each, self.experiment) for each in every))
         self.kept_bytes.append(self.method.kept_bytes())
+        self.kept_samples.append(held_samples(self.method, self.stream.shape))
+        # The first update of a phase is slower: its operations are counted, and much is done for once.
+        self.update_seconds.append(statistics.median(self.phase_seconds[1:] or self.phase_seconds))
+        self.phase_seconds = []
         self.check_budget()
+
+    def tell_end(self, batches: Iterator[Batch]) -> None:
+        """Tell the method that its task ended, with data that it may read once more."""
+        with self.ledger.reading("method"):
+            self.method.end_task(self.ledger.handed(batches, "end of task"))
 
     def check_budget(self) -> None:
         """Stop a method that keeps more than it may."""
@@ -314,9 +386,8 @@ class _Line:
         while self.steps_left(number):
             self.order.set_state(self.pass_order)
             shuffled = torch.randperm(len(phase), generator=self.order)
-            for batch in phase.batches(shuffled[self.step_in_pass * size :], size):
-                if not self.steps_left(number):
-                    break
+            rest = shuffled[self.step_in_pass * size :][: self.steps_left(number) * size]
+            for batch in self.ledger.handed(phase.batches(rest, size), "training"):
                 self.step_in_phase += 1
                 self.step_in_pass += 1
                 if self.step_in_pass * size >= len(phase):
@@ -343,19 +414,33 @@ class _Line:
             parameters=sum(p.numel() for p in self.method.predictor().parameters()),
             kept_bytes=tuple(self.kept_bytes),
             flops=tuple(self.flops),
+            kept_samples=tuple(self.kept_samples),
+            update_seconds=tuple(self.update_seconds),
         )
-        return Outcome(self.experiment, self.evaluator, self.method, self.train_seconds, account)
+        card = None
+        if self.ledger.whole:
+            card = make_card(
+                self.experiment.scenario,
+                self.ledger,
+                kept_bytes=account.kept_bytes,
+                kept_samples=account.kept_samples,
+                flops=account.flops,
+                seconds=account.update_seconds,
+                parameters=account.parameters,
+            )
+        return Outcome(self.experiment, self.evaluator, self.method, self.train_seconds, account, card)
 
     def state_dict(self) -> dict[str, Any]:
         """The whole state, as tensors and plain values."""
         plain = ("phase", "begun", "step", "step_in_phase", "step_in_pass", "pass_order", "train_seconds")
         return {
             "digest": self.experiment.digest,
-            "place": {name: getattr(self, name) for name in (*plain, "kept_bytes", "flops")},
+            "place": {name: getattr(self, name) for name in (*plain, *_SERIES)},
             "order": self.order.get_state(),
             "noise": global_randomness(),
             "method": self.method.state_dict(),
             "evaluator": self.evaluator.state_dict(),
+            "ledger": self.ledger.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -364,7 +449,11 @@ class _Line:
             setattr(self, name, value)
         self.order.set_state(state["order"])
         self.method.load_state_dict(state["method"])
+        for name, value in list(vars(self.method).items()):
+            if type(value) is TaskInfo:
+                setattr(self.method, name, watched(value))
         self.evaluator.load_state_dict(state["evaluator"])
+        self.ledger.load_state_dict(state.get("ledger"))
         set_global_randomness(state["noise"])
 
 
@@ -390,9 +479,11 @@ def make_method(experiment: Experiment, stream: Stream, seeds: Seeds) -> Method:
     """The method with its network, seeded."""
     network = build(
         experiment.model, shape=stream.shape, n_units=stream.scenario.n_units, seed=seeds.initialisation
-    ).to(stream.device)
+    )
+    if (start := experiment.start) is not None:
+        load_weights(network, start.file, sha256=start.sha256)
     method: Method = METHODS[experiment.method](
-        network=network,
+        network=network.to(stream.device),
         optimizer_spec=experiment.optimizer,
         generator=torch.Generator().manual_seed(seeds.method),
         **experiment.settings,
@@ -424,11 +515,11 @@ def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
     """What a learner may know of each task."""
     scenario = experiment.scenario
     identity = isinstance(scenario.setting, TaskSetting)
-    found = []
+    found: list[TaskInfo] = []
     for number, tasks in enumerate(scenario.phases):
         samples = sum(len(stream.train(task)) for task in tasks)
         found.append(
-            TaskInfo(
+            WatchedTask(
                 index=number,
                 identity=tasks[0] if identity and len(tasks) == 1 else None,
                 classes=tuple(sorted({unit for task in tasks for unit in scenario.tasks[task].units})),
@@ -443,7 +534,7 @@ def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
 
 def _whole(infos: list[TaskInfo]) -> TaskInfo:
     """The stream as one task, for a learner that sees no boundaries."""
-    return TaskInfo(
+    return WatchedTask(
         index=0,
         identity=None,
         classes=tuple(sorted({unit for info in infos for unit in info.classes})),

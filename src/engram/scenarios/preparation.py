@@ -51,6 +51,21 @@ def usual_normalisation(dataset: str) -> Normalise:
     return _USUAL.get(DATASETS[dataset].part_of or dataset, UNIT_RANGE)
 
 
+def statistics_of(step: Normalise, dataset: str) -> str | None:
+    """The data set whose mean and deviation a normalisation uses; None where it only scales pixels.
+
+    Numbers that nobody knows are taken for those of the data set that they normalise.
+
+    Example:
+        >>> statistics_of(UNIT_RANGE, "mnist"), statistics_of(usual_normalisation("svhn"), "svhn")
+        (None, 'cifar10')
+    """
+    if set(zip(step.mean, step.std, strict=False)) in ({(0.0, 1.0)}, {(0.5, 0.5)}):
+        return None
+    shared = {_MNIST: "mnist", _CIFAR10: "cifar10", _IMAGENET: "imagenet"}
+    return shared.get(step) or DATASETS[dataset].part_of or dataset
+
+
 def grey_images(dataset: str, *, size: int) -> tuple[Transform, ...]:
     """What turns a data set's images into grey ones of `size` by `size` pixels, in [0, 1].
 

@@ -1,0 +1,103 @@
+"""What a method will keep, found out before it is trained."""
+
+from __future__ import annotations
+
+import torch
+
+from engram.core.errors import InputError
+from engram.core.values import Batch, TaskInfo
+from engram.methods import METHODS
+from engram.models import build
+from engram.run.experiment import Experiment
+from engram.run.loop import global_randomness, set_global_randomness
+from engram.run.start import sample_shape
+from engram.scenarios.values import TaskSetting
+
+
+def check_budget(experiment: Experiment) -> None:
+    """Refuse a method that will keep more than the experiment's budget, before anything is loaded or trained.
+
+    Methods that store samples are left out: how much they keep depends on the data, and a run stops them.
+
+    Example:
+        >>> from engram.scenarios import split
+        >>> digits = split("digits", setting="class")
+        >>> check_budget(Experiment(digits, "l2", budget_bytes=10_000))
+        Traceback (most recent call last):
+        engram.core.errors.InputError: method l2 will keep ... bytes after phase 1, over ...
+    """
+    budget = experiment.budget_bytes
+    if budget is None or "stored data" in METHODS[experiment.method].needs:
+        return
+    for phase, kept in enumerate(predicted_bytes(experiment), start=1):
+        if kept > budget:
+            raise InputError(
+                f"method {experiment.method} will keep {kept} bytes after phase {phase}, "
+                f"over the budget of {budget}: give it more, or a smaller network"
+            )
+
+
+def predicted_bytes(experiment: Experiment) -> list[int]:
+    """The bytes that a method which stores no samples will keep after each phase.
+
+    Importance, anchors, older networks and generators are as large after one update as after many, so the
+    method goes through the phases with a single batch of noise in each. Global random states stay as they
+    are.
+
+    Example:
+        >>> from engram.models import ModelSpec
+        >>> from engram.scenarios import prefix, split
+        >>> digits = prefix(split("digits", setting="class"), 2)
+        >>> small = ModelSpec(hidden=())  # 64 · 4 + 4 weights
+        >>> predicted_bytes(Experiment(digits, "mas", model=small))  # importance and anchor: 2 · 260 · 4
+        [2080, 2080]
+    """
+    random = global_randomness()
+    try:
+        return _kept_with_noise(experiment)
+    finally:
+        set_global_randomness(random)
+
+
+def _kept_with_noise(experiment: Experiment) -> list[int]:
+    scenario = experiment.scenario
+    shape = sample_shape(scenario)
+    method = METHODS[experiment.method](
+        network=build(experiment.model, shape=shape, n_units=scenario.n_units, seed=0),
+        optimizer_spec=experiment.optimizer,
+        generator=torch.Generator().manual_seed(0),
+        **experiment.settings,
+    )
+    visible = getattr(scenario.setting, "boundaries", True)
+    kept = []
+    for number, tasks in enumerate(scenario.phases):
+        batch = _noise(experiment, number, shape)
+        if number == 0 or visible:
+            known = isinstance(scenario.setting, TaskSetting) and len(tasks) == 1
+            method.begin_task(
+                TaskInfo(
+                    index=number,
+                    identity=tasks[0] if known else None,
+                    classes=tuple(sorted({unit for task in tasks for unit in scenario.tasks[task].units})),
+                    samples=len(batch),
+                    steps=1,
+                    epochs=1,
+                    batch_size=len(batch),
+                )
+            )
+        method.observe(batch)
+        if visible or number == len(scenario.phases) - 1:
+            method.end_task([batch])
+        kept.append(method.kept_bytes())
+    return kept
+
+
+def _noise(experiment: Experiment, phase: int, shape: tuple[int, ...]) -> Batch:
+    """One sample of every class of a phase, two at least for the sake of batch norm."""
+    scenario = experiment.scenario
+    labelled = [(unit, task) for task in scenario.phases[phase] for unit in scenario.tasks[task].units]
+    labelled = labelled * 2 if len(labelled) == 1 else labelled
+    y, tasks = torch.tensor(labelled).T
+    x = torch.randn(len(y), *shape, generator=torch.Generator().manual_seed(phase))
+    identity = isinstance(scenario.setting, TaskSetting)
+    return Batch(x, y, heads=scenario.heads(phase), head=tasks if identity else 0)

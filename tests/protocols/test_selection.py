@@ -1,0 +1,85 @@
+"""What selection read is measured on the candidates' runs, and stands in the protocol's card."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from tests.protocols.made_up import Recorder, with_metrics
+
+from engram.protocols.causal import CausalOptions, causal
+from engram.protocols.drive import drive
+from engram.protocols.forward_transfer import forward_transfer
+from engram.protocols.grid import grid
+from engram.protocols.online import online
+from engram.protocols.queue import queue
+from engram.protocols.serial import Serial
+from engram.run.card import Card
+from engram.run.experiment import Experiment, TransferSpec
+from engram.run.recipe import experiment
+
+
+def bases(method: str = "finetune", scenario: str = "split-digits", every: int = 10**6) -> list[Experiment]:
+    return [experiment(scenario, method, updates=6, evaluation={"every": every, "subset": 20})]
+
+
+def selection(found: Any) -> list[str]:
+    card = Card.of_json(found["card"])
+    return [card.line(name).answer for name in ("selection on test data", "selection on later tasks")]
+
+
+def causality(found: Any) -> str:
+    return Card.of_json(found["card"]).constraint("causality").verdict
+
+
+@pytest.mark.parametrize(("on", "touched"), [("test", "yes"), ("validation", "no")])
+def test_a_grid_sees_every_task(on: Literal["test", "validation"], touched: str, tmp_path: Path) -> None:
+    found = drive(grid(bases(), {"lr": [0.1, 0.01]}, on=on), Serial(tmp_path)).as_json()
+    assert selection(found) == [touched, "yes"]
+    assert causality(found) == "broken"
+    assert found["selection"]["selection on test data"]["figure"] == f"fields chosen among 2 on {on} data"
+
+
+def test_one_candidate_is_no_choice(tmp_path: Path) -> None:
+    found = drive(grid(bases(), {"lr": [0.1]}), Serial(tmp_path)).as_json()
+    assert selection(found) == ["none", "none"]
+    assert causality(found) == "held"
+
+
+def test_causal_selection_touches_test_data_but_no_later_task(tmp_path: Path) -> None:
+    plan = causal(
+        bases("finetune", "slt-D5-5a-digits", every=2),
+        {"lr": [0.1, 0.01]},
+        options=CausalOptions(later_rates=(0.1, 0.01)),
+    )
+    found = drive(plan, Serial(tmp_path)).as_json()
+    assert selection(found) == ["yes", "no"]
+    assert causality(found) == "held"
+    assert "the rate of task 2 chosen among 2" in found["selection"]["selection on test data"]["figure"]
+
+
+def test_the_balance_of_merged_networks_is_a_choice(tmp_path: Path) -> None:
+    plan = causal(bases("imm-mean", "slt-D5-5a-digits", every=2), {}, options=CausalOptions(later_rates=()))
+    found = drive(plan, Serial(tmp_path)).as_json()
+    assert found["selection"]["selection on test data"] == {
+        "answer": "yes",
+        "figure": "the balance chosen among 101 on test data",
+    }
+
+
+def test_the_other_protocols_have_cards(tmp_path: Path) -> None:
+    execute = Serial(tmp_path)
+    fields: dict[str, Sequence[float]] = {"lr": [0.1, 0.01]}
+    assert selection(drive(queue(bases(), fields), execute).as_json()) == ["yes", "yes"]
+    assert selection(drive(online(bases()), execute).as_json()) == ["none", "none"]
+    probe = TransferSpec(shots=(1,), tuned_lrs=(0.01,), tuned_epochs=(1, 2))
+    found = drive(forward_transfer({"finetune": bases()}, probe=probe), execute).as_json()
+    assert selection(found) == ["no", "no"]
+    assert "the probe's fine-tuning chosen among 2 on validation data" in str(found["selection"])
+
+
+def test_runs_without_cards_are_judged_by_what_was_asked_for() -> None:
+    made_up = Recorder(lambda each: with_metrics(each, {"ACC": each.optimizer.lr}))
+    found = drive(grid(bases(), {"lr": [0.1, 0.01]}, on="validation"), made_up).as_json()
+    assert "card" not in found
+    assert [line["answer"] for line in found["selection"].values()] == ["no", "yes"]

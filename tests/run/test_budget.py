@@ -1,0 +1,52 @@
+"""What a method will keep is known before it is trained, and held against the budget."""
+
+import pytest
+import torch
+
+from engram.core.errors import InputError
+from engram.methods import METHODS
+from engram.run.budget import predicted_bytes
+from engram.run.loop import run
+from engram.run.recipe import experiment
+from engram.scenarios import SettingName
+
+WITHOUT_SAMPLES = [name for name in METHODS if "stored data" not in METHODS[name].needs]
+SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize("method", WITHOUT_SAMPLES)
+def test_what_is_predicted_is_kept(method: str, setting: SettingName) -> None:
+    if "task identity" in METHODS[method].needs and setting != "task":
+        pytest.skip("needs task identity")
+    planned = experiment(
+        "split-digits", method, setting=setting, updates=2, evaluation={"every": 1000, "subset": 10}
+    )
+    assert predicted_bytes(planned) == list(run(planned).account.kept_bytes)
+
+
+@pytest.mark.parametrize(
+    ("method", "budget", "phase"),
+    [("ewc", 71_759, 1), ("si", 71_760, 1), ("dgr", 300_000, 1), ("imm-mean", 110_000, 4)],
+)
+def test_what_will_be_over_the_budget_is_refused_before_training(
+    method: str, budget: int, phase: int
+) -> None:
+    """Importance and anchor of 8,970 weights are 71,760 bytes."""
+    wanted = rf"method {method} will keep \d+ bytes after phase {phase}, over the budget of {budget}"
+    with pytest.raises(InputError, match=wanted) as error:
+        experiment("split-digits", method, budget_bytes=budget)
+    assert "\n" not in str(error.value)
+
+
+def test_what_just_fits_is_not_refused() -> None:
+    assert experiment("split-digits", "ewc", budget_bytes=71_760).budget_bytes == 71_760
+
+
+def test_the_prediction_draws_nothing_from_the_global_generator() -> None:
+    planned = experiment("split-digits", "dgr", updates=2)
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    predicted_bytes(planned)
+    assert torch.equal(torch.rand(1), expected)

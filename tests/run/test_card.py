@@ -1,0 +1,408 @@
+"""The protocol card: what was read, kept and known is measured, and a method that cheats is caught."""
+
+import io
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, final
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from engram.core.errors import InputError
+from engram.core.files import read_json, write_json
+from engram.core.folder import RESULT
+from engram.core.values import Batch, TaskInfo
+from engram.datasets import load
+from engram.datasets.accounting import Forbidden, Ledger
+from engram.datasets.stream import Stream
+from engram.methods import METHODS
+from engram.methods.base import Learner
+from engram.run.card import Card, growth, later_through_normalisation
+from engram.run.checkpoint import CHECKPOINT, execute, save_checkpoint
+from engram.run.experiment import EvaluationSpec, Experiment
+from engram.run.held import held_samples
+from engram.run.isolation import weights_digest
+from engram.run.loop import Outcome, run, run_steps
+from engram.run.recipe import experiment
+from engram.scenarios import DomainSetting, joint, online, permuted, prefix, split
+from engram.scenarios.preparation import UNIT_RANGE
+from engram.scenarios.values import ClassSetting
+from engram.testing import sample_experiment, settings_of
+
+DIGITS = split("digits", setting="class")
+OPEN = Stream(DIGITS)
+RARELY = EvaluationSpec(every=10_000, subset=20)
+
+
+def plan(method: str, scenario: Any = DIGITS, **changes: Any) -> Experiment:
+    return Experiment(scenario, method, **{"batch_size": 32, "evaluation": RARELY, **changes})
+
+
+def card_of(method: str, scenario: Any = DIGITS, **changes: Any) -> Card:
+    card = run(plan(method, scenario, **changes)).card
+    assert card is not None
+    return card
+
+
+def answers(card: Card, *names: str) -> list[str]:
+    return [card.line(name).answer for name in names]
+
+
+def verdicts(card: Card) -> list[str]:
+    return [found.verdict for found in card.constraints]
+
+
+# Methods that cheat -------------------------------------------------------------------------------
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class ReadsTests(Learner):
+    def after_step(self, batch: Batch) -> None:
+        OPEN.test(2).rows(torch.arange(3))
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class ReadsLater(Learner):
+    def begin_task(self, task: TaskInfo) -> None:
+        super().begin_task(task)
+        if task.index < 4:
+            next(OPEN.phase(task.index + 1).in_order(8))
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class ReadsEarlier(Learner):
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        assert self.task is not None
+        if self.task.index > 0:
+            for _ in OPEN.phase(0).batches(torch.arange(100), 50):
+                pass
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class AsksIdentity(Learner):
+    def rehearse(self, batch: Batch) -> Batch:
+        assert self.task is not None
+        _ = self.task.identity
+        return batch
+
+
+@final
+class _Routes(nn.Module):
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def route(self, task: int) -> nn.Module:
+        return self.network
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.network(x)
+        return found
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class AnswersByTask(Learner):
+    def predictor(self) -> nn.Module:
+        return _Routes(self.network)
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class OpensEverything(Learner):
+    def setup(self) -> None:
+        load("digits")
+
+
+CHEATS: dict[str, tuple[type[Learner], str, str]] = {
+    "test-reads-tests": (ReadsTests, "test data", "test data of task 3"),
+    "test-reads-later": (ReadsLater, "later data", "training data of task 2 before they came"),
+    "test-reads-earlier": (ReadsEarlier, "earlier data", "training data of task 1 after they were gone"),
+    "test-asks-identity": (
+        AsksIdentity,
+        "identity in training",
+        "task identity, which the class setting hides",
+    ),
+    "test-answers-by-task": (
+        AnswersByTask,
+        "identity at test",
+        "task identity at test time, which the class setting hides",
+    ),
+    "test-opens-everything": (OpensEverything, "test data", "the whole data set digits"),
+}
+
+
+@pytest.fixture(autouse=True)
+def cheats() -> Iterator[None]:
+    """Registered for as long as a test runs, so that no other test meets them."""
+    for name, (method, _, _) in CHEATS.items():
+        METHODS.add(name, method)
+    yield
+    for name in CHEATS:
+        del METHODS._entries[name]
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_recorded(name: str) -> None:
+    _, line, what = CHEATS[name]
+    cheating, fair = card_of(name), card_of("finetune")
+    assert answers(cheating, line) == ["yes"]
+    assert answers(fair, line) == ["no"]
+    assert what in (cheating.forbidden or {})
+    assert not fair.forbidden
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_cheat_is_stopped(name: str) -> None:
+    with pytest.raises(Forbidden, match="let it read nothing but") as stopped:
+        run(plan(name), strict=True)
+    assert CHEATS[name][2] in str(stopped.value)
+
+
+def test_cheats_break_constraints() -> None:
+    assert card_of("test-reads-later").constraint("causality").verdict == "broken"
+    assert card_of("test-reads-earlier").constraint("low memory footprint").verdict == "broken"
+    opens = card_of("test-opens-everything")
+    assert opens.constraint("causality").figure == "the whole data set digits"
+    # Test samples of the third task, read while the first was learned.
+    assert "of later tasks" in card_of("test-reads-tests").constraint("causality").figure
+
+
+@pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith("test-")])
+def test_the_methods_here_play_fair(method: str) -> None:
+    for setting in settings_of(method):
+        outcome = run(sample_experiment(method, setting), strict=True)
+        assert outcome.card is not None
+        assert not outcome.card.forbidden
+
+
+def test_identity_is_watched_again_after_a_resume() -> None:
+    *_, there = islice(run_steps(plan("test-asks-identity", epochs=2)), 3)
+    file = io.BytesIO()
+    torch.save(there.snapshot(), file)
+    file.seek(0)
+    steps = run_steps(plan("test-asks-identity", epochs=2), resume=torch.load(file), strict=True)
+    with pytest.raises(Forbidden):
+        next(steps)
+
+
+# Counting -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [({"epochs": 1}, "1"), ({"epochs": 3}, "3"), ({"scenario": online(DIGITS), "epochs": 3}, "1")],
+    ids=["one", "three", "online"],
+)
+def test_passes(change: dict[str, Any], expected: str) -> None:
+    assert answers(card_of("finetune", **change), "passes") == [expected]
+
+
+def test_the_pass_at_the_end_of_a_task_counts_where_it_is_used() -> None:
+    line = card_of("ewc", epochs=2).line("passes")
+    assert (line.answer, line.figure) == ("3", "2 in updates, 1 when a task ends")
+
+
+def test_a_batch_that_is_not_learned_is_not_counted() -> None:
+    card = card_of("finetune", prefix(DIGITS, 2), updates=5)
+    [read] = [read for read in card.reads if read.reader == "training"]
+    assert read.samples == 2 * 5 * 32
+
+
+def test_offline_is_what_it_is() -> None:
+    card = card_of("offline", joint(DIGITS), epochs=3)
+    assert answers(card, "passes", "later data", "earlier data") == ["3", "yes", "yes"]
+    assert verdicts(card) == ["broken", "broken", "unknown"]
+    assert card.constraint("causality").figure == "5 tasks are learned together"
+
+
+def test_hidden_boundaries_hand_out_the_whole_stream_at_its_end() -> None:
+    scenario = split("digits", setting=ClassSetting(boundaries=False))
+    card = card_of("gdumb", scenario, settings={"memory": 20, "epochs": 1})
+    assert answers(card, "boundaries") == ["no"]
+    assert not card.forbidden
+
+
+def test_a_resumed_run_has_the_same_card() -> None:
+    planned = plan("ewc", epochs=2)
+    whole = run(planned).card
+    *_, there = islice(run_steps(planned), 31)
+    file = io.BytesIO()
+    torch.save(there.snapshot(), file)
+    file.seek(0)
+    resumed = _end(run_steps(planned, resume=torch.load(file, weights_only=True))).card
+    assert whole is not None
+    assert resumed is not None
+    assert [line for line in whole.lines if line.name != "update time"] == [
+        line for line in resumed.lines if line.name != "update time"
+    ]
+    assert verdicts(whole) == verdicts(resumed)
+    assert set(whole.reads) >= {read for read in resumed.reads if read.reader != "evaluation"}
+
+
+def test_counting_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = [run(sample_experiment(name, settings_of(name)[0])) for name in ("er", "ewc", "lwf")]
+    nobody: Callable[..., None] = lambda *_, **__: None  # noqa: E731
+    monkeypatch.setattr("engram.datasets.stream.enter", nobody)
+    monkeypatch.setattr(Ledger, "note_identity", nobody)
+    for outcome in counted:
+        alone = run(outcome.experiment)
+        assert weights_digest(alone.method) == weights_digest(outcome.method)
+        assert alone.evaluator.trace == outcome.evaluator.trace
+
+
+# What is kept and what it costs -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "bytes_grow", "update_grows", "memory"),
+    [
+        ("finetune", {}, "no", "no", "held"),
+        ("ewc", {}, "no", "no", "held"),
+        ("er", {"memory": 50}, "no", "no", "broken"),
+        ("gem", {"memory": 50}, "yes", "yes", "broken"),
+        ("multitask", {}, "yes", "no", "broken"),
+        ("imm-mean", {}, "yes", "no", "held"),
+    ],
+)
+def test_what_grows(
+    method: str, settings: dict[str, Any], bytes_grow: str, update_grows: str, memory: str
+) -> None:
+    card = card_of(method, settings=settings)
+    assert answers(card, "bytes grow", "update grows") == [bytes_grow, update_grows]
+    constant = "held" if (bytes_grow, update_grows) == ("no", "no") else "broken"
+    assert verdicts(card) == [memory, "held", constant]
+
+
+def test_a_network_a_task_grows() -> None:
+    card = card_of("independent", split("digits", setting="task"))
+    assert answers(card, "bytes grow", "identity in training", "identity at test") == ["yes"] * 3
+    assert not card.forbidden
+
+
+def test_samples_are_found_among_what_is_held() -> None:
+    outcome = run(plan("er", settings={"memory": 40}))
+    assert outcome.account.kept_samples == (40,) * 5
+    assert len(outcome.account.update_seconds) == 5
+    # An anchor of the first layer has the shape of many vectors, but no labels beside it.
+    assert held_samples(run(plan("ewc")).method, (64,)) == 0
+
+
+@given(st.lists(st.integers(0, 100), min_size=3, max_size=9))
+def test_what_never_rises_does_not_grow(values: list[int]) -> None:
+    assert growth(sorted(values, reverse=True)) == 0
+
+
+@given(st.integers(1, 100), st.integers(3, 9))
+def test_what_rises_with_every_task_grows(step: int, n: int) -> None:
+    found = growth([step * (task + 1) for task in range(n)])
+    assert found is not None
+    assert found > 0.05
+
+
+# What was known -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "known"),
+    [
+        (ClassSetting(classes_known=True), "yes"),
+        (ClassSetting(classes_known=False), "no"),
+        ("task", "yes"),
+        (DomainSetting(), "no"),
+    ],
+)
+def test_the_number_of_classes(setting: Any, known: str) -> None:
+    assert answers(card_of("finetune", split("digits", setting=setting)), "classes") == [known]
+
+
+@pytest.mark.parametrize("visible", [True, False])
+def test_boundaries(visible: bool) -> None:
+    card = card_of("finetune", split("digits", setting=DomainSetting(boundaries=visible)))
+    assert card.line("boundaries").answer == ("yes" if visible else "no")
+    assert card.line("boundaries").figure.startswith(f"told {5 if visible else 1} times")
+
+
+def test_normalisation() -> None:
+    assert "8 classes come later" in later_through_normalisation(split("mnist", setting="class"))
+    assert not later_through_normalisation(split("mnist", setting="class", transforms=(UNIT_RANGE,)))
+    assert not later_through_normalisation(joint(split("mnist", setting="class")))
+    assert not later_through_normalisation(permuted("mnist", 3, setting="domain", seed=0))
+    # SVHN is normalised with the numbers of CIFAR-10, of which this stream has nothing.
+    assert not later_through_normalisation(split("svhn", setting="class"))
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    n_tasks=st.integers(2, 5),
+    epochs=st.integers(1, 2),
+    batch_size=st.integers(20, 90),
+    visible=st.booleans(),
+)
+def test_nothing_to_hide(n_tasks: int, epochs: int, batch_size: int, visible: bool) -> None:
+    """Fine-tuning on tasks that come one by one, scaled without statistics, breaks no constraint."""
+    scenario = prefix(split("digits", setting=ClassSetting(boundaries=visible)), n_tasks)
+    card = card_of("finetune", scenario, epochs=epochs, batch_size=batch_size)
+    assert verdicts(card) == ["held", "held", "held"]
+    assert answers(card, "passes") == [str(epochs)]
+    assert not card.forbidden
+
+
+# In a folder --------------------------------------------------------------------------------------
+
+
+def test_the_card_is_kept_with_the_run(tmp_path: Path) -> None:
+    planned = experiment("split-digits", "er", epochs=1, evaluation={"every": 1000})
+    result = execute(planned, tmp_path, strict=True)
+    assert Card.of_json(result["card"]).line("passes").answer == "2"
+    assert execute(planned, tmp_path, strict=True) == result
+
+
+def test_strict_asks_for_a_card(tmp_path: Path) -> None:
+    planned = plan("finetune")
+    result = execute(planned, tmp_path)
+    write_json(tmp_path / RESULT, {name: value for name, value in result.items() if name != "card"})
+    with pytest.raises(InputError, match="before cards were recorded: run it again with --again"):
+        execute(planned, tmp_path, strict=True)
+
+
+def test_strict_refuses_what_was_recorded(tmp_path: Path) -> None:
+    execute(plan("test-reads-tests"), tmp_path)
+    with pytest.raises(Forbidden, match="test data of task 3"):
+        execute(plan("test-reads-tests"), tmp_path, strict=True)
+
+
+def test_a_checkpoint_without_an_account_leaves_no_card(tmp_path: Path) -> None:
+    planned = plan("finetune", epochs=3)
+    *_, there = islice(run_steps(planned), 20)
+    save_checkpoint(tmp_path / CHECKPOINT, there)
+    state = torch.load(tmp_path / CHECKPOINT, weights_only=True)
+    del state["ledger"]
+    torch.save(state, tmp_path / CHECKPOINT)
+    with pytest.raises(InputError, match="before cards were recorded"):
+        execute(planned, tmp_path, strict=True)
+    execute(planned, tmp_path)
+    assert "card" not in read_json(tmp_path / RESULT)
+
+
+def test_a_broken_card_is_one_line() -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        Card.of_json({"lines": [{"strange": 1}], "constraints": [], "reads": [], "forbidden": {}})
+
+
+def _end(steps: Any) -> Outcome:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Outcome = end.value
+            return found
