@@ -1,0 +1,126 @@
+"""What a table or figure takes: updates, time on this machine, data."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from engram.core.dataset_info import DATASETS
+from engram.datasets.find import locate
+from engram.datasets.transforms import prepared_shape
+from engram.models import build
+from engram.models.spec import ModelSpec
+from engram.papers.values import Piece, updates_of
+from engram.run.experiment import Experiment
+from engram.scenarios.values import Transform
+
+OVERHEAD = 1.6
+"""How much longer an update takes than its matrix products at their best; measured on small networks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What pieces take.
+
+    Attributes:
+        runs: How many runs they ask for, later ones included.
+        updates: How many updates these make.
+        seconds: About how long they take on one core of this machine.
+        datasets: The data sets they read.
+        absent: Those of them that are not here.
+    """
+
+    runs: int
+    updates: int
+    seconds: float
+    datasets: tuple[str, ...]
+    absent: tuple[str, ...]
+
+
+def needs(pieces: Iterable[Piece], *, seeds: int | None = None) -> Needs:
+    """What pieces take if nothing of them is done yet; runs that several ask for are counted for each."""
+    runs = updates = seconds = 0.0
+    datasets: set[str] = set()
+    for piece in pieces:
+        # Seeds differ in what they draw, not in what they take.
+        times = (1 + piece.later) * (piece.seeds if seeds is None else seeds)
+        for planned in piece.first_runs(1):
+            runs += times
+            updates += times * updates_of(planned)
+            seconds += times * operations(planned) * OVERHEAD / rate()
+            datasets.update(task.source.dataset for task in planned.scenario.tasks)
+    return Needs(
+        runs=round(runs),
+        updates=round(updates),
+        seconds=seconds,
+        datasets=tuple(sorted(datasets)),
+        absent=tuple(name for name in sorted(datasets) if name != "digits" and locate(name) is None),
+    )
+
+
+def operations(planned: Experiment) -> float:
+    """About how many floating-point operations a run makes, evaluations included.
+
+    A learned sample is counted three times as much as an evaluated one; what a method does besides is not
+    counted, except that rehearsal doubles the samples.
+
+    Example:
+        >>> from engram.run.recipe import experiment
+        >>> planned = experiment("split-mnist-002", "finetune", evaluation={"every": 10**9})
+        >>> round(operations(planned) / 1e12, 1)
+        0.8
+    """
+    task = planned.scenario.tasks[0]
+    shape = _shape(task.source.dataset, task.transforms)
+    one = forward(planned.model, shape, planned.scenario.n_units)
+    updates = updates_of(planned)
+    again = 2 if any(name in planned.settings for name in ("memory", "memory_batch")) else 1
+    learned = 3 * updates * planned.batch_size * again
+    phases = len(planned.scenario.phases)
+    asked = planned.evaluation.subset or 2_000
+    rounds = max(updates // planned.evaluation.every, phases)
+    evaluated = rounds * asked * (phases + 1) / 2
+    return one * (learned + evaluated)
+
+
+@cache
+def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
+    """Floating-point operations of one sample's way through a network.
+
+    Example:
+        >>> forward(ModelSpec("mlp", hidden=(400, 400)), (1, 32, 32), 10)
+        1147200.0
+    """
+    network = build(model, shape=shape, n_units=n_units, seed=0).eval()
+    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        network(torch.zeros(2, *shape))
+    return float(counter.get_total_flops()) / 2
+
+
+@cache
+def _shape(dataset: str, transforms: tuple[Transform, ...]) -> tuple[int, ...]:
+    return prepared_shape(DATASETS[dataset].shape, transforms)
+
+
+@cache
+def rate() -> float:
+    """Floating-point operations a second of one thread, in a matrix product as networks have them."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        a, b = torch.randn(256, 784), torch.randn(784, 400)
+        best = math.inf
+        with torch.inference_mode():
+            for _ in range(20):
+                started = time.perf_counter()
+                torch.mm(a, b)
+                best = min(best, time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(threads)
+    return 2 * 256 * 784 * 400 / best

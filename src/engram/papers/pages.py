@@ -1,0 +1,196 @@
+"""A paper's figures as one page: panels that Plotly draws, in the style of the report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.results.document import document
+from engram.results.figures import MAX_POINTS, thin
+from engram.results.markup import element, joined
+
+Floats: TypeAlias = NDArray[np.float64]
+Traces: TypeAlias = list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One plot of a page.
+
+    Attributes:
+        title: What stands above it.
+        figure: `data` and `layout` as Plotly has them, from lists, dictionaries, numbers and text. Colours
+            may be those of the page, which follow light and dark: `c0` to `c7`, `ink`, `soft`, `line`, and
+            fainter ones as `c0/0.16`. Curves without a colour get `c0`, `c1`, … in turn.
+        caption: What stands below it.
+    """
+
+    title: str
+    figure: Mapping[str, Any]
+    caption: str = ""
+
+
+def page(title: str, panels: Sequence[Panel], *, notes: Sequence[str] = ()) -> str:
+    """A page as text: one HTML file that needs nothing else, light and dark.
+
+    Example:
+        >>> curve = {"type": "scatter", "name": "ER", "x": [1, 2], "y": [0.9, math.nan]}
+        >>> text = page("Figure 1", [Panel("MNIST", {"data": [curve], "layout": {}}, "One seed.")])
+        >>> "ER" in text, "One seed." in text, "NaN" in text.split("<script")[1]
+        (True, True, False)
+    """
+    figures = {
+        f"panel-{i}": {
+            "kind": "given",
+            "data": _plain(panel.figure["data"]),
+            "layout": _plain(panel.figure.get("layout", {})),
+        }
+        for i, panel in enumerate(panels)
+    }
+    wide = len(panels) < 3
+    shown = [
+        element(
+            "div",
+            element("h3", panel.title, id=f"at-{name}"),
+            element(
+                "figure",
+                element(
+                    "div",
+                    class_="plot tall" if wide else "plot",
+                    data_figure=name,
+                    role="img",
+                    aria_label=f"Chart: {panel.title}",
+                ),
+                element("figcaption", panel.caption) if panel.caption else "",
+            ),
+        )
+        for name, panel in zip(figures, panels, strict=True)
+    ]
+    body = joined(*shown) if wide else element("div", *shown, class_="columns")
+    told = [element("p", note, class_="note") for note in notes]
+    return document(
+        title=f"engram – {title}",
+        kicker="engram reproduce",
+        heading=title,
+        lead="",
+        links=[],
+        content=joined(element("section", body), element("section", *told) if told else ""),
+        figures=figures,
+    )
+
+
+def curve(
+    name: str,
+    x: Sequence[float] | Floats,
+    runs: Sequence[Sequence[float]] | Floats,
+    *,
+    colour: str,
+    band: bool = True,
+    within: tuple[float, float] = (-math.inf, math.inf),
+    **extra: Any,
+) -> Traces:
+    """The mean over runs as a line; of several runs also a band of one sample standard deviation.
+
+    Long curves are thinned; every minimum and maximum is kept.
+
+    Args:
+        name: What the legend says.
+        x: Where the points are.
+        runs: One row a run, one column a point; NaN where there is nothing.
+        colour: One of the page's colours.
+        band: Whether to draw the band.
+        within: What the band cannot leave: 0 and 100 for percentages.
+        **extra: Options of the line's trace, as Plotly has them.
+
+    Example:
+        >>> shade, line = curve("ER", [1, 2], [[0.5, 0.7], [0.7, 0.7]], colour="c0")
+        >>> line["name"], line["y"], shade["fillcolor"]
+        ('ER', [0.6, 0.7], 'c0/0.16')
+    """
+    rows = np.atleast_2d(np.asarray(runs, dtype=np.float64))
+    some = np.isfinite(rows).any(axis=0)
+    rows, places = rows[:, some], np.asarray(x, dtype=np.float64)[some]
+    if not rows.size:
+        return []
+    mean = np.nanmean(rows, axis=0)
+    kept = thin(mean, MAX_POINTS)
+    rows, places, mean = rows[:, kept], places[kept], mean[kept]
+    group = extra.pop("legendgroup", name)
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "legendgroup": group,
+        "x": places.tolist(),
+        "y": _short(mean),
+        **extra,
+        "line": {"color": colour, "width": 1.8, **extra.get("line", {})},
+    }
+    if not band or len(rows) < 2:
+        return [line]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        counted = np.isfinite(rows).sum(axis=0)
+        squares = np.nansum((rows - mean) ** 2, axis=0)
+        sd = np.where(counted > 1, np.sqrt(squares / np.maximum(counted - 1, 1)), 0.0)
+    shade = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [*places.tolist(), *places[::-1].tolist()],
+        "y": [*_short(np.clip(mean + sd, *within)), *_short(np.clip(mean - sd, *within)[::-1])],
+        "fill": "toself",
+        "fillcolor": f"{colour}/0.16",
+        "line": {"width": 0},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "legendgroup": group,
+    }
+    return [shade, line]
+
+
+def level(value: float, *, colour: str, dash: str = "dash") -> dict[str, Any]:
+    """A horizontal line across a panel, for `layout["shapes"]`."""
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": value,
+        "y1": value,
+        "line": {"color": colour, "width": 1.3, "dash": dash},
+    }
+
+
+def upright(place: float) -> dict[str, Any]:
+    """A vertical line across a panel, for `layout["shapes"]`."""
+    return {
+        "type": "line",
+        "yref": "paper",
+        "y0": 0,
+        "y1": 1,
+        "x0": place,
+        "x1": place,
+        "layer": "below",
+        "line": {"color": "soft", "width": 1, "dash": "dot"},
+    }
+
+
+def _short(values: Floats) -> list[float | None]:
+    return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]
+
+
+def _plain(value: Any) -> Any:
+    """The same as JSON knows it: no arrays, and nothing instead of NaN."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _plain(value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,80 @@
+"""The numbers that the papers print, as data."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One number of a table.
+
+    Attributes:
+        paper: The paper's number, as `002`.
+        table: The table's number.
+        benchmark: The data set or stream.
+        scenario: The setting, or the kind of stream.
+        method: Who learned.
+        setting: What else tells the number from the others of its table.
+        metric: What was measured.
+        mean: The number as printed: percent in 000, 002 and 003, a fraction in 004.
+        spread: What stands behind ±; None where nothing does.
+        spread_kind: What the spread is.
+        n_runs: How many runs it summarises, as far as the paper says.
+    """
+
+    paper: str
+    table: str
+    benchmark: str
+    scenario: str
+    method: str
+    setting: str
+    metric: str
+    mean: float
+    spread: float | None
+    spread_kind: str
+    n_runs: str
+
+    @property
+    def name(self) -> str:
+        """What `--cells` looks into.
+
+        Example:
+            >>> cells("002", "2")[0].name
+            'Split MNIST/task/Adam/AvgAcc'
+        """
+        parts = (self.benchmark, self.scenario, self.method, self.setting, self.metric)
+        plain = self.setting.startswith("final average accuracy")
+        return "/".join(part for part in parts if part and not (plain and part is self.setting))
+
+
+@cache
+def cells(paper: str, table: str) -> tuple[Cell, ...]:
+    """The numbers of a table, in the order in which it prints them.
+
+    Example:
+        >>> first = cells("002", "2")[0]
+        >>> first.method, first.mean, first.spread
+        ('Adam', 93.46, 2.01)
+    """
+    text = (files("engram.papers") / "published" / f"paper{paper}.csv").read_text("utf-8")
+    return tuple(
+        Cell(
+            paper=row["paper"],
+            table=row["table"],
+            benchmark=row["benchmark"],
+            scenario=row["scenario"],
+            method=row["method"],
+            setting=row["setting"],
+            metric=row["metric"],
+            mean=float(row["mean"]),
+            spread=float(row["spread"]) if row["spread"] else None,
+            spread_kind=row["spread_kind"],
+            n_runs=row["n_runs"],
+        )
+        for row in csv.DictReader(text.splitlines())
+        if row["table"] == table
+    )

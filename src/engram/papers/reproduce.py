@@ -1,0 +1,269 @@
+"""Running tables and figures, and seeing how far they are done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engram.core.errors import InputError, unknown_name
+from engram.core.folder import RESULT, finite, versions
+from engram.papers.values import Artefact, Piece, Scale, quick, together
+from engram.papers.verdict import Compared, compare
+from engram.protocols.drive import Executor, Failure, Plan, Result, drive
+from engram.protocols.serial import read_result
+from engram.run.experiment import Experiment
+from engram.run.processes import find_row
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduced:
+    """What became of a piece.
+
+    Attributes:
+        piece: What was asked for.
+        seeds: With which seeds.
+        results: Its runs.
+        failures: Those that failed.
+        missing: How many of the runs that it asked for are not there; then it is not finished.
+        compared: The published numbers beside ours.
+        returned: What its plan returned; None where runs are missing.
+    """
+
+    piece: Piece
+    seeds: tuple[int, ...]
+    results: tuple[Result, ...]
+    failures: tuple[Failure, ...]
+    missing: int
+    compared: tuple[Compared, ...]
+    returned: Any = field(repr=False)
+
+    def as_json(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {
+            "piece": self.piece.name,
+            "seeds": list(self.seeds),
+            "runs": [
+                {
+                    "id": result.experiment.id,
+                    "seed": result.experiment.seed,
+                    "updates": result.values.get("updates"),
+                    "seconds": (result.values.get("seconds") or {}).get("total"),
+                    "versions": result.values.get("versions"),
+                }
+                for result in self.results
+            ],
+            "failures": [
+                {"id": failure.experiment.id, "reason": failure.reason} for failure in self.failures
+            ],
+            "missing": self.missing,
+            "cells": [each.as_json() for each in self.compared],
+        }
+
+
+class MissingRuns(Exception):
+    """A plan asked for runs that are not there."""
+
+    def __init__(self, found: Sequence[Result | Failure], missing: int) -> None:
+        super().__init__(f"{missing} runs are missing")
+        self.found, self.missing = found, missing
+
+
+class Stored:
+    """The executor that runs nothing: it reads what is there, and stops a plan that asks for more.
+
+    Example:
+        >>> from engram.run.recipe import experiment
+        >>> Stored(Path("nowhere"))([experiment("split-digits", "er")])
+        Traceback (most recent call last):
+        engram.papers.reproduce.MissingRuns: 1 runs are missing
+    """
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+
+    def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
+        """The results of all of them."""
+        rows = [find_row(each, self.out) for each in experiments]
+        found: list[Result | Failure] = [
+            read_result(row.experiment, row.folder)
+            if row.failure is None
+            else Failure(row.experiment, row.failure.reason)
+            for row in rows
+            if row.status != "missing"
+        ]
+        if len(found) < len(rows):
+            raise MissingRuns(found, len(rows) - len(found))
+        return found
+
+
+def chosen_pieces(artefact: Artefact, *, follow: str | None = None, cells: str | None = None) -> list[Piece]:
+    """The pieces of a table or figure under one reading of the paper, those whose names match.
+
+    Args:
+        artefact: The table or figure.
+        follow: Another reading than the usual one.
+        cells: A part of a piece's name, or a regular expression.
+
+    Example:
+        >>> from engram.papers.catalogue import artefact
+        >>> [piece.name for piece in chosen_pieces(artefact("002-table2"), cells="task/(EWC|MAS)")]
+        ['Split MNIST/task/EWC/AvgAcc', 'Split MNIST/task/MAS/AvgAcc']
+    """
+    if follow is None:
+        pieces = artefact.pieces
+    elif follow in artefact.others:
+        pieces = artefact.others[follow]
+    elif artefact.others:
+        raise unknown_name(f"reading of {artefact.name}", follow, artefact.others)
+    else:
+        raise InputError(f"{artefact.name} has one reading only: leave --follow out")
+    try:
+        pattern = re.compile(cells or "", re.IGNORECASE)
+    except re.error as error:
+        raise InputError(f"--cells {cells!r} is no regular expression: {error}") from error
+    found = [piece for piece in pieces if pattern.search(piece.name)]
+    if not found:
+        raise InputError(f"no part of {artefact.name} matches {cells!r}: its parts are {_names(pieces)}")
+    return found
+
+
+def reproduce(
+    pieces: Sequence[Piece],
+    execute: Executor,
+    *,
+    seeds: int | None = None,
+    scale: Scale = "full",
+) -> list[Reproduced]:
+    """Run pieces to their end, all that they ask for at a time together.
+
+    Args:
+        pieces: What to run.
+        execute: What runs experiments.
+        seeds: How many runs of each; as many as the paper made unless given.
+        scale: `quick` for a few updates of each run, which is never compared.
+    """
+    asked: list[list[Result | Failure]] = [[] for _ in pieces]
+    plans = [
+        _listening(_planned(piece, seeds, scale), heard) for piece, heard in zip(pieces, asked, strict=True)
+    ]
+    returned = drive(together(plans), execute)
+    return [
+        _summed_up(piece, seeds, scale, heard, found, missing=0)
+        for piece, heard, found in zip(pieces, asked, returned, strict=True)
+    ]
+
+
+def survey(
+    pieces: Sequence[Piece], out: Path, *, seeds: int | None = None, scale: Scale = "full"
+) -> list[Reproduced]:
+    """What the runs in a folder say of pieces so far; nothing is run.
+
+    A piece of which some seeds are done is judged by these.
+    """
+    found = []
+    for piece in pieces:
+        wanted = piece.seeds if seeds is None else seeds
+        heard: list[Result | Failure] = []
+        done, missing = _seeds_done(piece, wanted, scale, out)
+        returned = None
+        try:
+            if done:
+                returned = drive(_listening(_planned(piece, done, scale), heard), Stored(out))
+        except MissingRuns as error:
+            heard += error.found
+            missing += error.missing
+        found.append(_summed_up(piece, done, scale, heard, returned, missing=missing))
+    return found
+
+
+def runs_done(pieces: Sequence[Piece], out: Path, *, seeds: int | None = None) -> int:
+    """How many of the runs that pieces ask for first are there; one that several ask for is counted once."""
+    there = {result.parent.name for result in out.glob(f"*/{RESULT}")}
+    if not there:
+        return 0
+    return len(there & {planned.id for piece in pieces for planned in piece.first_runs(seeds)})
+
+
+def record(
+    artefact: Artefact, found: Sequence[Reproduced], *, scale: Scale, follow: str | None = None
+) -> dict[str, Any]:
+    """All that is worth keeping of a reproduction, as one JSON object."""
+    verdicts = [each.verdict for piece in found for each in piece.compared]
+    counts = {name: verdicts.count(name) for name in sorted(set(verdicts))}
+    followed = list(artefact.followed)
+    whole: dict[str, Any] = finite(
+        {
+            "name": artefact.name,
+            "title": artefact.title,
+            "scale": scale,
+            "follow": follow,
+            "followed": followed,
+            "note": artefact.note,
+            "verdicts": counts,
+            "pieces": [each.as_json() for each in found],
+            "versions": versions(),
+        }
+    )
+    return whole
+
+
+def _planned(piece: Piece, seeds: int | None, scale: Scale) -> Plan[Any]:
+    plan = piece.plan(range(piece.seeds if seeds is None else seeds))
+    return quick(plan) if scale == "quick" else plan
+
+
+def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int, int]:
+    """With how many seeds the first runs of a piece are all there, and how many are missing for all seeds."""
+
+    def missing(count: int) -> int:
+        plan = _planned(piece, count, scale)
+        try:
+            asked = next(plan)
+        except StopIteration:
+            return 0
+        finally:
+            plan.close()
+        return sum(not (out / each.id / RESULT).is_file() for each in asked)
+
+    done = next((count for count in range(seeds, 0, -1) if missing(count) == 0), 0)
+    return done, missing(seeds)
+
+
+def _listening(plan: Plan[Any], heard: list[Result | Failure]) -> Plan[Any]:
+    sent: Sequence[Result | Failure] | None = None
+    while True:
+        try:
+            asked = next(plan) if sent is None else plan.send(sent)
+        except StopIteration as end:
+            return end.value
+        sent = yield asked
+        heard += sent
+
+
+def _summed_up(
+    piece: Piece,
+    seeds: int | None,
+    scale: Scale,
+    heard: Sequence[Result | Failure],
+    returned: Any,
+    *,
+    missing: int,
+) -> Reproduced:
+    values = returned if piece.cells and returned is not None else {}
+    return Reproduced(
+        piece,
+        tuple(range(piece.seeds if seeds is None else seeds)),
+        tuple(each for each in heard if isinstance(each, Result)),
+        tuple(each for each in heard if isinstance(each, Failure)),
+        missing,
+        tuple(compare(cell, values.get(cell, ()), comparable=scale == "full") for cell in piece.cells),
+        returned,
+    )
+
+
+def _names(pieces: Sequence[Piece], shown: int = 6) -> str:
+    names = [piece.name for piece in pieces]
+    return ", ".join(names[:shown]) + (f" and {len(names) - shown} more" if len(names) > shown else "")

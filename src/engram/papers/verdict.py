@@ -1,0 +1,87 @@
+"""Whether a published number came out again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from engram.metrics.intervals import over_seeds
+from engram.papers.published import Cell
+
+Verdict = Literal["reproduced", "differs", "open", "not compared"]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A published number beside ours.
+
+    Attributes:
+        cell: What was published.
+        values: What came out here, one value a run.
+        mean: Their mean; NaN where there are none.
+        spread: Their spread, of the same kind as the published one; NaN for a single run.
+        verdict: `reproduced` where the difference is at most twice the root of both squared spreads, or at
+            most one point; else `differs`. `open` where nothing was run, `not compared` where it was run
+            scaled down.
+    """
+
+    cell: Cell
+    values: tuple[float, ...]
+    mean: float
+    spread: float
+    verdict: Verdict
+
+    @property
+    def difference(self) -> float:
+        """Ours less theirs."""
+        return self.mean - self.cell.mean
+
+    def as_json(self) -> dict[str, Any]:
+        """What is recorded of it."""
+        return {
+            "cell": self.cell.name,
+            "published": {
+                "mean": self.cell.mean,
+                "spread": self.cell.spread,
+                "kind": self.cell.spread_kind,
+                "runs": self.cell.n_runs,
+            },
+            "ours": {"mean": self.mean, "spread": self.spread, "values": list(self.values)},
+            "difference": self.difference,
+            "verdict": self.verdict,
+        }
+
+
+def point(cell: Cell) -> float:
+    """One point in the unit in which a number is printed: one percent."""
+    return 0.01 if cell.paper == "004" else 1.0
+
+
+def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> Compared:
+    """Put our runs beside a published number.
+
+    Args:
+        cell: What was published.
+        values: What came out here, one value a run.
+        comparable: Whether the runs were made in the paper's set-up.
+
+    Example:
+        >>> from engram.papers.published import cells
+        >>> adam = cells("002", "2")[0]
+        >>> [compare(adam, values).verdict for values in ([93.0, 94.0], [80.0, 81.0], [])]
+        ['reproduced', 'differs', 'open']
+    """
+    found = over_seeds(values, ddof=0 if "ddof=0" in cell.spread_kind else 1)
+    spread = found.sd / math.sqrt(found.n) if "SEM" in cell.spread_kind and found.n else found.sd
+    if not found.n:
+        verdict: Verdict = "open"
+    elif not comparable:
+        verdict = "not compared"
+    else:
+        both = math.hypot(0.0 if math.isnan(spread) else spread, cell.spread or 0.0)
+        # The printed number was rounded, so that a difference of one point may come out a little larger.
+        near = abs(found.mean - cell.mean) <= max(2 * both, point(cell)) + 1e-9
+        verdict = "reproduced" if near else "differs"
+    return Compared(cell, tuple(values), found.mean, spread, verdict)

@@ -1,0 +1,134 @@
+"""Published numbers beside ours: verdicts, runs that are there and runs that are missing, records."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from engram.core.errors import InputError
+from engram.papers.published import Cell, cells
+from engram.papers.reproduce import chosen_pieces, record, reproduce, runs_done, survey
+from engram.papers.values import Artefact, Piece, measured, percent, scaled_down, updates_of
+from engram.papers.verdict import compare
+from engram.protocols.drive import Failure, Result
+from engram.protocols.serial import Serial
+from engram.run.experiment import Experiment
+from engram.run.recipe import experiment
+
+PRINTED = Cell("999", "1", "Digits", "class", "FT", "", "AvgAcc", 20.0, 1.0, "SD (numpy ddof=0)", "2")
+
+
+def digits(seed: int) -> Experiment:
+    evaluation = {"every": 10**9, "before": False, "subset": None}
+    return experiment("split-digits", "finetune", updates=3, evaluation=evaluation, seed=seed)
+
+
+def piece(name: str = "Digits/class/FT") -> Piece:
+    return measured(name, digits, {PRINTED: percent("AvgAcc")}, seeds=2)
+
+
+def made_up(scores: dict[int, float]) -> "Executor":
+    return Executor(scores)
+
+
+class Executor:
+    """Gives each seed its score without any training."""
+
+    def __init__(self, scores: dict[int, float]) -> None:
+        self.scores = scores
+        self.asked: list[list[str]] = []
+
+    def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
+        self.asked.append([each.id for each in experiments])
+        return [Result(each, {"metrics": {"AvgAcc": self.scores[each.seed]}}) for each in experiments]
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict"),
+    [
+        ([20.9], "reproduced"),  # within a point
+        ([21.9], "reproduced"),  # within twice the published spread
+        ([22.5], "differs"),
+        ([21.5, 23.9], "reproduced"),  # mean 22.7, own SD 1.2: 2·√(1.2² + 1²) = 3.1
+        ([], "open"),
+        ([math.nan], "open"),
+    ],
+)
+def test_verdict(values: list[float], verdict: str) -> None:
+    assert compare(PRINTED, values).verdict == verdict
+
+
+def test_a_point_is_a_hundredth_where_numbers_are_fractions() -> None:
+    printed = next(cell for cell in cells("004", "3") if cell.spread is None)
+    assert compare(printed, [printed.mean + 0.009]).verdict == "reproduced"
+    assert compare(printed, [printed.mean + 0.011]).verdict == "differs"
+
+
+def test_spreads_are_of_the_published_kind() -> None:
+    values = [19.0, 21.0, 20.0, 22.0]
+    assert compare(PRINTED, values).spread == pytest.approx(1.118034)
+    copied = next(cell for cell in cells("002", "2") if "SEM" in cell.spread_kind)
+    assert compare(copied, values).spread == pytest.approx(1.290994 / 2)
+
+
+def test_all_pieces_run_together_and_scaled_down_runs_are_never_compared() -> None:
+    run = made_up({0: 0.19, 1: 0.21})
+    found = reproduce([piece("a"), piece("b")], run)
+    assert [len(asked) for asked in run.asked] == [4]
+    assert [each.compared[0].verdict for each in found] == ["reproduced", "reproduced"]
+    assert found[0].compared[0].values == pytest.approx((19.0, 21.0))
+    [quick] = reproduce([piece()], made_up({0: 0.2, 1: 0.2}), scale="quick")
+    assert quick.compared[0].verdict == "not compared"
+    assert scaled_down(digits(0)).id != digits(0).id
+
+
+def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
+    [nothing] = survey([piece()], tmp_path)
+    assert (nothing.missing, nothing.compared[0].verdict, runs_done([piece()], tmp_path)) == (2, "open", 0)
+    Serial(tmp_path)([digits(0)])
+    [half] = survey([piece()], tmp_path)
+    assert (half.missing, half.seeds, len(half.compared[0].values)) == (1, (0,), 1)
+    [whole] = reproduce([piece()], Serial(tmp_path))
+    [seen] = survey([piece()], tmp_path)
+    assert seen.compared == whole.compared
+    assert (seen.missing, runs_done([piece(), piece()], tmp_path)) == (0, 2)
+
+
+def test_a_record_names_every_run_and_value(tmp_path: Path) -> None:
+    made = Artefact("999-table1", "Digits", (piece(),), ("as the paper says",))
+    found = reproduce(made.pieces, Serial(tmp_path))
+    kept = record(made, found, scale="full")
+    [part] = kept["pieces"]
+    assert [run["id"] for run in part["runs"]] == [digits(0).id, digits(1).id]
+    assert sum(kept["verdicts"].values()) == len(part["cells"]) == 1
+    assert len(part["cells"][0]["ours"]["values"]) == 2
+    # Run again elsewhere, the same seeds give the same numbers.
+    again = record(made, reproduce(made.pieces, Serial(tmp_path / "again")), scale="full")
+    assert again["pieces"][0]["cells"] == part["cells"]
+
+
+def test_a_failed_run_is_left_out_and_named() -> None:
+    def broken(experiments: Sequence[Experiment]) -> list[Result | Failure]:
+        return [
+            Failure(each, "the loss became nan") if each.seed else Result(each, {"metrics": {"AvgAcc": 0.2}})
+            for each in experiments
+        ]
+
+    [found] = reproduce([piece()], broken)
+    assert found.compared[0].values == (20.0,)
+    assert [failure.reason for failure in found.failures] == ["the loss became nan"]
+
+
+def test_readings_and_filters() -> None:
+    made = Artefact("999-table1", "Digits", (piece("a"), piece("b")), others={"code": (piece("c"),)})
+    assert [each.name for each in chosen_pieces(made, cells="B")] == ["b"]
+    assert [each.name for each in chosen_pieces(made, follow="code")] == ["c"]
+    for wrong in ({"cells": "x"}, {"cells": "("}, {"follow": "coed"}):
+        with pytest.raises(InputError):
+            chosen_pieces(made, **wrong)
+
+
+def test_updates_are_counted_without_data() -> None:
+    assert updates_of(experiment("split-mnist", "er")) == 2350
+    assert updates_of(experiment("permuted-mnist-002", "ewc")) == 46900
