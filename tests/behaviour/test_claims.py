@@ -11,11 +11,14 @@ from numpy.typing import NDArray
 from engram.methods import METHODS
 from engram.run.loop import run
 from engram.run.recipe import experiment
+from engram.scenarios import SettingName
 
 pytestmark = pytest.mark.slow
 
 SEEDS = range(5)
 ENDS_ONLY = {"every": 10**9, "subset": None, "before": False}
+TEST_SAMPLES = 355  # of all ten digits
+ALL = list(METHODS)
 REHEARSAL = [name for name in METHODS if METHODS[name].family == "rehearsal"]
 PRIORS = [name for name in METHODS if METHODS[name].family == "prior"]
 
@@ -55,13 +58,27 @@ def test_priors_and_distillation_beat_fine_tuning_in_the_task_setting(method: st
     assert gain.mean() > 0 and (gain > 0).sum() >= 4
 
 
-@pytest.mark.parametrize("setting", ["class", "task", "domain"])
-def test_offline_is_best(setting: str) -> None:
-    """Of all in the class setting; elsewhere of those without memory and teacher (002 has LwF above it)."""
-    others = [*PRIORS, "finetune", *([*REHEARSAL, "lwf"] if setting == "class" else [])]
+@pytest.mark.parametrize("setting", ["class", "domain", "task"])
+def test_offline_is_best(setting: SettingName) -> None:
+    """Of all methods, but for `independent` in the task setting, which is better by one test sample.
+
+    Means of the five seeds, offline and the best of the others: class .974 and multitask .956; domain .986
+    and multitask .977; task .992 and independent .995, then multitask .989. There is nothing to gain from
+    other tasks where each has a network of its own and two digits to tell apart; 002 has LwF (99.60) and RtF
+    (99.66) above offline (99.52) there. Offline makes 50 passes: with the 10 of a single task it has .954 in
+    the domain setting, behind naive-rehearsal-c (.959); with 100 it has .986 again.
+    """
     best = accuracies("split-digits", "offline", setting)
-    for method in others:
-        assert best.mean() > accuracies("split-digits", method, setting).mean(), method
+    rivals = [name for name in ALL if name != "offline" and allowed(name, setting)]
+    gains = {name: float((accuracies("split-digits", name, setting) - best).mean()) for name in rivals}
+    assert len(gains) >= 23
+    above = {name: gain for name, gain in gains.items() if gain >= 0}
+    assert set(above) <= ({"independent"} if setting == "task" else set())
+    assert max(above.values(), default=0.0) < 2 / TEST_SAMPLES
+
+
+def allowed(method: str, setting: SettingName) -> bool:
+    return setting == "task" or "task identity" not in METHODS[method].needs
 
 
 def test_gem_falls_deeper_than_er(real_data: Path) -> None:

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
-from engram.datasets import load
+from engram.datasets import Images, load
 from engram.methods.dgr import DGR
 from engram.models import ModelSpec, build
 from engram.models.vae import VAE
-from engram.run.experiment import Experiment
+from engram.run.experiment import Experiment, PhaseSpec
 from engram.run.loop import run_steps
 from engram.scenarios import prefix, split
 from engram.scenarios.preparation import UNIT_RANGE
@@ -140,34 +140,65 @@ def test_kept_bytes_are_both_generators_and_the_older_network() -> None:
     assert learner().kept_bytes() == 0
 
 
-@pytest.mark.slow
-def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data: Path) -> None:
-    digits = load("mnist", real_data).train
-    images = next(iter(digits.read([torch.arange(len(digits.labels))]))).float() / 255
+def judge_of(images: torch.Tensor, labels: torch.Tensor) -> nn.Module:
+    """A convolutional network that learns all ten digits: one pass over them, and a second at a fifth."""
     judge = build(ModelSpec("cnn"), shape=(1, 28, 28), n_units=10, seed=1)
     optimizer = torch.optim.Adam(judge.parameters(), lr=0.001)
     order = torch.Generator().manual_seed(0)
-    for _ in range(2):
+    for rate in (0.001, 0.0002):
+        optimizer.param_groups[0]["lr"] = rate
         for rows in torch.randperm(len(images), generator=order).split(128):
             optimizer.zero_grad()
-            nn.functional.cross_entropy(judge(images[rows]), digits.labels[rows]).backward()
+            nn.functional.cross_entropy(judge(images[rows]), labels[rows]).backward()
             optimizer.step()
+    return judge.eval()
+
+
+def all_of(part: Images) -> torch.Tensor:
+    return next(iter(part.read([torch.arange(len(part.labels))]))).float() / 255
+
+
+@pytest.mark.slow
+def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data: Path) -> None:
+    """Over 90 % of what the second task rehearses; of what later tasks do, as much as the generator can.
+
+    The set-up of 002's numbers: pixels from 0 to 1, Adam at .001, batches of 128, 2,000 updates (the second
+    task has 1,000 here, for the sake of time). With 2,000 in every task and a judge that has 99.2 % on the
+    test set, the share that has the right label is 95.9 % of what the second task rehearses, 86.7 % in the
+    third, 79.4 % in the fourth and 70.9 % in the fifth. It is the autoencoder that blends digits, and not the
+    replay that spoils them: one that learns the digits 0 to 3 from the data themselves generates images of
+    which judge and network say the same in 83.2 % (2,000 updates) or 84.8 % (4,000).
+    """
+    digits = load("mnist", real_data)
+    images, test = all_of(digits.train), all_of(digits.test)
+    judge = judge_of(images, digits.train.labels)
+    with torch.no_grad():
+        assert float((judge(test).argmax(dim=1) == digits.test.labels).float().mean()) > 0.98
 
     plan = Experiment(
-        prefix(split("mnist", setting="class", transforms=(UNIT_RANGE,)), 2),
+        prefix(split("mnist", setting="class", transforms=(UNIT_RANGE,)), 3),
         "dgr",
         optimizer=OptimizerSpec("adam", lr=0.001, reset=False),
         batch_size=128,
         updates=1000,
+        by_phase=(PhaseSpec(updates=2000),),
     )
-    steps = run_steps(plan, data=real_data, watch=False)
-    method = next(progress for progress in steps if progress.step == 1001).line.method
-    assert isinstance(method, DGR)
-    new = Batch(images[:1], digits.labels[:1], heads=((0, 1, 2, 3),))
-    replayed = [method.replayed(new) for _ in range(16)]
-    y = torch.cat([batch.y for batch in replayed])
-    with torch.no_grad():
-        seen = torch.cat([judge(batch.x).argmax(dim=1) for batch in replayed])
-    assert len(y) == 16 * 128
-    assert y.bincount().min() > 0.3 * len(y)  # both digits come back
-    assert float((seen == y).float().mean()) > 0.9  # among all ten
+    right = {}
+    for progress in run_steps(plan, data=real_data, watch=False):
+        if progress.step not in (2001, 3001):
+            continue
+        method, task = progress.line.method, progress.learning
+        assert isinstance(method, DGR)
+        new = Batch(images[:1], digits.train.labels[:1], heads=(tuple(range(2 * task + 2)),))
+        replayed = [method.replayed(new) for _ in range(16)]
+        y = torch.cat([batch.y for batch in replayed])
+        with torch.no_grad():
+            seen = torch.cat([judge(batch.x).argmax(dim=1) for batch in replayed])
+        assert len(y) == 16 * 128
+        assert y.bincount().min() > 0.6 * len(y) / (2 * task)  # all digits come back
+        right[task] = [float((seen == y)[y == digit].float().mean()) for digit in range(2 * task)]
+        right[task].append(float((seen == y).float().mean()))
+        if progress.step == 3001:
+            break
+    assert right[1][-1] > 0.9 and min(right[1]) > 0.85
+    assert right[2][-1] > 0.8 and min(right[2]) > 0.65

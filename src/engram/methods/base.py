@@ -24,7 +24,7 @@ from typing import (
 )
 
 import torch
-from pydantic import ValidationError, create_model
+from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from torch import Tensor, nn
 from torch.nn import functional
@@ -114,6 +114,7 @@ class Learner(ABC):
         self.step_in_task = 0
         self.split_gradients = False
         self.gradient_norms: dict[str, float] = {}
+        self.loss_parts: dict[str, float] = {}
         self.setup()
 
     # The seams ------------------------------------------------------------------------------------
@@ -158,6 +159,7 @@ class Learner(ABC):
         self.edit_gradients(joined)
         if new is not None:
             self._note_norms(new)
+            self._note_parts(terms)
         self.optimizer.step()
         self.step_in_task += 1
         self.after_step(batch)
@@ -201,6 +203,11 @@ class Learner(ABC):
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         rest = [(-g if p.grad is None else p.grad - g) for p, g in zip(parameters, new, strict=True)]
         self.gradient_norms = {"plasticity-gradient": _norm(new), "stability-gradient": _norm(rest)}
+
+    def _note_parts(self, terms: Terms) -> None:
+        """Split the update's loss likewise, as it was before the update, each part with its weight."""
+        old = 0.0 if terms.old is None else float(terms.old.detach())
+        self.loss_parts = {"plasticity-loss": float(terms.new.detach()), "stability-loss": old}
 
 
 def _norm(tensors: list[Tensor]) -> float:
@@ -291,7 +298,7 @@ def fields_of(method: type[Any]) -> list[HyperParameter]:
         >>> [f.name for f in fields_of(METHODS["gem"])]
         ['memory', 'margin', 'policy', 'ridge']
     """
-    hints = get_type_hints(method, include_extras=True)
+    hints, _ = _described(method)
     found = []
     for item in _own_fields(method):
         info = FieldInfo.from_annotation(hints[item.name])
@@ -330,14 +337,12 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
         Traceback (most recent call last):
         engram.core.errors.InputError: method gem: memory=0 cannot be used: input should be greater than 0
     """
-    hints = get_type_hints(method, include_extras=True)
     own = _own_fields(method)
     unknown = [key for key in given if key not in {item.name for item in own}]
     if unknown:
         valid = ", ".join(item.name for item in own) or "none"
         raise InputError(f"method {name} has no field {unknown[0]!r}: its fields are {valid}")
-    definitions: dict[str, Any] = {item.name: (hints[item.name], item.default) for item in own}
-    model = create_model("Fields", **definitions)
+    _, model = _described(method)
     try:
         return dict(model.model_validate(given))
     except ValidationError as error:
@@ -346,6 +351,20 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
         raise InputError(
             f"method {name}: {where}={given[where]!r} cannot be used: {message[0].lower()}{message[1:]}"
         ) from error
+
+
+_KNOWN: dict[type[Any], tuple[Mapping[str, Any], type[BaseModel]]] = {}
+
+
+def _described(method: type[Any]) -> tuple[Mapping[str, Any], type[BaseModel]]:
+    """The types of a method's fields, and what checks them: made once, for plans ask for many experiments."""
+    if method not in _KNOWN:
+        hints = get_type_hints(method, include_extras=True)
+        definitions: dict[str, Any] = {
+            item.name: (hints[item.name], item.default) for item in _own_fields(method)
+        }
+        _KNOWN[method] = hints, create_model("Fields", **definitions)
+    return _KNOWN[method]
 
 
 def _own_fields(method: type[Any]) -> list[Any]:

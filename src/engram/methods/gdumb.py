@@ -31,8 +31,8 @@ class GDumb:
     class is new (domain setting) a full memory stays as it is, whatever comes.
 
     Source: Prabhu et al. 2020 and their code, which makes 256 passes with cut-mix at .5; the defaults here
-    are those of 001's authors (30 passes, no cut-mix), whose code keeps a reservoir instead. Left out: crops
-    and flips.
+    are those of 001's authors (30 passes, no cut-mix), whose code keeps a reservoir instead. Both crop and
+    flip photographs (`augment`), which does no good to digits and letters and is off unless asked for.
     """
 
     family: ClassVar[str] = "rehearsal"
@@ -56,6 +56,9 @@ class GDumb:
         float,
         Field(ge=0, le=1, description="how often a batch of images is cut and mixed (Prabhu et al.: .5)"),
     ] = 0.0
+    augment: Annotated[
+        bool, Field(description="crop and flip images at random in every update of a fit (photographs)")
+    ] = False
 
     def __post_init__(self) -> None:
         self.store = Greedy(self.memory, self.generator)
@@ -123,6 +126,8 @@ class GDumb:
         return network
 
     def _loss(self, network: nn.Module, batch: Batch, chance: torch.Generator) -> Tensor:
+        if self.augment and batch.x.dim() == 4:
+            batch = replace(batch, x=crop_and_flip(batch.x, chance))
         mixes = self.cutmix > 0 and batch.x.dim() == 4
         if not mixes or float(torch.rand((), generator=chance)) >= self.cutmix:
             return cross_entropy(network(batch.x), batch)
@@ -165,6 +170,31 @@ def cut_and_mix(x: Tensor, other: Tensor, generator: torch.Generator) -> tuple[T
     mixed = x.clone()
     mixed[..., top:bottom, left:right] = other[..., top:bottom, left:right]
     return mixed, 1 - (bottom - top) * (right - left) / (height * width)
+
+
+def crop_and_flip(x: Tensor, generator: torch.Generator, *, margin: int = 4) -> Tensor:
+    """Images as seen through a window that is out of place, every second one in a mirror.
+
+    Each image gets a margin of zeros on all sides, is cut back to its size at a place of its own, drawn
+    uniformly, and then mirrored left to right with probability ½.
+
+    Example:
+        >>> image = torch.arange(4.0).view(1, 1, 2, 2)
+        >>> crop_and_flip(image, torch.Generator().manual_seed(1), margin=0)  # nothing to cut
+        tensor([[[[1., 0.],
+                  [3., 2.]]]])
+    """
+    count, _, height, width = x.shape
+    padded = nn.functional.pad(x, (margin, margin, margin, margin))
+    down, across = torch.randint(2 * margin + 1, (2, count, 1), generator=generator)
+    mirrored = torch.rand(count, 1, generator=generator) < 0.5
+    columns = torch.arange(width).expand(count, -1)
+    columns = across + torch.where(mirrored, columns.flip(1), columns)
+    rows = down + torch.arange(height)
+    samples = torch.arange(count).view(-1, 1, 1)
+    # Indices on both sides of a slice put the channels last.
+    found = padded[samples, :, rows[:, :, None], columns[:, None, :]]
+    return found.permute(0, 3, 1, 2).contiguous()
 
 
 def _span(centre: float, side: float, length: int) -> tuple[int, int]:

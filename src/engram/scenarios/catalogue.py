@@ -44,12 +44,14 @@ class Tuning:
         by_setting: Those that differ between the settings.
         optimizer: The optimiser, where the method has one of its own.
         batch_size: New samples in an update, where the method has a number of its own.
+        epochs: Passes over the data, where the method has a number of its own.
     """
 
     fields: Mapping[str, Value] = field(default_factory=dict)
     by_setting: Mapping[SettingName, Mapping[str, Value]] = field(default_factory=dict)
     optimizer: OptimizerSpec | None = None
     batch_size: int | None = None
+    epochs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,17 @@ class Recipe:
         """
         own = self.methods[method].batch_size if method in self.methods else None
         return self.batch_size if own is None else own
+
+    def passes(self, method: str) -> int:
+        """How many passes `method` makes over the data.
+
+        Example:
+            >>> recipe = benchmark("split-digits").recipe
+            >>> recipe.passes("finetune"), recipe.passes("offline")
+            (10, 50)
+        """
+        own = self.methods[method].epochs if method in self.methods else None
+        return self.epochs if own is None else own
 
     def fields(self, method: str, setting: SettingName) -> dict[str, Value]:
         """The hyper-parameters that are set for `method` in a setting; none for a method that has no tuning.
@@ -286,6 +299,7 @@ _ONLINE_001 = Recipe(
     model="resnet18",
     methods={
         "er": Tuning({"memory": 2000, "memory_batch": 64, "weight": "mean", "policy": "reservoir"}),
+        "gdumb": Tuning({"augment": True}),
     },
 )
 
@@ -450,6 +464,8 @@ _DIGITS = Recipe(
         "gem": Tuning({"memory": 20, "margin": 0.5}),
         "a-gem": Tuning({"memory": 10, "memory_batch": 32}),
         "lwf": _LWF,
+        # An upper bound: as often as it takes until more passes gain nothing.
+        "offline": Tuning(epochs=50),
     },
 )
 
