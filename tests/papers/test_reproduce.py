@@ -9,9 +9,9 @@ import pytest
 from engram.core.errors import InputError
 from engram.papers.published import Cell, cells
 from engram.papers.reproduce import chosen_pieces, record, reproduce, runs_done, survey
-from engram.papers.values import Artefact, Piece, measured, percent, scaled_down, updates_of
+from engram.papers.values import Artefact, Piece, Values, measured, percent, scaled_down, updates_of
 from engram.papers.verdict import compare
-from engram.protocols.drive import Failure, Result
+from engram.protocols.drive import Failure, Plan, Result
 from engram.protocols.serial import Serial
 from engram.run.experiment import Experiment
 from engram.run.recipe import experiment
@@ -118,6 +118,18 @@ def test_a_failed_run_is_left_out_and_named() -> None:
     [found] = reproduce([piece()], broken)
     assert found.compared[0].values == (20.0,)
     assert [failure.reason for failure in found.failures] == ["the loss became nan"]
+
+
+def test_a_plan_that_cannot_go_on_does_not_stop_the_others() -> None:
+    def hopeless(seeds: Sequence[int]) -> Plan[Values]:
+        yield [digits(seed) for seed in seeds]
+        raise InputError("no candidate has a score")
+
+    stopped, found = reproduce(
+        [Piece("hopeless", hopeless, (PRINTED,), 1), piece()], made_up({0: 0.2, 1: 0.2})
+    )
+    assert (stopped.stopped, stopped.compared[0].verdict) == ("no candidate has a score", "open")
+    assert found.compared[0].verdict == "reproduced"
 
 
 def test_readings_and_filters() -> None:

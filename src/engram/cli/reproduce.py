@@ -205,6 +205,9 @@ def _show(found: Sequence[Reproduced]) -> None:
     failures = [failure for piece in found for failure in piece.failures]
     if missing:
         stdout.print(f"{missing} runs are missing")
+    for piece in found:
+        if piece.stopped:
+            stdout.print(f"stopped: {piece.piece.name}: {piece.stopped}", soft_wrap=True, markup=False)
     for failure in failures:
         stdout.print(f"failed: {failure.experiment.id}: {failure.reason}", soft_wrap=True)
 

@@ -479,7 +479,8 @@ def _rank(found: Compared, shots: int) -> str:
     x = [value for forgetting, _ in found.methods.values() for value in forgetting]
     y = [value for _, by_shots in found.methods.values() for value in by_shots[shots]]
     got = spearman(x, y)
-    return f"k = {shots}: ρ = {got.rho:.2f} (p = {got.p:.3f}, {got.n} runs)"
+    chance = "p < 0.001" if got.p < 0.001 else f"p = {got.p:.3f}"
+    return f"k = {shots}: ρ = {got.rho:.2f} ({chance}, {got.n} runs)"
 
 
 _SCATTERED = 20

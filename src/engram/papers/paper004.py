@@ -461,11 +461,12 @@ def _shown(model: str, code: str, benchmark: str, reading: Reading) -> Piece:
             other = None
         if outcome is None:
             return None
-        found = curves(heard[outcome.runs[0].run], outcome.baseline)
+        run = heard[outcome.runs[0].run]
+        found = curves(run, outcome.baseline)
         if other is None:
             return found
         # Before they are merged, each of the two networks is tested on its own task.
-        own = [point for point in found.first if point[0] <= found.second[0][0]]
+        own = [point for point in found.first if point[0] <= run.experiment.epochs]
         balances = {"mean-IMM": outcome.runs[0].balances, "mode-IMM": other.runs[0].balances}
         return replace(found, first=own, balances=balances)
 

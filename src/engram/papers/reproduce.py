@@ -29,7 +29,8 @@ class Reproduced:
         failures: Those that failed.
         missing: How many of the runs that it asked for are not there; then it is not finished.
         compared: The published numbers beside ours.
-        returned: What its plan returned; None where runs are missing.
+        returned: What its plan returned; None where runs are missing, or where it could not go on.
+        stopped: Why it could not go on, in one line; nothing where it could.
     """
 
     piece: Piece
@@ -39,6 +40,7 @@ class Reproduced:
     missing: int
     compared: tuple[Compared, ...]
     returned: Any = field(repr=False)
+    stopped: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """What is recorded of it."""
@@ -59,6 +61,7 @@ class Reproduced:
                 {"id": failure.experiment.id, "reason": failure.reason} for failure in self.failures
             ],
             "missing": self.missing,
+            "stopped": self.stopped,
             "cells": [each.as_json() for each in self.compared],
         }
 
@@ -232,6 +235,13 @@ def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int,
     return done, missing(seeds)
 
 
+@dataclass(frozen=True, slots=True)
+class _Stopped:
+    """What a plan that could not go on returns: why. The others go on."""
+
+    reason: str
+
+
 def _listening(plan: Plan[Any], heard: list[Result | Failure]) -> Plan[Any]:
     sent: Sequence[Result | Failure] | None = None
     while True:
@@ -239,6 +249,8 @@ def _listening(plan: Plan[Any], heard: list[Result | Failure]) -> Plan[Any]:
             asked = next(plan) if sent is None else plan.send(sent)
         except StopIteration as end:
             return end.value
+        except InputError as error:
+            return _Stopped(str(error))
         sent = yield asked
         heard += sent
 
@@ -252,6 +264,8 @@ def _summed_up(
     *,
     missing: int,
 ) -> Reproduced:
+    stopped = returned.reason if isinstance(returned, _Stopped) else ""
+    returned = None if stopped else returned
     values = returned if piece.cells and returned is not None else {}
     return Reproduced(
         piece,
@@ -261,6 +275,7 @@ def _summed_up(
         missing,
         tuple(compare(cell, values.get(cell, ()), comparable=scale == "full") for cell in piece.cells),
         returned,
+        stopped,
     )
 
 
