@@ -60,7 +60,7 @@ def reproduce(
 
     start_computing(None, device)
     if name is None:
-        _list(out, seeds=seeds, json=json)
+        _list(out, seeds=seeds, data=data, json=json)
         return
     from engram.core.files import write_json
     from engram.papers.catalogue import artefact
@@ -115,7 +115,7 @@ def _executor(on: str, out: Path, *, jobs: int | None, data: Path | None, device
     return watched
 
 
-def _list(out: Path, *, seeds: int | None, json: bool) -> None:
+def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> None:
     from engram.cli.sweep import duration
     from engram.papers.catalogue import artefacts
     from engram.papers.needs import needs
@@ -125,7 +125,7 @@ def _list(out: Path, *, seeds: int | None, json: bool) -> None:
 
     entries: list[dict[str, Any]] = []
     for found in artefacts().values():
-        need = needs(found.pieces, seeds=seeds)
+        need = needs(found.pieces, seeds=seeds, data=data)
         kept = recorded(found.name)
         entries.append(
             {
@@ -150,7 +150,7 @@ def _list(out: Path, *, seeds: int | None, json: bool) -> None:
     table.add_column("name", no_wrap=True)
     for heading in ("runs", "updates", "about", "done here"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("recorded", "data"):
+    for heading in ("recorded", "data that are not here"):
         table.add_column(heading)
     for entry in entries:
         table.add_row(
@@ -160,7 +160,7 @@ def _list(out: Path, *, seeds: int | None, json: bool) -> None:
             duration(entry["seconds"]) if entry["runs"] else "–",
             f"{entry['done']:,}" if entry["runs"] else "–",
             "; ".join(_counted(each) for each in entry["recorded"]) or "–",
-            ", ".join(f"{each} (absent)" if each in entry["absent"] else each for each in entry["data"]),
+            ", ".join(entry["absent"]) or "–",
         )
     stdout.print(table)
     stderr.print(f"about: on {cores()} cores of this machine; engram reproduce NAME runs what is missing")

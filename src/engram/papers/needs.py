@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
@@ -43,24 +44,38 @@ class Needs:
     absent: tuple[str, ...]
 
 
-def needs(pieces: Iterable[Piece], *, seeds: int | None = None) -> Needs:
-    """What pieces take if nothing of them is done yet; runs that several ask for are counted for each."""
+def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | None = None) -> Needs:
+    """What pieces take if nothing of them is done yet; runs that several ask for are counted for each.
+
+    Args:
+        pieces: What is asked for.
+        seeds: How many runs of each; as many as the paper made unless given.
+        data: Where data sets are looked for first.
+    """
     runs = updates = seconds = 0.0
     datasets: set[str] = set()
     for piece in pieces:
+        if piece.outline is not None:
+            count, standing = piece.outline()
+        else:
+            standing = piece.first_runs(1)
+            count = len(standing)
+        if not standing:
+            continue
         # Seeds differ in what they draw, not in what they take.
-        times = (1 + piece.later) * (piece.seeds if seeds is None else seeds)
-        for planned in piece.first_runs(1):
-            runs += times
-            updates += times * updates_of(planned)
-            seconds += times * operations(planned) * OVERHEAD / rate()
-            datasets.update(task.source.dataset for task in planned.scenario.tasks)
+        times = count * (1 + piece.later) * (piece.seeds if seeds is None else seeds)
+        runs += times
+        for planned in standing:
+            updates += times / len(standing) * updates_of(planned)
+            seconds += times / len(standing) * operations(planned) * OVERHEAD / rate()
+            names = {task.source.dataset for task in planned.scenario.tasks}
+            datasets.update(DATASETS[name].part_of or name for name in names)
     return Needs(
         runs=round(runs),
         updates=round(updates),
         seconds=seconds,
         datasets=tuple(sorted(datasets)),
-        absent=tuple(name for name in sorted(datasets) if name != "digits" and locate(name) is None),
+        absent=tuple(name for name in sorted(datasets) if not _here(name, data)),
     )
 
 
@@ -97,10 +112,15 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
         >>> forward(ModelSpec("mlp", hidden=(400, 400)), (1, 32, 32), 10)
         1147200.0
     """
-    network = build(model, shape=shape, n_units=n_units, seed=0).eval()
-    with torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        network(torch.zeros(2, *shape))
+    # Nothing is computed: on this device tensors have shapes and no numbers.
+    with torch.device("meta"), torch.inference_mode(), FlopCounterMode(display=False) as counter:
+        build(model, shape=shape, n_units=n_units, seed=0).eval()(torch.zeros(2, *shape))
     return float(counter.get_total_flops()) / 2
+
+
+@cache
+def _here(dataset: str, data: Path | None) -> bool:
+    return dataset == "digits" or locate(dataset, data) is not None
 
 
 @cache

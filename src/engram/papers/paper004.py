@@ -316,7 +316,13 @@ def _piece(
         )
         return {cell: _read(cell, found) for cell in wanted}
 
-    return Piece(f"{benchmark}/{kind}/{model}", plan, wanted, 1, later=8 / _candidates(model, reading))
+    return Piece(
+        f"{benchmark}/{kind}/{model}",
+        plan,
+        wanted,
+        later=8 / _candidates(model, reading),
+        outline=lambda: _outline(model, codes, DATASETS[benchmark], reading),
+    )
 
 
 def _imm_piece(
@@ -326,7 +332,21 @@ def _imm_piece(
         found = yield from together([_merged(code, DATASETS[benchmark], seeds, reading) for code in codes])
         return {cell: _read(cell, [each[cell.method] for each in found]) for cell in wanted}
 
-    return Piece(f"{benchmark}/{kind}/wtIMM", plan, wanted, 1, later=13 / _candidates("wtIMM mean", reading))
+    return Piece(
+        f"{benchmark}/{kind}/wtIMM",
+        plan,
+        wanted,
+        later=13 / _candidates("wtIMM mean", reading),
+        outline=lambda: _outline("wtIMM mean", codes, DATASETS[benchmark], reading),
+    )
+
+
+def _outline(
+    model: str, codes: Sequence[str], dataset: str, reading: Reading
+) -> tuple[int, list[Experiment]]:
+    """How many candidates there are on all streams, and one a stream with layers of the middle size."""
+    standing = [planned(model, code, dataset, reading=reading, seed=0) for code in codes]
+    return len(codes) * _candidates(model, reading), standing
 
 
 def _candidates(model: str, reading: Reading) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -185,9 +185,19 @@ def survey(
 def runs_done(pieces: Sequence[Piece], out: Path, *, seeds: int | None = None) -> int:
     """How many of the runs that pieces ask for first are there; one that several ask for is counted once."""
     there = {result.parent.name for result in out.glob(f"*/{RESULT}")}
-    if not there:
-        return 0
-    return len(there & {planned.id for piece in pieces for planned in piece.first_runs(seeds)})
+    return len(there & {each for piece in pieces if _begun(piece, there) for each in _ids(piece, seeds)})
+
+
+def _ids(piece: Piece, seeds: int | None) -> list[str]:
+    return [planned.id for planned in piece.first_runs(seeds)]
+
+
+def _begun(piece: Piece, there: Set[str]) -> bool:
+    """Whether any run that is there might be of a piece; one with an outline is judged by its streams."""
+    if piece.outline is None:
+        return bool(there)
+    names = {planned.scenario.name for planned in piece.outline()[1]}
+    return any(run.startswith(f"{name}-") for run in there for name in names)
 
 
 def record(

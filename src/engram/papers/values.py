@@ -34,6 +34,8 @@ class Piece:
         cells: The published numbers that come out; none for a figure.
         seeds: How many runs the paper made.
         later: How many runs the plan may ask for beyond its first ones, as a multiple of these.
+        outline: For a plan that asks for very many runs at first: how many with one seed, and a few that
+            stand for all, so that what it takes is known without planning each.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Piece:
     cells: tuple[Cell, ...] = ()
     seeds: int = 1
     later: float = 0.0
+    outline: Callable[[], tuple[int, list[Experiment]]] | None = None
 
     def first_runs(self, seeds: int | None = None) -> list[Experiment]:
         """The runs that are asked for first, which for most pieces are all.
