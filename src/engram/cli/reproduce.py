@@ -85,7 +85,7 @@ def reproduce(
     written = record(wanted, found, scale=scale, follow=follow)  # type: ignore[arg-type]
     place = out / "reproduction"
     label = "-".join(part for part in (name, follow, "quick" if scale == "quick" else None) if part)
-    if not done and cells is None:
+    if cells is None:
         write_json(place / f"{label}.json", written)
     page = None if done else _drawn(wanted, found, place / f"{label}.html")
     if json:

@@ -10,6 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from engram.papers.catalogue import artefacts
+
 HEAD = """# The papers' numbers, published and ours
 
 This page is made by `python -m engram.papers.recorded` from the files in `src/engram/papers/recorded/`, which
@@ -59,7 +61,7 @@ def explanation(record: Mapping[str, Any], cell: str) -> str:
 
 def document() -> str:
     """The page as Markdown."""
-    parts = [HEAD, "## In short\n", *_overview(), ""]
+    parts = [HEAD, "## In short\n", *_overview(), "", *_open(), ""]
     for record in everything():
         parts += [f"## {_title(record)}", "", record["title"] + ".", ""]
         lines = [*record["followed"], *([record["note"]] if record["note"] else [])]
@@ -95,6 +97,13 @@ def _overview() -> list[str]:
         )
         lines.append("| " + " | ".join(map(str, row)) + " |")
     return lines
+
+
+def _open() -> list[str]:
+    """The tables and figures of which nothing is recorded."""
+    known = {record["name"] for record in everything()}
+    names = [name for name in artefacts() if name not in known]
+    return ["Defined, and not recorded yet: " + ", ".join(names) + "."] if names else []
 
 
 def _table(record: Mapping[str, Any]) -> list[str]:

@@ -53,7 +53,6 @@ class Reproduced:
                     "seed": result.experiment.seed,
                     "updates": result.values.get("updates"),
                     "seconds": (result.values.get("seconds") or {}).get("total"),
-                    "versions": result.values.get("versions"),
                 }
                 for result in self.results
             ],
@@ -217,10 +216,18 @@ def record(
             "note": artefact.note,
             "verdicts": counts,
             "pieces": [each.as_json() for each in found],
-            "versions": versions(),
+            "versions": _versions(found),
         }
     )
     return whole
+
+
+def _versions(found: Sequence[Reproduced]) -> list[dict[str, str]]:
+    """The versions that the runs were made with; those of now where nothing had to be run."""
+    results = [result for piece in found for result in piece.results]
+    made = [dict(result.values["versions"]) for result in results if "versions" in result.values]
+    distinct = [each for place, each in enumerate(made) if each not in made[:place]]
+    return distinct or [versions()]
 
 
 def _planned(piece: Piece, seeds: int | None, scale: Scale) -> Plan[Any]:
