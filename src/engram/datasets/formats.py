@@ -352,6 +352,7 @@ def read_svhn(folder: Path) -> Arrays:
             with reading(path):
                 file = scipy.io.loadmat(path, variable_names=("X", "y"))
                 x, y = np.asarray(file["X"]), np.asarray(file["y"])
+        # scipy says NotImplementedError of a file in MATLAB's later format, which is HDF5.
         except (KeyError, ValueError, TypeError, NotImplementedError, scipy.io.matlab.MatReadError) as error:
             raise InputError(f"{path} is not SVHN's mat file ({error}); get it again") from error
         if x.ndim != 4:

@@ -205,14 +205,13 @@ def record(
     """All that is worth keeping of a reproduction, as one JSON object."""
     verdicts = [each.verdict for piece in found for each in piece.compared]
     counts = {name: verdicts.count(name) for name in sorted(set(verdicts))}
-    followed = list(artefact.followed)
     whole: dict[str, Any] = finite(
         {
             "name": artefact.name,
             "title": artefact.title,
             "scale": scale,
             "follow": follow,
-            "followed": followed,
+            "followed": list(artefact.followed),
             "note": artefact.note,
             "verdicts": counts,
             "pieces": [each.as_json() for each in found],

@@ -32,6 +32,7 @@ from engram.methods import load_plugin
 from engram.run.checkpoint import CHECKPOINT, execute, save_checkpoint
 from engram.run.experiment import Experiment
 from engram.run.loop import Progress
+from engram.run.threads import WAITING
 
 FAILURE = "failure.json"
 
@@ -42,8 +43,7 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
-    "OMP_WAIT_POLICY": "passive",
-    "KMP_BLOCKTIME": "0",
+    **WAITING,
 }
 """What a worker's libraries read when they are loaded, which is too early for the worker to say it."""
 
