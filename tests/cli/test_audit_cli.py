@@ -1,4 +1,4 @@
-"""`engram audit` and `engram run --strict`."""
+"""`engram audit`, and `--strict` where methods are run."""
 
 import json
 from pathlib import Path
@@ -103,7 +103,21 @@ def test_a_cheat_is_recorded_and_stopped(tmp_path: Path, engram: Engram) -> None
             "hands out to it"
         )
         assert not list((tmp_path / "strict").glob("*/result.json"))
+        grid = ("protocol", "grid", *command[1:], "--grid", "lr=.1,.01", "--out", tmp_path / "strict")
+        assert engram(*grid, "--strict").stderr.splitlines()[-1] == stopped.stderr.splitlines()[-1]
+        assert not list((tmp_path / "strict").glob("*/result.json"))
         assert engram(*command, "--out", tmp_path / "audit").returncode == 0
+        file = tmp_path / "sweep.toml"
+        file.write_text('scenario = "split-digits"\nmethod = "test-peek"\nupdates = 2\nevery = 1000\n')
+        sweep = ("sweep", file, "--plugin", plugin, "--jobs", "1", "--strict", "--json")
+        failed = engram(*sweep, "--out", tmp_path / "swept")
+        assert failed.returncode == 1
+        assert json.loads(failed.stdout)["runs"][0]["failure"] == {
+            "kind": "input",
+            "reason": stopped.stderr.splitlines()[-1].removeprefix("error: "),
+        }
+        # What was recorded without `--strict` is refused before anything starts.
+        assert engram(*sweep, "--out", tmp_path / "audit").returncode == 2
         done = engram("audit", tmp_path / "audit", "--strict")
         assert done.returncode == 1
         assert "the method read what it should not: test data of task 1" in done.stdout

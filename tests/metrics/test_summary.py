@@ -100,6 +100,15 @@ def test_joint_training_counts_classes_by_phase() -> None:
     assert "RAF" in result.why
 
 
+def test_tasks_that_are_watched_but_not_learned_need_no_class_counts() -> None:
+    table = [(1, 0, 0, 9), (1, 0, 1, 5), (1, 0, 2, 1), (2, 1, 0, 6), (2, 1, 1, 8), (2, 1, 2, 0)]
+    watched = summarise(trace_of(table), classes_seen=[2, 4])
+    learned = summarise(trace_of([row for row in table if row[2] <= row[1]]), classes_seen=[2, 4])
+    for name in ("RAA", "RAF"):
+        assert watched.final[name] == learned.final[name] == pytest.approx({"RAA": 0.7, "RAF": 0.3}[name])
+        assert np.isnan(watched.by_task[name][2])
+
+
 def test_input_that_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="5 tasks need 5 class counts; got 2"):
         summarise(worked_matrix(), classes_seen=[2, 4])

@@ -22,6 +22,9 @@ Plugin = Annotated[
 Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
 Out = Annotated[Path, typer.Option(help="Where runs are kept.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Stop a method that reads what it should not; see `engram audit`.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -71,6 +74,7 @@ class RunOptions:
     out: Out = Path("runs")
     threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None
     device: Device = "cpu"
+    strict: Strict = False
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     json: Json = False
 

@@ -127,7 +127,14 @@ def protocol(
         data=options.data,
     )
     out = options.out
-    execute = executor(out, data=options.data, device=options.device, jobs=jobs, plugin=options.plugin)
+    execute = executor(
+        out,
+        data=options.data,
+        device=options.device,
+        jobs=jobs,
+        plugin=options.plugin,
+        strict=options.strict,
+    )
     found = drive(PLANS[name](asked), renewing(execute, out) if options.again else execute)
     result = finite({"protocol": name, "scenario": scenario, "method": method, **found.as_json()})
     if options.json:
@@ -297,7 +304,9 @@ def streams_of(scenario: str) -> list[str]:
     return [f"slt-{code}-{of_type[2]}" for code in SLT_CODES if code.startswith(of_type[1])]
 
 
-def executor(out: Path, *, data: Path | None, device: str, jobs: int, plugin: Path | None) -> Executor:
+def executor(
+    out: Path, *, data: Path | None, device: str, jobs: int, plugin: Path | None, strict: bool = False
+) -> Executor:
     """What runs experiments, one or several at a time, with progress on stderr."""
     from engram.protocols.parallel import Parallel
     from engram.protocols.serial import Serial
@@ -306,7 +315,7 @@ def executor(out: Path, *, data: Path | None, device: str, jobs: int, plugin: Pa
         with progress_bar() as bar:
             if jobs == 1:
                 follow = partial(_follow, bar)
-                return Serial(out, data=data, device=device, follow=follow)(experiments)
+                return Serial(out, data=data, device=device, strict=strict, follow=follow)(experiments)
             line = bar.add_task("runs", total=len({each.id for each in experiments}), news="")
             several = Parallel(
                 out,
@@ -314,6 +323,7 @@ def executor(out: Path, *, data: Path | None, device: str, jobs: int, plugin: Pa
                 data=data,
                 device=device,
                 plugin=plugin,
+                strict=strict,
                 ended=lambda row: bar.update(line, advance=1, news=row.experiment.label),
             )
             return several(experiments)

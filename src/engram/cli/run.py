@@ -29,10 +29,6 @@ def run(
     every: Annotated[int, typer.Option(help="Evaluate after every N updates.")] = 1,
     subset: Annotated[int | None, typer.Option(help="Test samples of each task; 0 for all.")] = None,
     on: Annotated[str, typer.Option(help="Evaluate on test or train data.")] = "test",
-    strict: Annotated[
-        bool,
-        typer.Option("--strict", help="Stop a method that reads what it should not; see `engram audit`."),
-    ] = False,
     options: RunOptions,
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
@@ -54,7 +50,7 @@ def run(
         data=options.data,
         device=options.device,
         again=options.again,
-        strict=strict,
+        strict=options.strict,
     )
     folders = [out / experiment.id for experiment in experiments]
     if options.json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.options import Data, Device, Json, Out, Plugin, start_computing
+from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, start_computing
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
 
@@ -35,6 +35,7 @@ def sweep(
     data: Data = None,
     out: Out = Path("runs"),
     device: Device = "cpu",
+    strict: Strict = False,
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails."""
@@ -61,6 +62,7 @@ def sweep(
                     data=data,
                     device=device,
                     plugin=plugin,
+                    strict=strict,
                     ended=watching.ended,
                     follow=watching.follow,
                 )

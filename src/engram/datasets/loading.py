@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import os
 import re
 import shutil
@@ -109,12 +110,16 @@ def _fetched(name: str, folder: Path | None, *, download: bool) -> Copy:
 
 
 def _digits() -> Dataset:
-    """The 1,797 digits that scikit-learn ships; every fifth image of each digit is for testing."""
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    """The 1,797 digits that scikit-learn ships; every fifth image of each digit is for testing.
 
-    bundle = load_digits()
-    y = np.asarray(bundle.target, np.int64)
-    x = np.rint(np.asarray(bundle.images) * (255 / 16)).astype(np.uint8)[:, None]
+    Its file is read where it lies: importing scikit-learn for it takes longer than a small run.
+    """
+    package = importlib.util.find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise InputError("digits come with scikit-learn, which is not installed: pip install scikit-learn")
+    table = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    y = table[:, -1].astype(np.int64)
+    x = np.rint(table[:, :-1] * (255 / 16)).astype(np.uint8).reshape(-1, 1, 8, 8)
     nth = np.zeros(len(y), np.int64)
     for label in range(10):
         nth[y == label] = np.arange(np.count_nonzero(y == label))

@@ -72,7 +72,8 @@ def summarise(
         source: What was measured: an evaluation history or an accuracy matrix.
         ends: What was measured at task ends on the full test sets, where the history looks at a subset; the
             metrics of the accuracy matrix are taken from it.
-        classes_seen: How many classes were seen after each task (or phase), in total; RAA and RAF need it.
+        classes_seen: How many classes were seen after each task (or phase) that was learned, in total; RAA
+            and RAF need it.
         initial: The accuracy of each task at random initialisation, which FWT needs; a history that begins at
             step 0 has it.
         phases: Where several tasks are learned together, the tasks for each value of a trace's `learning`.
@@ -114,8 +115,13 @@ def summarise(
         why["RAA"] = why["RAF"] = _NEEDS_CLASSES
     else:
         classes = _after_each_task(classes_seen, len(acc), task_ends)
-        after_each["RAA"] = matrix.rescaled_average_accuracy(acc, classes)
-        after_each["RAF"] = matrix.rescaled_average_forgetting(acc, classes, clamp=clamp)
+        # Tasks that were evaluated but not learned yet may have no counts; the others do not depend on them.
+        n = len(classes) if len(classes) == 1 + matrix.last_learned(acc) else len(acc)
+        later = np.full(len(acc) - n, np.nan)
+        known = acc[:n, :n]
+        raa = matrix.rescaled_average_accuracy(known, classes)
+        raf = matrix.rescaled_average_forgetting(known, classes, clamp=clamp)
+        after_each["RAA"], after_each["RAF"] = np.append(raa, later), np.append(raf, later)
     for name, values in after_each.items():
         final[name], by_task[name] = matrix.final(values, acc), values
 

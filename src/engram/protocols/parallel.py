@@ -25,6 +25,7 @@ class Parallel:
         data: Where data sets are looked for first.
         device: Where to compute.
         plugin: A Python file that registers methods, for every worker to load.
+        strict: Whether to stop a method that reads what it should not; that run is then a failure.
         ended: Called with every run that ended.
         follow: Called a few times a second with an experiment under way, and which share of it is done.
     """
@@ -37,11 +38,12 @@ class Parallel:
         data: Path | None = None,
         device: str = "cpu",
         plugin: Path | None = None,
+        strict: bool = False,
         ended: Callable[[Row], None] | None = None,
         follow: Callable[[Experiment, float], None] | None = None,
     ) -> None:
         self.out, self.jobs, self.data, self.device = out, jobs, data, device
-        self.plugin, self.ended, self.follow = plugin, ended, follow
+        self.plugin, self.strict, self.ended, self.follow = plugin, strict, ended, follow
 
     def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
         """What came out of each."""
@@ -52,6 +54,7 @@ class Parallel:
             data=self.data,
             device=self.device,
             plugin=self.plugin,
+            strict=self.strict,
             ended=self.ended,
             follow=self.follow,
         )

@@ -28,6 +28,7 @@ class Serial:
         out: Where runs are kept, each in a folder that its experiment names.
         data: Where data sets are looked for first.
         device: Where to compute.
+        strict: Whether to stop a method that reads what it should not.
         follow: Watches runs.
 
     Example:
@@ -46,9 +47,10 @@ class Serial:
         *,
         data: Path | None = None,
         device: str = "cpu",
+        strict: bool = False,
         follow: Follow | None = None,
     ) -> None:
-        self.out, self.data, self.device, self.follow = out, data, device, follow
+        self.out, self.data, self.device, self.strict, self.follow = out, data, device, strict, follow
 
     def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
         """What came out of each."""
@@ -58,7 +60,14 @@ class Serial:
         """What came out of one."""
         follow = None if self.follow is None else self.follow(experiment)
         try:
-            execute(experiment, self.out / experiment.id, data=self.data, device=self.device, follow=follow)
+            execute(
+                experiment,
+                self.out / experiment.id,
+                data=self.data,
+                device=self.device,
+                strict=self.strict,
+                follow=follow,
+            )
         except Diverged as error:
             return Failure(experiment, str(error))
         return read_result(experiment, self.out / experiment.id)

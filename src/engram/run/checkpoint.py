@@ -49,7 +49,7 @@ def execute(
     if (folder / RESULT).exists():
         found: dict[str, Any] = read_json(folder / RESULT)
         if strict:
-            _check_card(found, experiment, folder)
+            check_card(found, experiment, folder)
         return found
     # A place that cannot be written is found out before anything is computed.
     make_folder(folder)
@@ -94,7 +94,7 @@ def save_checkpoint(place: Path, progress: Progress) -> None:
     write_whole(place, lambda beside: beside.write_bytes(made.getbuffer()))
 
 
-def _check_card(result: dict[str, Any], experiment: Experiment, folder: Path) -> None:
+def check_card(result: dict[str, Any], experiment: Experiment, folder: Path) -> None:
     """Refuse a result whose method read what it should not, or that does not tell."""
     if "card" not in result:
         raise InputError(f"the run {folder} was made before cards were recorded: run it again with --again")

@@ -29,7 +29,7 @@ from engram.datasets import Dataset, InMemory, load
 from engram.datasets.images import Images
 from engram.datasets.loading import OWN
 from engram.methods import load_plugin
-from engram.run.checkpoint import CHECKPOINT, execute, save_checkpoint
+from engram.run.checkpoint import CHECKPOINT, check_card, execute, save_checkpoint
 from engram.run.experiment import Experiment
 from engram.run.loop import Progress
 from engram.run.threads import WAITING
@@ -113,6 +113,7 @@ def run_in_processes(
     data: Path | None = None,
     device: str = "cpu",
     plugin: Path | None = None,
+    strict: bool = False,
     checkpoint_seconds: float = 30.0,
     follow: Callable[[Experiment, float], None] | None = None,
 ) -> Generator[Row, None, None]:
@@ -134,24 +135,31 @@ def run_in_processes(
         data: Where data sets are looked for first.
         device: Where to compute.
         plugin: A Python file that registers methods, for every worker to load.
+        strict: Whether to stop a method that reads what it should not; where a run that is done already did
+            so, nothing is started.
         checkpoint_seconds: How much work a kill may cost.
         follow: Called a few times a second with an experiment under way, and which share of it is done.
 
     Raises:
-        InputError: `jobs` or `out` cannot be used, or a data set is nowhere; then nothing was started.
+        InputError: `jobs` or `out` cannot be used, a data set is nowhere, or a run that is done is not up to
+            `strict`; then nothing was started.
     """
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
     make_folder(out)
     rows = [find_row(experiment, out) for experiment in {each.id: each for each in experiments}.values()]
     waiting = deque(row.experiment for row in rows if row.status != "done")
+    if strict:
+        for row in rows:
+            if row.result is not None:
+                check_card(row.result, row.experiment, row.folder)
     yield from (row for row in rows if row.status == "done")
     used = {task.source.dataset for planned in waiting for task in planned.scenario.tasks}
     names = sorted(used | {planned.evaluation.upstream for planned in waiting} - {""})
     team: list[_Worker] = []
     with tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True) as place:
         datasets = share(names, Path(place), data=data)
-        setup = _Setup(datasets, Path(place), out, data, device, plugin, checkpoint_seconds)
+        setup = _Setup(datasets, Path(place), out, data, device, plugin, strict, checkpoint_seconds)
         try:
             while waiting or any(worker.busy for worker in team):
                 while waiting and len(team) < (jobs or cores()):
@@ -260,6 +268,7 @@ class _Setup:
     data: Path | None
     device: str
     plugin: Path | None
+    strict: bool
     checkpoint_seconds: float
 
 
@@ -487,6 +496,7 @@ def _attempt(experiment: Experiment, pipe: Connection, setup: _Setup) -> _Done |
             data=setup.data,
             device=setup.device,
             checkpoint_seconds=setup.checkpoint_seconds,
+            strict=setup.strict,
             follow=_Follower(pipe, folder),
         )
     except _Stopped:

@@ -72,6 +72,7 @@ def run_sweep(
     data: Path | None = None,
     device: str = "cpu",
     plugin: Path | None = None,
+    strict: bool = False,
     ended: Callable[[Row], None] | None = None,
     follow: Callable[[Experiment, float], None] | None = None,
 ) -> list[Row]:
@@ -87,12 +88,22 @@ def run_sweep(
         data: Where data sets are looked for first.
         device: Where to compute.
         plugin: A Python file that registers methods.
+        strict: Whether to stop a method that reads what it should not; that run then fails.
         ended: Called with the row of every run that ended, those first that were done already.
         follow: Called a few times a second with an experiment under way, and which share of it is done.
     """
     rows: dict[str, Row] = {}
     with closing(
-        run_in_processes(experiments, out, jobs=jobs, data=data, device=device, plugin=plugin, follow=follow)
+        run_in_processes(
+            experiments,
+            out,
+            jobs=jobs,
+            data=data,
+            device=device,
+            plugin=plugin,
+            strict=strict,
+            follow=follow,
+        )
     ) as ending:
         for row in ending:
             rows[row.experiment.id] = row
