@@ -161,6 +161,7 @@ def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_verify_isolation(engram: Engram) -> None:
     done = engram("verify", "isolation", "finetune", "--json")
     assert done.returncode == 0, done.stderr

@@ -6,9 +6,17 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
+# Worker processes take seconds to start.
+SLOW = {"sweep"}
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "script",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+        for path in EXAMPLES
+    ],
+)
 def test_example_runs(script: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runpy.run_path(str(script))["main"](tmp_path)
     assert capsys.readouterr().out

@@ -104,6 +104,7 @@ def test_queue(tmp_path: Path) -> None:
     assert found.averages[found.best][-1] == pytest.approx(found.candidates[found.best].score)
 
 
+@pytest.mark.slow
 def test_several_at_a_time_find_the_same(tmp_path: Path) -> None:
     def plan() -> Plan[GridOutcome]:
         return grid(bases("finetune", updates=3), {"lr": ["0.1", "1e9"]})

@@ -92,6 +92,7 @@ def same_bits(row: Row) -> bool:
     return Trace.load(row.folder / "trace.parquet") == run(row.experiment).evaluator.trace
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits and signals as Linux has them")
 def test_failures_are_rows_the_rest_goes_on_and_the_next_call_runs_what_is_missing(
     plugin: Path, tmp_path: Path

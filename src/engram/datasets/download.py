@@ -10,7 +10,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -55,8 +55,14 @@ def fetch(remote: Remote, target: Path, *, timeout: float = TIMEOUT) -> None:
             if target.is_file():
                 part.unlink(missing_ok=True)
                 return
-            with _progress() as progress:
-                _collect(remote, file, timeout=timeout, progress=progress)
+            try:
+                with _progress() as progress:
+                    _collect(remote, file, timeout=timeout, progress=progress)
+            except BaseException:
+                # While it is locked: later it may be somebody else's that is just being filled.
+                if sys.platform != "win32" and os.fstat(file.fileno()).st_size == 0:
+                    part.unlink(missing_ok=True)
+                raise
             file.flush()
             os.fsync(file.fileno())
             if sys.platform == "win32":
@@ -67,9 +73,6 @@ def fetch(remote: Remote, target: Path, *, timeout: float = TIMEOUT) -> None:
             f"cannot write {target}: {error.strerror or error}; "
             "free some space or set ENGRAM_CACHE to another folder"
         ) from error
-    finally:
-        if part.is_file() and part.stat().st_size == 0:
-            part.unlink()
 
 
 def _collect(remote: Remote, file: BinaryIO, *, timeout: float, progress: Progress) -> None:
@@ -157,8 +160,9 @@ def _open_alone(part: Path) -> BinaryIO:
 
         fcntl.flock(file, fcntl.LOCK_EX)
         # Whoever held it before may have renamed or removed it meanwhile.
-        if part.exists() and os.path.samestat(os.fstat(file.fileno()), part.stat()):
-            return file
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), part.stat()):
+                return file
         file.close()
 
 

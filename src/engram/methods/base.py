@@ -298,14 +298,7 @@ def fields_of(method: type[Any]) -> list[HyperParameter]:
         >>> [f.name for f in fields_of(METHODS["gem"])]
         ['memory', 'margin', 'policy', 'ridge']
     """
-    hints, _ = _described(method)
-    found = []
-    for item in _own_fields(method):
-        info = FieldInfo.from_annotation(hints[item.name])
-        found.append(
-            HyperParameter(item.name, readable_type(hints[item.name]), item.default, info.description or "")
-        )
-    return found
+    return list(_described(method)[0].values())
 
 
 def readable_type(annotation: Any) -> str:
@@ -337,12 +330,11 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
         Traceback (most recent call last):
         engram.core.errors.InputError: method gem: memory=0 cannot be used: input should be greater than 0
     """
-    own = _own_fields(method)
-    unknown = [key for key in given if key not in {item.name for item in own}]
+    own, model = _described(method)
+    unknown = [key for key in given if key not in own]
     if unknown:
-        valid = ", ".join(item.name for item in own) or "none"
+        valid = ", ".join(own) or "none"
         raise InputError(f"method {name} has no field {unknown[0]!r}: its fields are {valid}")
-    _, model = _described(method)
     try:
         return dict(model.model_validate(given))
     except ValidationError as error:
@@ -353,24 +345,27 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
         ) from error
 
 
-_KNOWN: dict[type[Any], tuple[Mapping[str, Any], type[BaseModel]]] = {}
+_KNOWN: dict[type[Any], tuple[dict[str, HyperParameter], type[BaseModel]]] = {}
 
 
-def _described(method: type[Any]) -> tuple[Mapping[str, Any], type[BaseModel]]:
-    """The types of a method's fields, and what checks them: made once, for plans ask for many experiments."""
+def _described(method: type[Any]) -> tuple[dict[str, HyperParameter], type[BaseModel]]:
+    """A method's fields by name, and what checks them: made once, for plans ask for many experiments."""
     if method not in _KNOWN:
         hints = get_type_hints(method, include_extras=True)
-        definitions: dict[str, Any] = {
-            item.name: (hints[item.name], item.default) for item in _own_fields(method)
+        shared = {item.name for item in fields(Learner)}
+        own = {item.name: item.default for item in fields(method) if item.name not in shared and item.init}
+        missing = [name for name, default in own.items() if default is MISSING]
+        if missing:
+            raise InputError(f"{method.__name__}: the field {missing[0]!r} needs a default value")
+        described = {
+            name: HyperParameter(
+                name,
+                readable_type(hints[name]),
+                default,
+                FieldInfo.from_annotation(hints[name]).description or "",
+            )
+            for name, default in own.items()
         }
-        _KNOWN[method] = hints, create_model("Fields", **definitions)
+        definitions: dict[str, Any] = {name: (hints[name], default) for name, default in own.items()}
+        _KNOWN[method] = described, create_model("Fields", **definitions)
     return _KNOWN[method]
-
-
-def _own_fields(method: type[Any]) -> list[Any]:
-    shared = {item.name for item in fields(Learner)}
-    own = [item for item in fields(method) if item.name not in shared and item.init]
-    missing = [item.name for item in own if item.default is MISSING]
-    if missing:
-        raise InputError(f"{method.__name__}: the field {missing[0]!r} needs a default value")
-    return own

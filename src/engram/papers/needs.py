@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch import Tensor, nn
 
 from engram.core.dataset_info import DATASETS
 from engram.datasets.find import locate
@@ -112,10 +113,21 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
         >>> forward(ModelSpec("mlp", hidden=(400, 400)), (1, 32, 32), 10)
         1147200.0
     """
+    counted = []
+
+    def count(layer: nn.Module, _: Any, output: Tensor) -> None:
+        # Each number that comes out is a sum of products, one for each weight that leads to it.
+        weight = layer.get_parameter("weight")
+        counted.append(2.0 * output[0].numel() * weight[0].numel())
+
     # Nothing is computed: on this device tensors have shapes and no numbers.
-    with torch.device("meta"), torch.inference_mode(), FlopCounterMode(display=False) as counter:
-        build(model, shape=shape, n_units=n_units, seed=0).eval()(torch.zeros(2, *shape))
-    return float(counter.get_total_flops()) / 2
+    with torch.device("meta"), torch.inference_mode():
+        network = build(model, shape=shape, n_units=n_units, seed=0).eval()
+        for layer in network.modules():
+            if isinstance(layer, nn.Linear | nn.Conv2d):
+                layer.register_forward_hook(count)
+        network(torch.zeros(2, *shape))
+    return sum(counted)
 
 
 @cache
