@@ -8,6 +8,7 @@ from importlib import import_module
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.papers.made_up import execute
@@ -49,7 +50,7 @@ def printed(name: str) -> tuple[Cell, ...]:
 
 def published_tables() -> list[str]:
     folder = files("engram.papers") / "published"
-    rows = [row for each in folder.iterdir() for row in csv.DictReader(each.read_text("utf-8").splitlines())]
+    rows = [row for file in folder.iterdir() for row in csv.DictReader(file.read_text("utf-8").splitlines())]
     return sorted({f"{row['paper']}-table{row['table']}" for row in rows})
 
 
@@ -62,6 +63,15 @@ def some(pieces: Sequence[Piece], *, limit: int = 3, most: int = 100) -> list[Pi
     """The first pieces that ask for no more than a hundred runs to begin with."""
     small = (piece for piece in pieces if len(piece.first_runs(1)) <= most)
     return list(islice(small, limit)) or list(pieces[:1])
+
+
+def each(of: str = "") -> list[Any]:
+    """The names of all tables and figures, or of those; 004's ask for hundreds of runs a number, and wait."""
+    return [
+        pytest.param(name, marks=[pytest.mark.slow] if name.startswith("004") else [])
+        for name in sorted(artefacts())
+        if of in name
+    ]
 
 
 @pytest.mark.parametrize("name", WANTED)
@@ -100,20 +110,22 @@ def test_names_are_unique() -> None:
 
 
 def test_no_two_tables_have_the_same_name() -> None:
-    names = [each.name for paper in PAPERS for each in import_module(f"engram.papers.paper{paper}").ARTEFACTS]
+    names = [
+        found.name for paper in PAPERS for found in import_module(f"engram.papers.paper{paper}").ARTEFACTS
+    ]
     assert len(names) == len(set(names)) == len(artefacts())
     assert all(name.startswith(PAPERS) for name in names)
 
 
-@pytest.mark.parametrize("name", sorted(artefacts()))
+@pytest.mark.parametrize("name", each())
 def test_runs_can_be_planned_without_data(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     assert all(piece.seeds >= 1 and piece.later >= 0 for piece in artefact(name).pieces)
     for reading, pieces in readings(artefact(name)).items():
         for piece in some(pieces) if reading else pieces:
             runs = piece.first_runs(1)
-            assert all(updates_of(each) > 0 for each in runs[:3]), piece.name
-            assert len({each.id for each in runs[:3]}) == len(runs[:3]), piece.name
+            assert all(updates_of(planned) > 0 for planned in runs[:3]), piece.name
+            assert len({planned.id for planned in runs[:3]}) == len(runs[:3]), piece.name
 
 
 def test_a_name_that_nearly_exists_is_suggested() -> None:
@@ -121,7 +133,7 @@ def test_a_name_that_nearly_exists_is_suggested() -> None:
         artefact("002-tabel2")
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(artefacts()) if "-table" in name])
+@pytest.mark.parametrize("name", each("-table"))
 def test_quick_tables_give_a_value_for_every_number(name: str) -> None:
     for reading, pieces in readings(artefact(name)).items():
         for piece in some(pieces, limit=1 if reading else 3):
@@ -132,7 +144,7 @@ def test_quick_tables_give_a_value_for_every_number(name: str) -> None:
             assert all(math.isfinite(value) for value in values), piece.name
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(artefacts()) if "-figure" in name])
+@pytest.mark.parametrize("name", each("-figure"))
 def test_quick_figures_are_drawn(name: str) -> None:
     found = artefact(name)
     assert found.draw is not None
@@ -143,7 +155,7 @@ def test_quick_figures_are_drawn(name: str) -> None:
         assert 'data-figure="panel-0"' in text
 
 
-@pytest.mark.parametrize("name", sorted(artefacts()))
+@pytest.mark.parametrize("name", each())
 def test_quick_runs_are_short(name: str) -> None:
     for pieces in readings(artefact(name)).values():
         for piece in some(pieces):
