@@ -14,6 +14,7 @@ BENCHMARKS = {
     "startup": "import engram and engram --help",
     "streaming": "the streaming metrics",
     "methods": "time of an update and bytes kept, of every method",
+    "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on a quiet and a busy machine",
     "sweep": "sixteen runs: two processes against one",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",

@@ -127,7 +127,7 @@ def check_settings(method: str) -> None:
     settings = settings_of(method)
     assert settings, f"{method} refuses every setting"
     for setting in settings:
-        outcome = _whole(METHODS[method], method, setting)
+        outcome = _whole(method, setting)
         assert outcome.evaluator.evaluations > 0
         assert isinstance(outcome.method, Method), f"{method} lacks one of the verbs"
 
@@ -150,10 +150,8 @@ def check_learns(method: str) -> None:
 def check_same_seed(method: str) -> None:
     """The same seed gives the same bits, another seed others."""
     for setting in settings_of(method):
-        first = _whole(METHODS[method], method, setting).evaluator
-        second, other = (
-            loop.run(sample_experiment(method, setting, seed=seed)).evaluator for seed in (0, 1)
-        )
+        first = _whole(method, setting).evaluator
+        second, other = (loop.run(sample_experiment(method, setting, seed=seed)).evaluator for seed in (0, 1))
         assert first.trace == second.trace, f"{method}: the same seed gave another trace"
         assert first.trace != other.trace, f"{method}: another seed changed nothing"
 
@@ -180,7 +178,7 @@ def check_resume(method: str) -> None:
     """Put down in the middle of any task and taken up by a new process, it goes on to the same bits."""
     for setting in settings_of(method):
         planned = sample_experiment(method, setting)
-        whole = _whole(METHODS[method], method, setting)
+        whole = _whole(method, setting)
         steps = whole.evaluator.step
         stops = (3, steps // 2, steps - 2)
         files = {}
@@ -217,7 +215,7 @@ def check_batch_norm(method: str) -> None:
 def check_accounts(method: str) -> None:
     """It says what it keeps, and keeps nothing before it learned."""
     for setting in settings_of(method):
-        kept = _whole(METHODS[method], method, setting).method.kept_bytes()
+        kept = _whole(method, setting).method.kept_bytes()
         assert kept >= 0
         if "stored data" in METHODS[method].needs:
             assert kept > 0, f"{method} stores data but accounts for none"
@@ -246,10 +244,15 @@ def check_method(method: str) -> None:
         check(method)
 
 
-@cache
-def _whole(_registered: type[Method], method: str, setting: Setting) -> loop.Outcome:
-    """The sample run that several checks look at; one that is registered anew under its name is run anew."""
-    return loop.run(sample_experiment(method, setting))
+_WHOLE: dict[tuple[type[Any], Setting], loop.Outcome] = {}
+
+
+def _whole(method: str, setting: Setting) -> loop.Outcome:
+    """The sample run that several checks look at; a class that is registered anew is run anew."""
+    key = METHODS[method], setting
+    if key not in _WHOLE:
+        _WHOLE[key] = loop.run(sample_experiment(method, setting))
+    return _WHOLE[key]
 
 
 def _last(planned: Experiment, *, watch: bool = True) -> Method:

@@ -1,0 +1,84 @@
+"""What it costs to probe the next task: with 5, 10, 20 and 100 samples a class, against an epoch of learning.
+
+Two tasks of the size of Split CIFAR-10's, made up, and networks that learn them. Times are processor time of
+one thread, which other processes hardly disturb.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from benchmarks.report import Options, Report, figure, ratios
+from engram.core.values import OptimizerSpec
+from engram.datasets import arrays
+from engram.models.spec import ModelSpec
+from engram.run.experiment import EvaluationSpec, Experiment, TransferSpec
+from engram.run.loop import Progress, complete, run_steps
+from engram.run.probing import readings_at_end
+from engram.scenarios import split
+
+SHAPE, TASKS, CLASSES_A_TASK = (3, 32, 32), 2, 2
+TRAINED, TESTED, QUICK_SHARE = 5_000, 1_000, 5
+"""Images of a class."""
+NETWORKS = {
+    "002's CNN": ModelSpec("cnn"),
+    "MLP 400, 400": ModelSpec("mlp", hidden=(400, 400)),
+}
+TARGET = 1.0
+
+
+def measure(options: Options) -> list[Report]:
+    """Time an epoch of the first task and the probes of the second, in turns."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    share = QUICK_SHARE if options.quick else 1
+    data = made_up_data(TRAINED // share, TESTED // share)
+    shown = Report(f"Probing the next task, {CLASSES_A_TASK} classes of {TRAINED // share:,} images")
+    for name, network in NETWORKS.items():
+        planned = complete(
+            Experiment(
+                split(data, CLASSES_A_TASK, setting="task"),
+                "finetune",
+                model=network,
+                optimizer=OptimizerSpec("sgd", lr=0.01),
+                batch_size=50,
+                evaluation=EvaluationSpec(every=10**9, transfer=TransferSpec()),
+            )
+        )
+        epochs, probes = [], []
+        for _ in range(options.rounds):
+            started = time.process_time()
+            last = one_epoch(planned)
+            learned = time.process_time()
+            line = last.line
+            readings_at_end(planned, line.stream, line.method, phase=0, step=last.step)
+            epochs.append(learned - started)
+            probes.append(time.process_time() - learned)
+        shown.figures.append(figure(f"probes / epoch, {name}", ratios(probes, epochs), target=TARGET))
+    torch.set_num_threads(before)
+    shown.remarks.append("processor time on one thread; features are computed once for all probes")
+    return [shown]
+
+
+def one_epoch(planned: Experiment) -> Progress:
+    """Learn the first task, and stop before anything is measured at its end."""
+    steps = run_steps(planned, watch=False)
+    progress = next(steps)
+    for _ in range(progress.steps // TASKS - 1):
+        progress = next(steps)
+    return progress
+
+
+def made_up_data(trained: int, tested: int) -> str:
+    """Noise with a pattern for each class."""
+    draw = np.random.default_rng(0)
+    classes = TASKS * CLASSES_A_TASK
+    patterns = draw.normal(size=(classes, *SHAPE)).astype(np.float32)
+    parts: list[np.ndarray] = []
+    for images in (trained, tested):
+        y = np.repeat(np.arange(classes), images)
+        parts += [patterns[y] + draw.normal(size=(len(y), *SHAPE)).astype(np.float32), y]
+    return arrays("made-up-images", *parts)
