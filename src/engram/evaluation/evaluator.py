@@ -15,6 +15,7 @@ from engram.core.errors import InputError
 from engram.core.folder import Reading, save_run
 from engram.core.trace import COLUMNS, Trace
 from engram.evaluation.accuracy import answered_right
+from engram.evaluation.dense import scorer
 from engram.evaluation.guard import same_randomness, untouched
 from engram.evaluation.loss import answer_loss
 from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
@@ -293,10 +294,9 @@ def _scores(network: nn.Module, x: Tensor, asked: Questions, part: slice) -> Ten
     """The scores of all units; a network that has a `route` of its own for every task answers by task."""
     route = getattr(network, "route", None)
     if route is None:
-        found: Tensor = network(x)
-        return found
+        return scorer(network)(x)
     pieces = [
-        route(asked.tasks[place])(x[rows.start - part.start : rows.stop - part.start])
+        scorer(route(asked.tasks[place]))(x[rows.start - part.start : rows.stop - part.start])
         for place, rows in asked.spans(part, asked.tasks)
     ]
     return torch.cat(pieces)

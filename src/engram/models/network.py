@@ -47,6 +47,10 @@ class Network(nn.Module):
         scores: Tensor = self.head(self.features(x))
         return scores
 
+    def chain(self) -> tuple[nn.Module, nn.Module]:
+        """The parts that a sample passes, in their order: an evaluator may compute them in its own way."""
+        return self.features, self.head
+
     def with_units(self, name: str, shape: tuple[int, ...], n_units: int) -> Network:
         """The same network, checked on samples of some shape, with a fresh head if its own has other units.
 

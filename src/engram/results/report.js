@@ -144,7 +144,8 @@ function givenLayout(figure, place) {
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, bgcolor: "rgba(0,0,0,0)" },
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: 40 },
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("accent") },
+    // A legend of many entries ends where the tool bar is: that one shows only when it is wanted.
+    modebar: { bgcolor: colour("card"), color: colour("soft"), activecolor: colour("accent") },
     uirevision: "kept",
   };
   return merged(base, given);
@@ -195,7 +196,7 @@ const places = () => [...document.querySelectorAll("[data-figure]")];
 
 function draw(place) {
   const figure = figures[place.dataset.figure];
-  Plotly.react(place, tracesOf(figure, state.get(place)).map(escaped), layoutOf(figure, place), { ...config, displayModeBar: figure.kind !== "bars" });
+  Plotly.react(place, tracesOf(figure, state.get(place)).map(escaped), layoutOf(figure, place), { ...config, displayModeBar: { given: "hover", bars: false }[figure.kind] ?? true });
 }
 
 function legendOf(figure, place) {
