@@ -1,10 +1,18 @@
 """`engram protocol` as a person types it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.cli.command import Done, Engram
+from tests.protocols.made_up import Recorder, with_curve
+
+from engram.datasets.stream import Stream
+from engram.protocols.drive import Failure, Result
+from engram.run.experiment import Experiment
+
+MakeUp = Callable[[Callable[[Experiment], Result | Failure]], Recorder]
 
 
 @pytest.fixture
@@ -13,6 +21,27 @@ def protocol(engram: Engram, tmp_path: Path) -> Engram:
         return engram("protocol", *arguments, "--out", tmp_path / "runs")
 
     return call
+
+
+@pytest.fixture
+def make_up(monkeypatch: pytest.MonkeyPatch) -> MakeUp:
+    """Lets the command make results up instead of training."""
+
+    def with_results(make: Callable[[Experiment], Result | Failure]) -> Recorder:
+        execute = Recorder(make)
+        monkeypatch.setattr("engram.cli.protocol.executor", lambda *_, **__: execute)
+        return execute
+
+    return with_results
+
+
+def learned(each: Experiment) -> Result:
+    """Each task is known while it is learned, and half known afterwards."""
+    points = [
+        (step, tasks[-1], {task: 0.9 if task in tasks else 0.5 for task in range(max(tasks) + 1)})
+        for step, tasks in enumerate(each.scenario.phases, start=1)
+    ]
+    return with_curve(each, points)
 
 
 def test_grid(protocol: Engram) -> None:
@@ -41,6 +70,28 @@ def test_causal(protocol: Engram) -> None:
     assert {"best", "last", "baseline", "omega_all", "forgets", "candidates", "choice"} <= found.keys()
     assert found["omega_all"] == pytest.approx(found["best"] / found["baseline"])
     assert found["choice"]["later_lr"] in ([0.1], [0.001]) and isinstance(found["forgets"], bool)
+
+
+def test_causal_measures_short_tasks_as_often_as_long_ones(protocol: Engram, make_up: MakeUp) -> None:
+    execute = make_up(learned)
+    done = protocol("causal", "slt-D9-1a-digits", "finetune", "--epochs", 100, "--batch-size", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    whole, together = execute.rounds[-1]
+    stream = Stream(whole.scenario)
+    for planned, phase in ((whole, 0), (whole, 1), (together, 0)):
+        steps = planned.steps(len(Stream(planned.scenario).phase(phase)))
+        assert 90 <= steps / planned.evaluation.every_in(steps) < 92
+    assert len(stream.phase(0)) > 7 * len(stream.phase(1))
+
+
+def test_ctrl_c_says_what_is_kept(protocol: Engram, make_up: MakeUp) -> None:
+    def interrupted(_: Experiment) -> Result:
+        raise KeyboardInterrupt
+
+    make_up(interrupted)
+    done = protocol("grid", "split-digits", "er")
+    assert done.returncode == 130
+    assert done.stderr == "error: interrupted: what was finished is kept; the same command goes on from there\n"
 
 
 def test_causal_with_merged_networks(protocol: Engram) -> None:

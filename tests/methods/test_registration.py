@@ -39,6 +39,7 @@ def test_a_packages_entry_point_is_a_method(tmp_path: Path) -> None:
         ("def", "does not run: SyntaxError"),
         ("import nothing_of_this_name", "does not run: ModuleNotFoundError"),
         ("undefined", "does not run: NameError"),
+        ("1 / 0", "does not run: ZeroDivisionError"),
     ],
 )
 def test_a_broken_plugin_is_one_line(content: str, message: str, tmp_path: Path) -> None:

@@ -124,6 +124,32 @@ def test_what_is_recorded_besides_does_not_matter(tmp_path: Path) -> None:
     assert len(compared(tmp_path).methods) == 2
 
 
+def test_probed_runs_compare_with_others(tmp_path: Path) -> None:
+    fill(tmp_path, {"er": 0.6})
+    asked = {"every": 1, "subset": 100, "losses": False}
+    fill(tmp_path, {"ewc": 0.5}, evaluation={**asked, "transfer": {"shots": [5]}, "upstream": "imagenet"})
+    assert len(compared(tmp_path).methods) == 2
+
+
+def test_joint_training_compares_with_the_others(tmp_path: Path) -> None:
+    def scenario(phases: list[list[int]]) -> dict[str, Any]:
+        return {"name": "split-digits", "tasks": [{}, {}], "setting": {"kind": "class"}, "phases": phases}
+
+    fill(tmp_path, {"er": 0.6, "ewc": 0.5}, scenario=scenario([[0], [1]]))
+    fill(tmp_path, {"offline": 0.9}, scenario=scenario([[0, 1]]))
+    assert compared(tmp_path).rankings["ACC"].standings[0].name.startswith("offline")
+    fill(tmp_path, {"gem": 0.6}, scenario=scenario([[1], [0]]))
+    assert "scenario.phases is [[0], [1]] in one and [[1], [0]] in the other" in refused(tmp_path)
+
+
+@pytest.mark.parametrize("metrics", [[0.5], {"ACC": "high"}, {"ACC": [1]}])
+def test_metrics_that_are_no_numbers_are_one_line(metrics: object, tmp_path: Path) -> None:
+    fill(tmp_path, {"er": 0.6, "ewc": 0.5}, seeds=2)
+    broken = tmp_path / "er-0" / "result.json"
+    broken.write_text(json.dumps({**json.loads(broken.read_text()), "metrics": metrics}))
+    assert "er-0/result.json are no table of numbers" in refused(tmp_path)
+
+
 def test_the_test_can_be_chosen(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.65, "ewc": 0.60}, seeds=4)
     signs, t = compared(tmp_path).rankings["ACC"], compared(tmp_path, test="t").rankings["ACC"]

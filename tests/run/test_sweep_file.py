@@ -208,6 +208,16 @@ START = 'scenario = "split-digits"\n'
                 "[[run]] 1: unknown method 'ewcc'",
                 "[[run]] 1: lr='x'",
                 "[[run]] 2: method er has no field 'memori'",
+                "method er: memory=0 cannot be used",
+            ],
+        ),
+        (
+            START
+            + 'method = "er"\nepochs = 0\nupdates = 0\nbatch_size = -1\nlr = -1\nmomentum = 3\n'
+            + "weight_decay = -1\nset.er.memory = -1\nset.er.weight = -5",
+            [
+                *("epochs=0", "updates=0", "batch_size=-1", "lr=-1.0", "momentum=3.0", "weight_decay=-1.0"),
+                *("memory=-1", "weight=-5"),
             ],
         ),
     ],

@@ -16,6 +16,7 @@ __all__ = ["app", "main"]
 _UsageProblem: type[Any] = next(
     kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
 )
+STOPPED = "interrupted: what was finished is kept; the same command goes on from there"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -30,8 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except _UsageProblem as error:
         fail(f"{error.format_message()}; see `engram --help`")
     except (KeyboardInterrupt, typer.Abort):
-        fail("interrupted: what was finished is kept", code=INTERRUPTED)
+        fail(STOPPED, code=INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    if code == INTERRUPTED:
+        # Newer typer turns Ctrl-C into an exit code, without a word.
+        fail(STOPPED, code=INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)

@@ -279,14 +279,11 @@ PLANS: dict[str, Callable[[Asked], Plan[Any]]] = {
 
 
 def measured_often(experiment: Experiment, asked: Asked) -> Experiment:
-    """The experiment, evaluated about ninety times a task unless somebody said how often."""
-    from engram.datasets.stream import Stream
-
+    """The experiment, evaluated about ninety times a task, however long, unless somebody said how often."""
     if asked.measured:
         return experiment
-    samples = len(Stream(experiment.scenario, asked.data).train(0))
-    every = max(1, experiment.steps(samples) // MEASURING_POINTS)
-    return replace(experiment, evaluation=replace(experiment.evaluation, every=every))
+    often = replace(experiment.evaluation, every=1, points=MEASURING_POINTS)
+    return replace(experiment, evaluation=often)
 
 
 def streams_of(scenario: str) -> list[str]:

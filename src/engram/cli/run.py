@@ -195,7 +195,7 @@ def print_summary(results: list[dict[str, Any]]) -> None:
     from rich.table import Table
 
     table = Table("metric", box=None, header_style="bold")
-    for column in ("mean", "SD", "95 % interval", "seeds"):
+    for column in ("mean", "SD (n − 1)", "95 % interval", "seeds"):
         table.add_column(column, justify="right")
     for name, over in summary(results).items():
         if name in SHOWN and over["mean"] is not None:

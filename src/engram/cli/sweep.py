@@ -203,7 +203,7 @@ def print_groups(rows: Sequence[Row]) -> None:
     folders = [row.folder for row in rows if row.status == "done"]
     if not folders:
         return
-    table = Table("mean ± SD in %", box=None, header_style="bold")
+    table = Table("mean ± SD (n − 1) in %", box=None, header_style="bold")
     for column in (*SHOWN, "seeds"):
         table.add_column(column, justify="right")
     for group in group_runs(find_runs(folders)):

@@ -77,7 +77,10 @@ def load_plugin(path: Path) -> None:
     module = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except (SyntaxError, ImportError, NameError, AttributeError, TypeError) as error:
+    except InputError as error:
+        raise InputError(f"the plugin {path} does not run: {error}") from error
+    except Exception as error:
+        # Whatever it is, it is the user's own script that failed, and where is in the exception's cause.
         raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
     if METHODS.added + MODELS.added == before:
         raise InputError(

@@ -331,18 +331,22 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
         engram.core.errors.InputError: method gem: memory=0 cannot be used: input should be greater than 0
     """
     own, model = _described(method)
-    unknown = [key for key in given if key not in own]
-    if unknown:
-        valid = ", ".join(own) or "none"
-        raise InputError(f"method {name} has no field {unknown[0]!r}: its fields are {valid}")
+    valid = ", ".join(own) or "none"
+    mistakes = {
+        key: f"method {name} has no field {key!r}: its fields are {valid}" for key in given if key not in own
+    }
     try:
-        return dict(model.model_validate(given))
+        checked = dict(model.model_validate({key: value for key, value in given.items() if key in own}))
     except ValidationError as error:
-        first = error.errors()[0]
-        where, message = str(first["loc"][0]), first["msg"]
-        raise InputError(
-            f"method {name}: {where}={given[where]!r} cannot be used: {message[0].lower()}{message[1:]}"
-        ) from error
+        for found in error.errors():
+            where, message = str(found["loc"][0]), found["msg"]
+            mistakes.setdefault(
+                where,
+                f"method {name}: {where}={given[where]!r} cannot be used: {message[0].lower()}{message[1:]}",
+            )
+    if mistakes:
+        raise InputError("; ".join(mistakes.values()))
+    return checked
 
 
 _KNOWN: dict[type[Any], tuple[dict[str, HyperParameter], type[BaseModel]]] = {}

@@ -17,7 +17,9 @@ from engram.results.store import Run, RunGroup, group_runs, without_draw
 DEFAULT_METRICS: Final = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
 # What is recorded besides does not change what the metrics look at.
-_RECORDED_BESIDES: Final = ("evaluation.losses", "evaluation.gradients", "evaluation.balances")
+_RECORDED_BESIDES: Final = tuple(
+    f"evaluation.{name}" for name in ("losses", "gradients", "balances", "transfer", "upstream")
+)
 _COMPARED: Final = ("format", "id", "label", "seed", "method", "settings", "scenario", "tasks", "evaluation")
 
 
@@ -129,9 +131,11 @@ def _refuse_different(groups: Sequence[RunGroup]) -> None:
     """Raise unless all groups were given and asked the same."""
 
     def asked(group: RunGroup) -> dict[str, Any]:
-        experiment = without_draw(group.runs[0].experiment)
+        experiment = without_draw(_one_by_one(group.runs[0].experiment))
         fields = {name: experiment.get(name) for name in ("scenario", "tasks", "evaluation")}
-        return {name: value for name, value in _leaves(fields).items() if name not in _RECORDED_BESIDES}
+        return {
+            name: value for name, value in _leaves(fields).items() if not name.startswith(_RECORDED_BESIDES)
+        }
 
     first, *others = groups
     for other in others:
@@ -143,6 +147,18 @@ def _refuse_different(groups: Sequence[RunGroup]) -> None:
                     f"{_written(ours.get(name))} in one and {_written(theirs.get(name))} in the other; "
                     "give runs of one scenario, setting and evaluation"
                 )
+
+
+def _one_by_one(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The experiment as if its tasks had been learned one after the other.
+
+    A baseline that learns all of them at once (`offline`) is asked the same as the others.
+    """
+    scenario = experiment.get("scenario")
+    if not isinstance(scenario, Mapping) or len(scenario.get("phases") or ()) != 1:
+        return experiment
+    phases = [[task] for task in sorted(scenario["phases"][0])]
+    return {**experiment, "scenario": {**scenario, "phases": phases}}
 
 
 def _by_seed(group: RunGroup) -> dict[int, Run]:
@@ -163,7 +179,8 @@ def _by_seed(group: RunGroup) -> dict[int, Run]:
 def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
     (first, reference), *others = runs.items()
     for name, run in others:
-        if run.experiment.get("scenario") != reference.experiment.get("scenario"):
+        ours, theirs = (_one_by_one(each.experiment).get("scenario") for each in (reference, run))
+        if ours != theirs:
             raise InputError(
                 f"{first} and {name} cannot be compared: with seed {seed} they were given different tasks "
                 f"({reference.folder} and {run.folder})"

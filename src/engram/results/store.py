@@ -67,7 +67,14 @@ class Run:
     def metrics(self) -> dict[str, float]:
         """The final value of every metric; NaN where it is undefined."""
         values = self.result.get("metrics") or {}
-        return {str(name): float("nan") if value is None else float(value) for name, value in values.items()}
+        try:
+            return {
+                str(name): float("nan") if value is None else float(value) for name, value in values.items()
+            }
+        except (AttributeError, TypeError, ValueError):
+            raise InputError(
+                f"the metrics of {self.folder / RESULT} are no table of numbers: run it again with --again"
+            ) from None
 
     @cached_property
     def trace(self) -> Trace:

@@ -34,9 +34,10 @@ from pathlib import Path
 from typing import Any, get_args
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.values import OptimizerSpec
 from engram.methods import METHODS
 from engram.methods.base import validate_fields
-from engram.methods.optimizers import OPTIMIZERS
+from engram.methods.optimizers import OPTIMIZERS, check_optimizer
 from engram.models import MODELS
 from engram.models.spec import STEMS
 from engram.run.experiment import Experiment
@@ -83,7 +84,8 @@ _CHOICES = {
     "on": ("test", "train"),
     "tasks": ("seen", "all"),
 }
-_LEAST = {"every": 1, "subset": 0}
+_LEAST = {"every": 1, "subset": 0, "epochs": 1, "updates": 1, "batch_size": 1}
+_OF_OPTIMIZERS = ("lr", "momentum", "weight_decay")
 _ELSEWHERE = ("data", "out", "jobs", "device", "plugin")
 
 Grid = dict[str, tuple[Any, ...]]
@@ -143,7 +145,7 @@ def expand(table: Mapping[str, Any]) -> Plan:
         (15, 'independent on split-digits (class)')
         >>> expand({"scenario": "split-digits", "method": "er", "lr": [0.1, -1], "set": {"memori": 3}})
         Traceback (most recent call last):
-        engram.core.errors.InputError: method er has no field 'memori': its fields are ...
+        engram.core.errors.InputError: lr=-1.0 cannot be used: ...; method er has no field 'memori': ...
     """
     mistakes: list[str] = []
     tables = table.get("run", [{}])
@@ -326,6 +328,8 @@ def _one(key: str, value: Any) -> Any:
         raise unknown_name(key, value, _CHOICES[key])
     if value < _LEAST.get(key, value):
         raise InputError(f"{key}={value} cannot be used: give {_LEAST[key]} or more")
+    if key in _OF_OPTIMIZERS:
+        check_optimizer(replace(OptimizerSpec("sgd", lr=0.1), **{key: value}))
     if key == "scenario":
         benchmark(value)
     elif key == "method":
