@@ -38,6 +38,12 @@ class RunOptions:
     ] = None
     model: Annotated[str | None, typer.Option(help="A network: see `engram list models`.")] = None
     hidden: Annotated[str | None, typer.Option(help="Hidden widths, for example 400,400.")] = None
+    dropout_input: Annotated[
+        float | None, typer.Option(help="Share of inputs that mlp drops while training.")
+    ] = None
+    dropout_hidden: Annotated[
+        float | None, typer.Option(help="Share of hidden units that mlp or conv drops while training.")
+    ] = None
     stem: Annotated[
         str | None, typer.Option(help="First layers of a residual network: 32 or 224 pixels.")
     ] = None
@@ -119,6 +125,8 @@ class RunOptions:
                 classes_known=None if self.classes is None else self.classes == "known",
                 model=self.model,
                 hidden=None if self.hidden is None else widths(self.hidden),
+                dropout_input=self.dropout_input,
+                dropout_hidden=self.dropout_hidden,
                 stem=self.stem,  # type: ignore[arg-type]
                 weights=self.weights,
                 optimizer=self.optimizer,

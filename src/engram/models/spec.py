@@ -1,5 +1,6 @@
 """Which network: a value, so that experiments can be compared and repeated."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -7,6 +8,31 @@ from engram.core.errors import InputError, unknown_name
 
 STEMS = ("32", "224")
 INITS = ("default", "truncated-normal", "truncated-normal-.1")
+
+
+_USED_BY = {
+    "hidden": ("mlp", "lwta"),
+    "dropout_input": ("mlp",),
+    "dropout_hidden": ("mlp", "conv"),
+    "block": ("lwta",),
+    "stem": ("slim-resnet18", "resnet18", "resnet50"),
+}
+"""The networks of engram that have a use for an option; what a user's own has is not known."""
+_OWN = ("mlp", "lwta", "cnn", "conv", "slim-resnet18", "resnet18", "resnet50", "efficientnet-lite0")
+
+
+def check_used(model: str, options: Iterable[str]) -> None:
+    """Refuse options that a network of engram has no use for.
+
+    Example:
+        >>> check_used("mlp", ["hidden", "dropout_hidden"])
+        >>> check_used("cnn", ["hidden"])
+        Traceback (most recent call last):
+        engram.core.errors.InputError: model cnn has no hidden: it belongs to mlp, lwta
+    """
+    for name in options:
+        if model in _OWN and model not in _USED_BY[name]:
+            raise InputError(f"model {model} has no {name}: it belongs to {', '.join(_USED_BY[name])}")
 
 
 @dataclass(frozen=True, slots=True)

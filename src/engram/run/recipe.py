@@ -11,7 +11,7 @@ from typing import Any, Literal
 from engram.core.errors import InputError
 from engram.methods import METHODS
 from engram.models import PRETRAINED
-from engram.models.spec import ModelSpec, Pretrained
+from engram.models.spec import ModelSpec, Pretrained, check_used
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.run.start import check_start, sample_shape, start_from
 from engram.scenarios import SettingName, benchmark
@@ -29,6 +29,8 @@ def experiment(
     classes_known: bool | None = None,
     model: str | None = None,
     hidden: tuple[int, ...] | None = None,
+    dropout_input: float | None = None,
+    dropout_hidden: float | None = None,
     stem: Literal["32", "224"] | None = None,
     weights: Path | str | None = None,
     optimizer: str | None = None,
@@ -52,6 +54,8 @@ def experiment(
         classes_known: In the class setting, whether all classes compete from the start.
         model: A network's name.
         hidden: Its hidden widths.
+        dropout_input: The share of inputs that it drops while training.
+        dropout_hidden: The share of hidden units that it drops while training.
         stem: The first layers of a residual network: see `ModelSpec`.
         weights: A file of weights to start from: a state dict of `torch.save`, or safetensors. What is in it
             is part of the experiment, where it lies is not.
@@ -79,10 +83,15 @@ def experiment(
     recipe = found.recipe
     stream = found.scenario(_with_classes(found.settings, setting, classes_known), seed=seed)
     network = ModelSpec(model or recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
-    if hidden is not None:
-        network = replace(network, hidden=hidden)
-    if stem is not None:
-        network = replace(network, stem=stem)
+    shape: dict[str, Any] = {
+        "hidden": hidden,
+        "dropout_input": dropout_input,
+        "dropout_hidden": dropout_hidden,
+        "stem": stem,
+    }
+    given = {name: value for name, value in shape.items() if value is not None}
+    check_used(network.name, given)
+    network = replace(network, **given)
     if network.name in PRETRAINED:
         network = replace(network, init="default")
         stream = _as_pretrained(stream, PRETRAINED[network.name])

@@ -52,6 +52,8 @@ OPTIONS: dict[str, type[Any]] = {
     "classes": str,
     "model": str,
     "hidden": tuple,
+    "dropout_input": float,
+    "dropout_hidden": float,
     "stem": str,
     "weights": str,
     "optimizer": str,
