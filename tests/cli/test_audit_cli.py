@@ -74,7 +74,21 @@ def test_runs_without_a_card(tmp_path: Path, engram: Engram) -> None:
     assert done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("card", [[1], {"lines": 3}, {"lines": [{}]}])
+LINE = {"name": "later", "question": "Later?", "answer": "no", "figure": "", "how": ""}
+CONSTRAINT = {"name": "causality", "verdict": "held", "figure": "", "how": ""}
+CARD = {"lines": [LINE], "constraints": [CONSTRAINT], "reads": [], "forbidden": {}}
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        [1],
+        {"lines": 3},
+        {"lines": [{}]},
+        {**CARD, "lines": [{**LINE, "answer": 3}]},
+        {**CARD, "constraints": [{**CONSTRAINT, "verdict": "perhaps"}]},
+    ],
+)
 def test_a_broken_card_is_one_line(card: object, tmp_path: Path, engram: Engram) -> None:
     run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
     result = json.loads((run / "result.json").read_text())
@@ -83,6 +97,36 @@ def test_a_broken_card_is_one_line(card: object, tmp_path: Path, engram: Engram)
     assert done.returncode == 2
     assert done.stderr.startswith("error: the card of")
     assert done.stderr.count("\n") == 1
+
+
+def test_what_a_protocol_chose_is_known_to_the_winner(
+    tmp_path: Path, engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engram.cli.output.stdout._width", 160)
+    grid = ("protocol", "grid", "split-digits", "finetune", "--grid", "lr=.1,.01", "--updates", "2")
+    said = engram(*grid, "--every", "1000", "--out", tmp_path, "--json").json
+    [winner] = said["runs"]
+    [loser] = {run for row in said["candidates"] for run in row["runs"]} - {winner}
+    done = engram("audit", tmp_path / winner)
+    assert done.stdout.count("fields chosen among 2 on test data") == 1
+    assert "fields chosen among 2 judged on later tasks" in done.stdout
+    [run] = engram("audit", tmp_path / loser, "--json").json["runs"]
+    assert run["card"]["lines"][0]["figure"] == "no choice is recorded for this run"
+    # A protocol that chooses nothing takes nothing back, and what is recorded twice is one choice.
+    for again in (grid, ("protocol", "grid", *grid[2:5], "lr=.1", *grid[6:])):
+        engram(*again, "--every", "1000", "--out", tmp_path)
+    assert len(json.loads((tmp_path / winner / "selection.json").read_text())) == 1
+
+
+def test_what_is_not_finished_is_named(tmp_path: Path, engram: Engram) -> None:
+    run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "card": CARD}))
+    begun = write_run(tmp_path, "ewc", seed=0, tasks=2, updates=5)
+    (begun / "result.json").unlink()
+    done = engram("audit", tmp_path)
+    assert done.returncode == 0
+    assert done.stderr == f"left out, because it is not finished: {begun}\n"
 
 
 def test_what_is_no_run(tmp_path: Path, engram: Engram) -> None:

@@ -10,10 +10,11 @@ from tests.results.browser import Browser
 from tests.results.simulated import write_run
 from tests.results.test_report import NASTY, OVERFLOW
 
+from engram.core.errors import InputError
 from engram.results.card import cards_section, group_card
 from engram.results.report import write_report
 from engram.results.store import find_runs, group_runs
-from engram.run.card import Card, Constraint, Line
+from engram.run.card import SELECTION, Card, Constraint, Line, Selected, selection_lines
 
 CARD = Card(
     (
@@ -66,6 +67,30 @@ def test_seeds_that_differ_are_told(tmp_path: Path) -> None:
     assert card.line("later").answer == "no / yes"
     assert card.constraint("causality").verdict == "broken"
     assert "read what it should not: test data of task 1." in re.sub("<[^>]*>", "", cards_section([group]))
+
+
+def test_cards_of_two_versions_are_put_together(tmp_path: Path) -> None:
+    shorter = replace(CARD, lines=CARD.lines[:1], constraints=())
+    with_card(tmp_path, "er", CARD)
+    with_card(tmp_path, "er", shorter, seed=1)
+    with_card(tmp_path, "ewc", shorter)
+    groups = group_runs(find_runs([tmp_path]))
+    card = next(card for group in groups if group.label == "er" and (card := group_card(group)))
+    assert [line.name for line in card.lines] == ["passes", "later"]
+    assert cards_section(groups).count("<td>–</td>") == 2
+
+
+def test_choices_stand_beside_the_run(tmp_path: Path) -> None:
+    run = with_card(tmp_path, "er", replace(CARD, lines=(*selection_lines(()), *CARD.lines)))
+    choice = Selected("fields", 7, ("test",), later=True)
+    (run / SELECTION).write_text(json.dumps([choice.as_json()]))
+    html = cards_section(group_runs(find_runs([tmp_path])))
+    assert "fields chosen among 7 on test data" in html
+    assert '<span class="verdict broken">broken</span>' in html
+    for broken in ("[3]", '[{"what": 1}]', "7"):
+        (run / SELECTION).write_text(broken)
+        with pytest.raises(InputError, match="run the protocol that wrote it again"):
+            cards_section(group_runs(find_runs([tmp_path])))
 
 
 @pytest.mark.parametrize("width", [1280, 390])

@@ -103,6 +103,7 @@ def protocol(
         evaluation["subset"] = subset or None
     options.start()
     from engram.protocols.drive import drive
+    from engram.protocols.selection import record_choices
 
     asked = Asked(
         scenario=scenario,
@@ -137,6 +138,7 @@ def protocol(
     )
     found = drive(PLANS[name](asked), renewing(execute, out) if options.again else execute)
     result = finite({"protocol": name, "scenario": scenario, "method": method, **found.as_json()})
+    record_choices(result, out)
     if options.json:
         print_json(result)
     else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from engram.core.files import read_json, write_json
 from engram.protocols.candidates import Candidate
-from engram.run.card import Card, Selected, selection_lines
+from engram.run.card import SELECTION, Card, Selected, merged, selection_lines
 
 
 def selected(
@@ -41,18 +43,50 @@ def selected(
     )
 
 
-def audited(values: Mapping[str, Any] | None, choices: Sequence[Selected]) -> dict[str, Any]:
-    """What a protocol's JSON says of its choices, and the card of the run that it ended with.
+def audited(
+    values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, choices: Sequence[Selected]
+) -> dict[str, Any]:
+    """What a protocol's JSON says of its choices, and the card of the runs that it ended with.
 
     Args:
-        values: What `result.json` of that run says; without a card in it, there is none here.
+        values: What `result.json` of these runs says, one a seed; where one has no card, there is none here.
         choices: Everything that was chosen.
     """
     lines = selection_lines(choices)
     found: dict[str, Any] = {
-        "selection": {line.name: {"answer": line.answer, "figure": line.figure} for line in lines}
+        "selection": {line.name: {"answer": line.answer, "figure": line.figure} for line in lines},
+        "choices": [choice.as_json() for choice in choices],
     }
-    said = (values or {}).get("card")
-    if said is not None:
-        found["card"] = Card.of_json(said).selected(choices).as_json()
+    ended = [values] if isinstance(values, Mapping) else values or ()
+    said = [card for each in ended if (card := each.get("card")) is not None]
+    if said and len(said) == len(ended):
+        found["card"] = merged([Card.of_json(card) for card in said]).selected(choices).as_json()
     return found
+
+
+def record_choices(said: Mapping[str, Any], out: Path) -> None:
+    """Write what was chosen beside the runs that a protocol ended with, so that their cards can tell it.
+
+    What an earlier protocol wrote there stays: a run that was chosen once is a run that was chosen.
+
+    Args:
+        said: What the protocol's outcome says as JSON.
+        out: Where its runs are.
+    """
+    for run, choices in _chosen_runs(said):
+        file = out / run / SELECTION
+        if choices and file.parent.is_dir():
+            before = read_json(file) if file.is_file() else []
+            known = before if isinstance(before, list) else []
+            write_json(file, [*known, *(choice for choice in choices if choice not in known)])
+
+
+def _chosen_runs(said: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
+    """The runs that a protocol ended with, on each stream and for each method, and what was chosen there."""
+    best = said.get("best")
+    runs = said.get("runs") or (best.get("runs") if isinstance(best, Mapping) else None) or []
+    for run in runs:
+        yield (run["run"] if isinstance(run, Mapping) else run), said["choices"]
+    for parts in ("streams", "methods"):
+        for part in said.get(parts, {}).values():
+            yield from _chosen_runs(part)

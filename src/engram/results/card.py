@@ -1,24 +1,37 @@
 """Protocol cards of runs as they lie on disk, for people to read side by side."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from typing import TypeVar
 
 from engram.core.errors import InputError
+from engram.core.files import read_json
 from engram.results.markup import Html, element, joined
 from engram.results.store import Run, RunGroup
-from engram.run.card import Card, Constraint, Line
+from engram.run.card import SELECTION, Card, Constraint, Line, Selected, merged
 
+Named = TypeVar("Named", Line, Constraint)
 NO_CARD = "made before cards were recorded, or by a loop of your own"
 
 
 def card_of(run: Run) -> Card | None:
-    """A run's card; None where it has none."""
+    """A run's card, with the choices that protocols made to end with it; None where it has none."""
     said = run.result.get("card")
     if said is None:
         return None
     if not isinstance(said, Mapping):
         raise InputError(f"the card of the run {run.folder} cannot be read: run it again with --again")
-    return Card.of_json(said)
+    return Card.of_json(said, of=f"the run {run.folder}").selected(choices_of(run))
+
+
+def choices_of(run: Run) -> tuple[Selected, ...]:
+    """What was chosen to get this run, as far as the protocols that ended with it recorded it."""
+    file = run.folder / SELECTION
+    if not file.is_file():
+        return ()
+    try:
+        return tuple(Selected.of_json(found) for found in read_json(file))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{file} cannot be read: run the protocol that wrote it again") from error
 
 
 def group_card(group: RunGroup) -> Card | None:
@@ -29,13 +42,7 @@ def group_card(group: RunGroup) -> Card | None:
     cards = [card for run in group.runs if (card := card_of(run)) is not None]
     if len(cards) < len(group.runs):
         return None
-    first = cards[0]
-    lines = tuple(_merged([card.lines[i] for card in cards]) for i in range(len(first.lines)))
-    constraints = tuple(
-        _worst([card.constraints[i] for card in cards]) for i in range(len(first.constraints))
-    )
-    forbidden = {what: count for card in cards for what, count in (card.forbidden or {}).items()}
-    return replace(first, lines=lines, constraints=constraints, forbidden=forbidden)
+    return merged(cards)
 
 
 def cards_section(groups: Sequence[RunGroup]) -> Html:
@@ -47,22 +54,23 @@ def cards_section(groups: Sequence[RunGroup]) -> Html:
         note = f"No card: these runs were {NO_CARD}. Run them again with --again for one."
         return element("section", heading, element("p", note, class_="note"), id="cards")
     head = element("tr", element("td"), *(element("th", group.label, scope="col") for group in groups))
-    names = [found.name for found in shown[0].constraints]
+    # Cards of several versions may have other questions.
+    every = merged(shown)
     constraints = [
         element(
             "tr",
-            element("th", _asked(name.capitalize(), shown[0].constraint(name).how), scope="row"),
-            *(element("td", "–") if card is None else _verdict(card.constraint(name)) for card in cards),
+            element("th", _asked(asked.name.capitalize(), asked.how), scope="row"),
+            *(_verdict(_named(card.constraints if card else (), asked.name)) for card in cards),
         )
-        for name in names
+        for asked in every.constraints
     ]
     lines = [
         element(
             "tr",
-            element("th", _asked(line.question, line.how), scope="row"),
-            *(element("td", "–") if card is None else _answer(card.line(line.name)) for card in cards),
+            element("th", _asked(asked.question, asked.how), scope="row"),
+            *(_answer(_named(card.lines if card else (), asked.name)) for card in cards),
         )
-        for line in shown[0].lines
+        for asked in every.lines
     ]
     note = (
         "Measured while the run went on, not declared: what was known, what was kept, what it cost. The "
@@ -89,18 +97,6 @@ def _table(head: Html, rows: Sequence[Html], *, label: str) -> Html:
     return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=label)
 
 
-def _merged(lines: Sequence[Line]) -> Line:
-    """The first line, with all answers where they differ in kind; numbers may differ from seed to seed."""
-    answers = dict.fromkeys(line.answer for line in lines)
-    plain = {"yes", "no", "none", "unknown"}
-    return replace(lines[0], answer=" / ".join(answers)) if answers.keys() & plain else lines[0]
-
-
-def _worst(found: Sequence[Constraint]) -> Constraint:
-    """The first of the constraints that is broken, or else unknown, or else held."""
-    return min(found, key=lambda each: ("broken", "unknown", "held").index(each.verdict))
-
-
 def _warning(group: RunGroup, card: Card) -> Html:
     if not card.forbidden:
         return Html("")
@@ -114,11 +110,19 @@ def _asked(question: str, how: str) -> Html:
     return element("button", question, type="button", class_="term", data_tip=f"Measured: {how}.")
 
 
-def _verdict(found: Constraint) -> Html:
+def _named(found: Sequence[Named], name: str) -> Named | None:
+    return next((each for each in found if each.name == name), None)
+
+
+def _verdict(found: Constraint | None) -> Html:
+    if found is None:
+        return element("td", "–")
     return element("td", element("span", found.verdict, class_=f"verdict {found.verdict}"), _small(found))
 
 
-def _answer(found: Line) -> Html:
+def _answer(found: Line | None) -> Html:
+    if found is None:
+        return element("td", "–")
     return element("td", element("span", found.answer, class_="answer"), _small(found))
 
 

@@ -19,7 +19,12 @@ LEARNER = ("training", "end of task", "method")
 TOLERANCE = 0.05
 """What grows by less over the second half of a stream counts as constant: memories vary by a few samples."""
 
+SELECTION = "selection.json"
+"""Beside a run's result: the choices that protocols made to end with it."""
+
 Verdict = Literal["held", "broken", "unknown"]
+VERDICTS: tuple[Verdict, ...] = ("broken", "unknown", "held")
+"""The worst first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,23 @@ class Selected:
     parts: tuple[str, ...]
     later: bool
 
+    def as_json(self) -> dict[str, Any]:
+        """What `selection.json` says of it."""
+        return {**asdict(self), "parts": list(self.parts)}
+
+    @classmethod
+    def of_json(cls, said: Mapping[str, Any]) -> Selected:
+        """What `as_json` gave.
+
+        Example:
+            >>> choice = Selected("fields", 4, ("test",), later=True)
+            >>> Selected.of_json(choice.as_json()) == choice
+            True
+        """
+        return cls(
+            str(said["what"]), int(said["candidates"]), tuple(map(str, said["parts"])), bool(said["later"])
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Card:
@@ -128,7 +150,7 @@ class Card:
         }
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Card:
+    def of_json(cls, said: Mapping[str, Any], *, of: str = "this run") -> Card:
         """What `as_json` gave.
 
         Example:
@@ -138,13 +160,15 @@ class Card:
         """
         try:
             return cls(
-                tuple(Line(**found) for found in said["lines"]),
-                tuple(Constraint(**found) for found in said["constraints"]),
+                tuple(Line(**_texts(found)) for found in said["lines"]),
+                tuple(Constraint(**_judged(_texts(found))) for found in said["constraints"]),
                 tuple(Read(**{**found, "tasks": tuple(found["tasks"])}) for found in said["reads"]),
                 dict(said["forbidden"]),
             )
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"the card of this run cannot be read ({error}): run it again") from error
+            raise InputError(
+                f"the card of {of} cannot be read ({error}): run it again with --again"
+            ) from error
 
     def selected(self, choices: Sequence[Selected]) -> Card:
         """The same card with what a protocol chose to get this run.
@@ -166,6 +190,49 @@ class Card:
             for each in self.constraints
         )
         return replace(self, lines=lines, constraints=constraints)
+
+
+def merged(cards: Sequence[Card]) -> Card:
+    """The card of several runs: the first one's, every answer that they differ in, and the worst verdicts.
+
+    What was read is added up. A line or a constraint that only some of them have is there as well, so that
+    cards of several versions can be put together.
+
+    Example:
+        >>> cards = [Card((Line("later", "Later?", answer, "", ""),), ()) for answer in ("no", "yes")]
+        >>> merged(cards).line("later").answer
+        'no / yes'
+    """
+    lines: dict[str, list[Line]] = {}
+    constraints: dict[str, list[Constraint]] = {}
+    reads: dict[tuple[str, str, str], tuple[set[int], int]] = {}
+    forbidden: dict[str, int] = {}
+    for card in cards:
+        for line in card.lines:
+            lines.setdefault(line.name, []).append(line)
+        for each in card.constraints:
+            constraints.setdefault(each.name, []).append(each)
+        for read in card.reads:
+            tasks, samples = reads.get((read.reader, read.part, read.when), (set(), 0))
+            reads[read.reader, read.part, read.when] = tasks | set(read.tasks), samples + read.samples
+        for what, times in (card.forbidden or {}).items():
+            forbidden[what] = forbidden.get(what, 0) + times
+    return Card(
+        tuple(_one_line(found) for found in lines.values()),
+        tuple(min(found, key=lambda each: VERDICTS.index(each.verdict)) for found in constraints.values()),
+        tuple(Read(*key, tuple(sorted(tasks)), samples) for key, (tasks, samples) in reads.items()),
+        forbidden,
+    )
+
+
+def _one_line(lines: Sequence[Line]) -> Line:
+    """The first line, with all answers where they differ in kind; numbers may differ from seed to seed."""
+    answers = dict.fromkeys(line.answer for line in lines)
+    plain = {"yes", "no", "none", "unknown"}
+    if len(answers) == 1 or not answers.keys() & plain:
+        return lines[0]
+    figures = dict.fromkeys(line.figure for line in lines if line.figure)
+    return replace(lines[0], answer=" / ".join(answers), figure=" / ".join(figures))
 
 
 def make_card(
@@ -318,7 +385,7 @@ def selection_lines(choices: Sequence[Selected]) -> tuple[Line, Line]:
     on_test = [choice for choice in choices if "test" in choice.parts]
     later = [choice for choice in choices if choice.later]
     how = "what the evaluations of the candidates' runs read"
-    none = "nothing was chosen: one run as it was asked for"
+    none = "no choice is recorded for this run"
     every = "; ".join(f"{_chosen(choice)} on {' and '.join(choice.parts)} data" for choice in choices) or none
     return (
         Line(
@@ -459,6 +526,20 @@ def _constant(kept_bytes: Sequence[int], flops: Sequence[int], seconds: Sequence
         "time and memory of an update do not depend on the number of tasks before (004): change of FLOP and "
         "bytes over the second half of the stream; the time is shown, not judged",
     )
+
+
+def _texts(found: Mapping[str, Any]) -> dict[str, str]:
+    """The fields of a line or constraint as they were read; anything but text is an error."""
+    for name, value in found.items():
+        if not isinstance(value, str):
+            raise TypeError(f"its {name} {value!r} is no text")
+    return dict(found)
+
+
+def _judged(found: dict[str, str]) -> dict[str, Any]:
+    if found.get("verdict") not in VERDICTS:
+        raise ValueError(f"its verdict {found.get('verdict')!r} is none of {', '.join(VERDICTS)}")
+    return found
 
 
 def _classes(source: Any) -> set[tuple[str, int]]:
