@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 from tests.cli.command import Done, Engram
-from tests.protocols.made_up import Recorder, with_curve
+from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
+from engram.core.folder import Reading
 from engram.datasets.stream import Stream
 from engram.protocols.drive import Failure, Result
 from engram.run.experiment import Experiment
+from engram.run.probing import probe_name
+from engram.run.recipe import experiment
 
 MakeUp = Callable[[Callable[[Experiment], Result | Failure]], Recorder]
 
@@ -91,7 +94,62 @@ def test_ctrl_c_says_what_is_kept(protocol: Engram, make_up: MakeUp) -> None:
     make_up(interrupted)
     done = protocol("grid", "split-digits", "er")
     assert done.returncode == 130
-    assert done.stderr == "error: interrupted: what was finished is kept; the same command goes on from there\n"
+    assert done.stderr.startswith("error: interrupted: what was finished is kept; the same command goes on")
+
+
+def test_candidates_of_a_type_name_their_stream_and_rates_are_shown(
+    protocol: Engram, make_up: MakeUp
+) -> None:
+    make_up(learned)
+    command = ["causal", "slt-D9-1-digits", "finetune", "--grid", "lr=.1,.01", "--later-lr", ".02,.003"]
+    shown = protocol(*command).stdout
+    for letter in "abc":
+        for row in ("lr=0.1 ", "lr=0.01 "):
+            assert f"slt-D9-1{letter}-digits: {row}" in shown
+        for rate in (0.02, 0.003):
+            assert f"slt-D9-1{letter}-digits, task 2: later_lr={rate} " in shown
+    single = protocol("causal", "slt-D9-1a-digits", *command[2:]).stdout
+    assert "task 2: later_lr=0.02 " in single and "slt-D9-1a-digits: " not in single
+
+
+@pytest.mark.parametrize(
+    ("reason", "code"),
+    [("the loss became nan at step 3", 0), ("its process was killed by SIGKILL", 1)],
+)
+def test_runs_that_failed_are_told_and_change_the_exit_code(
+    reason: str, code: int, protocol: Engram, make_up: MakeUp
+) -> None:
+    def make(each: Experiment) -> Result | Failure:
+        return Failure(each, reason) if each.optimizer.lr == 0.1 else with_metrics(each, {"ACC": 0.5})
+
+    make_up(make)
+    command = ["grid", "split-digits", "er", "--grid", "lr=.1,.01"]
+    done = protocol(*command)
+    assert done.returncode == code and reason in done.stdout and f": {reason}" in done.stderr
+    assert protocol(*command, "--json").returncode == code
+    assert protocol(*command[:-1], "lr=.01").returncode == 0
+
+
+def test_values_of_a_field_may_be_given_one_by_one(protocol: Engram, make_up: MakeUp) -> None:
+    execute = make_up(lambda each: with_metrics(each, {"ACC": 0.5}))
+    protocol("grid", "split-digits", "er", "--grid", "lr=.1", "--grid", "lr=.01,.1", "--metric", "acc")
+    assert [each.optimizer.lr for each in execute.rounds[0]] == [0.1, 0.01]
+
+
+def test_more_shots_than_there_are_samples_are_told(protocol: Engram, make_up: MakeUp) -> None:
+    def make(each: Experiment) -> Result:
+        probe = each.evaluation.transfer
+        readings: list[Reading] = [(9, 0, 1, probe_name(k), 0.5) for k in (probe.shots if probe else ())]
+        found = {"AvgFgt": -0.2, "AvgAcc": 0.7, "AvgLAcc": 0.9}
+        return Result(each, {"metrics": found}, readings=tuple(readings))
+
+    make_up(make)
+    done = protocol("forward-transfer", "split-digits", "er", "--shots", "5,1000", "--json")
+    stream = Stream(experiment("split-digits", "er").scenario)
+    least = min(int(stream.train(task).y.unique(return_counts=True)[1].min()) for task in range(1, 5))
+    assert done.json["fewer_samples"] == {"1000": least}
+    assert f"the smallest class has {least} training samples: with 1000 shots" in done.stderr
+    assert protocol("forward-transfer", "split-digits", "er", "--shots", "5").stderr == ""
 
 
 def test_causal_with_merged_networks(protocol: Engram) -> None:
@@ -122,6 +180,10 @@ def test_online_and_queue(protocol: Engram) -> None:
     once = protocol("online", "split-digits", "er", "--json").json
     assert set(once["curves"]) == {"AA", "AF", "RAA", "RAF"} and len(once["curves"]["AA"]) == 5
     assert once["curves"]["AF"][0] is None and "candidates" in once and "choice" in once
+    (rows,) = once["matrix"].values()
+    assert list(once["matrix"]) == once["runs"] and [len(row) for row in rows] == [5] * 5
+    averages = [sum(cell for cell in row if cell is not None) / (k + 1) for k, row in enumerate(rows)]
+    assert averages == pytest.approx(once["curves"]["AA"])
     command = ["queue", "split-digits", "ewc", "--updates", 5, "--grid", "strength=1,100"]
     found = protocol(*command, "--report-every", 2, "--json").json
     assert found["tasks"] == [1, 3, 5] and len(found["best"]["averages"]) == 3
@@ -161,7 +223,32 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
         (["grid", "split-digits", "er", "--every", "0"], "every=0"),
         (["grid", "split-digits", "er", "--per-epoch"], "give --every as well"),
         (["grid", "split-digits", "er", "--tasks", "some"], "unknown tasks 'some'"),
-        (["grid", "split-digits", "er", "--held-out", "1.5", "--select-on", "validation"], "holds out 1.5"),
+        (["grid", "split-digits", "er", "--held-out", "1.5", "--select-on", "validation"], "held-out=1.5"),
+        (["grid", "split-digits", "er", "--held-out", "1.5"], "held-out=1.5 cannot be used"),
+        (["grid", "split-digits", "er", "--held-out", "-0.5"], "held-out=-0.5 cannot be used"),
+        (["grid", "split-digits", "er", "--held-out", "nan"], "held-out=nan cannot be used"),
+        (["grid", "split-digits", "er", "--held-out", "0"], "held-out=0 cannot be used"),
+        (["grid", "split-digits", "er", "--held-out", ".1"], "give --select-on validation"),
+        (["forward-transfer", "split-digits", "er", "--held-out", ".1"], "leave it out"),
+        (["grid", "split-digits", "er", "--metric", "ACCC"], "unknown metric 'ACCC': did you mean 'ACC'"),
+        (["grid", "split-digits", "er", "--metric", "fwt"], "FWT needs"),
+        (["forward-transfer", "split-digits", "er", "--metric", "FOO"], "unknown metric 'FOO'"),
+        (["grid", "split-digits", "er", "--later-lr", ".1"], "it is for causal"),
+        (["grid", "split-digits", "er", "--report-every", "0"], "it is for queue"),
+        (["grid", "split-digits", "er", "--shots", "5"], "it is for forward-transfer"),
+        (["queue", "split-digits", "er", "--select-on", "validation"], "--select-on means nothing to the"),
+        (["queue", "split-digits", "er", "--metric", "ACC"], "--metric means nothing to the queue protocol"),
+        (["queue", "split-digits", "er", "--search-seeds", "99"], "it is for grid)"),
+        (["causal", "split-digits", "er", "--metric", "FOO"], "--metric means nothing to the causal"),
+        (["online", "split-digits", "er"], "leave --updates out"),
+        (["online", "split-digits", "er", "--epochs", "3"], "leave --epochs out"),
+        (["causal", "split-digits", "er", "--later-lr", ""], "give numbers with commas, or first"),
+        (["causal", "split-digits", "er", "--later-lr", "-1"], "lr=-1"),
+        (["causal", "split-digits", "er", "--later-lr", "0"], "lr=0"),
+        (["causal", "split-digits", "er", "--later-lr", "nan"], "lr=nan"),
+        (["causal", "slt-D5-5a-digits", "er", "--tie-strength"], "unknown field 'strength'"),
+        (["causal", "slt-D5-5a-digits", "gdumb"], "--later-lr first"),
+        (["forward-transfer", "split-digits", "er", "--upstream", "imagnet"], "did you mean 'imagenet'"),
         (["causal", "split-digits", "er", "--later-lr", "a"], "later-lr='a'"),
         (["causal", "split-digits", "er", "--choose-by", "old"], "unknown way to choose a rate 'old'"),
         (["causal", "split-digits", "er", "--start", "first"], "unknown start 'first'"),

@@ -9,6 +9,7 @@ from tests.protocols.made_up import Recorder, with_curve
 from engram.core.errors import InputError
 from engram.protocols.causal import CausalOptions, causal, forgetting_threshold, worst_of
 from engram.protocols.drive import Result, drive
+from engram.run.card import Selected
 from engram.run.experiment import Experiment, PhaseSpec
 from engram.run.probing import balance_name
 from engram.run.recipe import experiment
@@ -71,6 +72,33 @@ def test_the_second_task_may_start_from_the_best_weights_of_the_first() -> None:
         (PhaseSpec(updates=10), PhaseSpec(lr=1e-3)),
         (PhaseSpec(updates=10), PhaseSpec(lr=1e-4)),
     ]
+
+
+def test_where_a_task_stops_is_a_choice() -> None:
+    options = replace(RATES, start="best", later_rates=())
+    found = drive(causal([base()], {"lr": [0.01]}, options=options), Recorder(made_up))
+    assert found.choices == (Selected("where task 1 stops", 2, ("test",), later=False),)
+    told = found.as_json()["selection"]["selection on test data"]
+    assert told == {"answer": "yes", "figure": "where task 1 stops chosen among 2 on test data"}
+    on_validation = replace(options, on="validation")
+    found = drive(causal([base()], {"lr": [0.01]}, options=on_validation), Recorder(made_up))
+    assert found.choices[0].parts == ("validation",)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "words"),
+    [
+        ("finetune", CausalOptions(later_rates=(0.1, -1.0)), "lr=-1"),
+        ("finetune", CausalOptions(later_rates=(float("nan"),)), "lr=nan"),
+        ("finetune", CausalOptions(tie_strength=True), "unknown field 'strength'"),
+        ("gdumb", CausalOptions(), "one learning rate for all tasks"),
+    ],
+)
+def test_what_later_tasks_cannot_use_is_said_first(method: str, options: CausalOptions, words: str) -> None:
+    execute = Recorder(made_up)
+    with pytest.raises(InputError, match=words):
+        drive(causal([base(method)], {"lr": [0.01]}, options=options), execute)
+    assert not execute.rounds
 
 
 def test_validation_data_choose_and_test_data_report() -> None:

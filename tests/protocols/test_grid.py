@@ -2,15 +2,22 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.protocols.made_up import Recorder, with_metrics
 
 from engram.core.errors import InputError
+from engram.core.trace import Trace
+from engram.metrics.summary import summarise
 from engram.protocols.candidates import combinations, varied
 from engram.protocols.drive import Failure, Result, drive
-from engram.protocols.grid import grid
+from engram.protocols.grid import grid, metric_name
+from engram.protocols.serial import Serial, diverged
+from engram.run.checkpoint import execute
 from engram.run.experiment import Experiment
+from engram.run.processes import find_row
 from engram.run.recipe import experiment
 
 
@@ -96,9 +103,28 @@ def test_bad_grids_are_refused_before_anything_is_asked(fields: dict[str, list[s
     assert execute.rounds == [] and "\n" not in str(error.value)
 
 
-def test_an_unknown_metric_is_named() -> None:
-    with pytest.raises(InputError, match="unknown metric 'ACCC': did you mean 'ACC'"):
-        drive(grid(bases(), {"lr": [0.1]}, metric="ACCC"), by_rate())
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("ACCC", "unknown metric 'ACCC': did you mean 'ACC'"),
+        ("FWT", "evaluate all tasks"),
+    ],
+)
+def test_a_metric_that_no_run_will_have_is_named_before_anything_is_run(metric: str, words: str) -> None:
+    execute = by_rate()
+    with pytest.raises(InputError, match=words):
+        drive(grid(bases(), {"lr": [0.1]}, metric=metric), execute)
+    assert not execute.rounds
+
+
+def test_metrics_may_be_spelled_in_any_case_and_are_those_of_runs() -> None:
+    assert drive(grid(bases(), {"lr": [0.1]}, metric="acc"), by_rate()).metric == "ACC"
+    trace = Trace()
+    for step, learning in ((0, 0), (1, 0), (2, 1)):
+        for task in (0, 1):
+            trace.add(step=step, learning=learning, task=task, right=np.array([True, False]))
+    for name in summarise(trace, classes_seen=[2, 4]).final:
+        assert metric_name(name.lower()) == name
 
 
 def test_fields_of_all_kinds() -> None:
@@ -110,8 +136,6 @@ def test_fields_of_all_kinds() -> None:
 
 
 def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
-    from engram.protocols.serial import Serial
-
     began: list[str] = []
     steps: list[int] = []
 
@@ -124,4 +148,27 @@ def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
     found = drive(plan, Serial(tmp_path, follow=follow))
     assert found.choice == {"lr": 0.1}
     assert "try a learning rate smaller" in found.candidates[1].failures[0]
+    assert diverged(Failure(base, found.candidates[1].failures[0]))
     assert began.count(found.results[0].experiment.id) == 2 and steps.count(15) == 1
+
+
+def test_a_run_that_crashes_is_a_failure_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def crashing(each: Experiment, folder: Path, **how: Any) -> dict[str, Any]:
+        if each.optimizer.lr == 0.2:
+            raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
+        return execute(each, folder, **how)
+
+    monkeypatch.setattr("engram.protocols.serial.execute", crashing)
+    base = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
+    plan = grid([base], {"lr": [0.1, 0.2]})
+    found = drive(plan, Serial(tmp_path))
+    failed = found.candidates[1]
+    assert found.choice == {"lr": 0.1} and failed.failures[0].startswith("out of memory (RuntimeError: Def")
+    assert not diverged(Failure(base, failed.failures[0]))
+    told = find_row(varied(base, {"lr": 0.2}), tmp_path).failure
+    assert told is not None and told.kind == "memory" and "in crashing" in told.details
+    monkeypatch.undo()
+    (again,) = Serial(tmp_path)([varied(base, {"lr": 0.2})])
+    assert isinstance(again, Result) and not list(tmp_path.glob("*/failure.json"))

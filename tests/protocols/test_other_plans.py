@@ -1,10 +1,11 @@
 """Forward transfer, online and queue with made-up numbers."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.protocols.made_up import Recorder
+from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
@@ -86,6 +87,16 @@ def test_p_values_are_those_of_the_paper() -> None:
         assert found.p == pytest.approx(p, abs=0.006)
 
 
+def test_few_runs_have_exact_p_values() -> None:
+    """Of n! orders only the same and the reverse one correlate fully; ties make others as strong."""
+    for n in (3, 4, 7, 9):
+        found = spearman(list(range(n)), list(range(n, 0, -1)))
+        assert found.rho == pytest.approx(-1) and found.p == pytest.approx(2 / math.factorial(n))
+    assert spearman([1, 2, 3, 4], [1, 3, 2, 4]).p == pytest.approx(8 / 24), "as tables have it"
+    assert spearman([1, 1, 2, 2], [1, 1, 2, 2]).p == pytest.approx(8 / 24)
+    assert spearman(list(range(10)), list(range(10))).p == pytest.approx(2 / math.factorial(10))
+
+
 def test_too_few_runs_have_no_p_value() -> None:
     assert math.isnan(spearman([1, 2], [1, 2]).p) and spearman([1, math.nan], [1, 2]).n == 1
 
@@ -104,6 +115,27 @@ def test_online_shows_every_sample_once_and_averages_curves() -> None:
     assert found.curves["AA"] == pytest.approx([0.9, 0.55])
     assert math.isnan(found.curves["RAF"][0]) and found.final["RAF"] == 0.2
     assert found.spreads["AA"][1] == pytest.approx(0.1 / math.sqrt(2))
+
+
+def test_online_tells_the_matrix_of_each_run() -> None:
+    def make(each: Experiment) -> Result:
+        known = [(k + 1, k, {task: 0.9 if task == k else 0.4 for task in range(k + 1)}) for k in range(5)]
+        by_task = {name: [0.5] * 5 for name in ("AA", "AF", "RAA", "RAF")}
+        return replace(with_curve(each, known), values={"metrics": {"AA": 0.5}, "by_task": by_task})
+
+    planned = bases(seeds=2)
+    found = drive(online(planned), Recorder(make)).as_json()
+    assert list(found["matrix"]) == found["runs"] and len(found["runs"]) == 2
+    for rows in found["matrix"].values():
+        assert rows[2][:3] == [0.4, 0.4, 0.9] and math.isnan(rows[2][3]) and len(rows) == 5
+
+
+@pytest.mark.parametrize("name", ["epochs", "updates"])
+def test_online_has_no_passes_to_try(name: str) -> None:
+    execute = Recorder(transferred)
+    with pytest.raises(InputError, match=f"leave {name} out of the grid"):
+        drive(online(bases(), {name: [3, 7]}), execute)
+    assert not execute.rounds
 
 
 def test_queue_reports_every_tenth_task_the_best_and_the_worst() -> None:

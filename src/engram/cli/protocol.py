@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engram.cli.options import RunOptions, one_of, with_run_options
-from engram.cli.output import print_json, stderr, stdout
+from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.run import Follower, progress_bar
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import finite
@@ -29,7 +29,17 @@ if TYPE_CHECKING:
 AT_TASK_ENDS = 2**31 - 1
 # 004 tests a task about so often while it is learned.
 MEASURING_POINTS = 90
-MATRIX_METRICS = ("ACC", "AA", "FORG", "AF", "RAA", "RAF", "ACC-pooled", "AvgFgt", "AvgAcc", "AvgLAcc", "BWT")
+SHOTS = "5,10,20,100"
+REPORT_EVERY = 10
+HELD_OUT = 0.2
+# Which of the options below mean something to a protocol; the others are refused.
+OWN_OPTIONS = {
+    "grid": ("metric", "select-on", "held-out", "search-seeds"),
+    "causal": ("select-on", "held-out", "later-lr", "choose-by", "start", "tie-strength"),
+    "forward-transfer": ("metric", "select-on", "held-out", "shots", "finetune", "upstream"),
+    "online": ("metric", "select-on", "held-out"),
+    "queue": ("report-every",),
+}
 
 
 @with_run_options
@@ -46,11 +56,18 @@ def protocol(
         list[str] | None,
         typer.Option("--grid", help="Values to try: FIELD=a,b,c (hidden=400x400,800x800). May be repeated."),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="By what fields are chosen.")] = None,
-    select_on: Annotated[
-        str | None, typer.Option(help="Choose on test or validation data; forward-transfer: validation.")
+    metric: Annotated[
+        str | None, typer.Option(help="grid, forward-transfer, online: by what fields are chosen.")
     ] = None,
-    held_out: Annotated[float, typer.Option(help="Share of training samples for validation.")] = 0.2,
+    select_on: Annotated[
+        str | None,
+        typer.Option(
+            help="Choose on test or validation data; forward-transfer: validation. Queue: always test."
+        ),
+    ] = None,
+    held_out: Annotated[
+        float | None, typer.Option(help=f"Share of training samples for validation; {HELD_OUT} unless given.")
+    ] = None,
     search_seeds: Annotated[
         int | None, typer.Option(help="grid: how many of the seeds the search uses.")
     ] = None,
@@ -59,15 +76,18 @@ def protocol(
         typer.Option(help="causal: rates for later tasks; `first` keeps the first task's (IMM's default)."),
     ] = None,
     choose_by: Annotated[
-        str, typer.Option(help="causal: choose a later rate by its new task, or by the union of all so far.")
-    ] = "new",
+        str | None,
+        typer.Option(help="causal: choose a later rate by its new task, or by the union of all so far."),
+    ] = None,
     start: Annotated[
-        str, typer.Option(help="causal: go on from the last weights of a task, or from its best.")
-    ] = "last",
+        str | None, typer.Option(help="causal: go on from the last weights of a task, or from its best.")
+    ] = None,
     tie_strength: Annotated[
         bool, typer.Option("--tie-strength", help="causal: strength = 1 / (2 · second rate), as 004's EWC.")
     ] = False,
-    shots: Annotated[str, typer.Option(help="forward-transfer: samples of each class.")] = "5,10,20,100",
+    shots: Annotated[
+        str | None, typer.Option(help=f"forward-transfer: samples of each class; {SHOTS} unless given.")
+    ] = None,
     finetune: Annotated[
         bool, typer.Option("--finetune", help="forward-transfer: also train all weights of a copy.")
     ] = False,
@@ -75,7 +95,10 @@ def protocol(
         str | None,
         typer.Option(help="forward-transfer: the data set that the start was pretrained on, as imagenet."),
     ] = None,
-    report_every: Annotated[int, typer.Option(help="queue: report after every so many tasks.")] = 10,
+    report_every: Annotated[
+        int | None,
+        typer.Option(help=f"queue: report after every so many tasks; {REPORT_EVERY} unless given."),
+    ] = None,
     every: Annotated[
         int | None,
         typer.Option(help="Evaluate after every N updates; else at task ends, for causal 90 times a task."),
@@ -84,7 +107,10 @@ def protocol(
     jobs: Annotated[int, typer.Option(help="Runs at a time, each in a process of its own if several.")] = 1,
     options: RunOptions,
 ) -> None:
-    """Choose and compare METHOD on SCENARIO by a paper's protocol, and keep every run that it needs."""
+    """Choose and compare METHOD on SCENARIO by a paper's protocol, and keep every run that it needs.
+
+    A run that fails is never chosen; the command then exits with 1, unless only losses became no number.
+    """
     if name not in PLANS:
         raise unknown_name("protocol", name, PLANS)
     options.check(subset=subset)
@@ -93,7 +119,25 @@ def protocol(
     if options.per_epoch and every is None:
         raise InputError("--per-epoch counts the updates of --every within each epoch: give --every as well")
     fields = values_to_try(grid or [])
-    usual = metric or USUAL_METRICS.get(name, "ACC")
+    on = one_of("data to select on", select_on or USUAL_DATA.get(name, "test"), ("test", "validation"))
+    validated = on == "validation" and (name != "forward-transfer" or bool(fields))
+    given = {
+        **{"metric": metric, "select-on": select_on, "held-out": held_out, "search-seeds": search_seeds},
+        **{"later-lr": later_lr, "choose-by": choose_by, "start": start, "tie-strength": tie_strength},
+        **{"shots": shots, "finetune": finetune, "upstream": upstream, "report-every": report_every},
+    }
+    check_used(name, [option for option, value in given.items() if value is not None and value is not False])
+    check_held_out(held_out, used=validated or finetune)
+    if name == "online":
+        for option, value in (("epochs", options.epochs), ("updates", options.updates)):
+            if value is not None:
+                raise InputError(f"the online protocol shows every sample once: leave --{option} out")
+    options.start()
+    from engram.protocols.drive import drive
+    from engram.protocols.grid import MATRIX_METRICS, metric_name
+    from engram.protocols.selection import record_choices
+
+    usual = metric_name(metric or USUAL_METRICS.get(name, "ACC"))
     evaluation = options.evaluation()
     # A metric of the whole curve looks as `engram run` would, everything else at the ends of tasks alone.
     whole_curve = name == "grid" and usual not in MATRIX_METRICS
@@ -101,29 +145,23 @@ def protocol(
         evaluation["every"] = AT_TASK_ENDS if every is None else every
     if subset is not None or not whole_curve:
         evaluation["subset"] = subset or None
-    options.start()
-    from engram.protocols.drive import drive
-    from engram.protocols.selection import record_choices
-
     asked = Asked(
         scenario=scenario,
         method=method,
         seeded=partial(options.experiments, evaluation=evaluation),
         fields=fields,
         metric=usual,
-        select_on=one_of(
-            "data to select on", select_on or USUAL_DATA.get(name, "test"), ("test", "validation")
-        ),
-        held_out=held_out,
+        select_on=on,
+        held_out=HELD_OUT if held_out is None else held_out,
         search_seeds=search_seeds,
         later_lr=later_lr,
-        choose_by=choose_by,
-        start=start,
+        choose_by="new" if choose_by is None else choose_by,
+        start="last" if start is None else start,
         tie_strength=tie_strength,
-        shots=whole_numbers("shots", shots),
+        shots=whole_numbers("shots", SHOTS if shots is None else shots),
         finetune=finetune,
         upstream=upstream,
-        report_every=report_every,
+        report_every=REPORT_EVERY if report_every is None else report_every,
         measured=every is not None,
         data=options.data,
     )
@@ -136,13 +174,18 @@ def protocol(
         plugin=options.plugin,
         strict=options.strict,
     )
-    found = drive(PLANS[name](asked), renewing(execute, out) if options.again else execute)
+    failed: dict[str, Failure] = {}
+    execute = noting(renewing(execute, out) if options.again else execute, failed)
+    found = drive(PLANS[name](asked), execute)
     result = finite({"protocol": name, "scenario": scenario, "method": method, **found.as_json()})
     record_choices(result, out)
+    if name == "forward-transfer":
+        result |= {"fewer_samples": scarce_shots(asked)}
     if options.json:
         print_json(result)
     else:
         print_outcome(result)
+    report_failures(failed.values())
 
 
 USUAL_METRICS = {"forward-transfer": "AvgLAcc", "online": "AA", "queue": "AA"}
@@ -151,6 +194,29 @@ TRANSFER_NUMBERS = (
     *("AvgFwt", "AvgFwt*", "AvgFDiv", "AvgFgt", "AvgAcc", "AvgLAcc"),
     *("upstream start", "upstream"),
 )
+
+
+def check_used(name: str, given: Iterable[str]) -> None:
+    """Refuse options that a protocol would ignore."""
+    for option in given:
+        if option not in OWN_OPTIONS[name]:
+            users = ", ".join(each for each, own in OWN_OPTIONS.items() if option in own)
+            raise InputError(
+                f"--{option} means nothing to the {name} protocol: leave it out (it is for {users})"
+            )
+
+
+def check_held_out(share: float | None, *, used: bool) -> None:
+    """Refuse a share of validation samples that cannot be, or that nothing is chosen on."""
+    if share is None:
+        return
+    if not 0 < share < 1:
+        raise InputError(f"held-out={share:g} cannot be used: give a share above 0 and below 1")
+    if not used:
+        raise InputError(
+            "--held-out means nothing where nothing is chosen on validation data: "
+            "give --select-on validation, or leave it out"
+        )
 
 
 @dataclass(frozen=True)
@@ -199,7 +265,7 @@ def plan_causal(asked: Asked) -> Plan[Any]:
     if asked.later_lr is None:
         rates: tuple[float, ...] = () if merging else LATER_RATES
     else:
-        rates = () if asked.later_lr == "first" else numbers("later-lr", asked.later_lr)
+        rates = () if asked.later_lr == "first" else later_rates(asked.later_lr)
     options = CausalOptions(
         later_rates=rates,
         choose_by=asked.choose_by,
@@ -236,11 +302,17 @@ def plan_forward_transfer(asked: Asked) -> Plan[Any]:
 
 
 def upstream_of(groups: Mapping[str, Sequence[Experiment]], asked: Asked) -> str:
-    """The upstream data set; nothing, and a line that says why, where the start or the data do not do."""
+    """The upstream data set; nothing, and a line that says why, where the start or the data do not do.
+
+    Raises:
+        InputError: There is no data set of that name.
+    """
+    from engram.core.dataset_info import DATASETS
     from engram.run.upstream import open_upstream
 
     if not asked.upstream or not groups:
         return ""
+    _ = DATASETS[asked.upstream]
     first = next(iter(groups.values()))[0]
     planned = replace(first, evaluation=replace(first.evaluation, upstream=asked.upstream))
     try:
@@ -249,6 +321,31 @@ def upstream_of(groups: Mapping[str, Sequence[Experiment]], asked: Asked) -> str
         stderr.print(f"upstream accuracy is left out: {error}", soft_wrap=True, markup=False)
         return ""
     return asked.upstream
+
+
+def scarce_shots(asked: Asked) -> dict[str, int]:
+    """For each number of shots that some class does not have, how many samples the smallest class has.
+
+    All samples of such a class train the probe; a line on stderr says so as well.
+    """
+    from engram.datasets.stream import Stream
+
+    method = next(part.strip() for part in asked.method.split(",") if part.strip())
+    scenario = asked.seeded(asked.scenario, method)[0].scenario
+    if asked.finetune or (asked.fields and asked.select_on == "validation"):
+        scenario = replace(scenario, held_out=scenario.held_out or asked.held_out)
+    stream = Stream(scenario, asked.data)
+    later = [task for tasks in scenario.phases[1:] for task in tasks]
+    least = min(int(stream.train(task).y.unique(return_counts=True)[1].min()) for task in later)
+    found = {str(k): least for k in asked.shots if k > least}
+    if found:
+        stderr.print(
+            f"the smallest class has {least} training samples: with {' and '.join(found)} shots all samples "
+            "of such a class are used, and AvgFwt is that of fewer shots",
+            soft_wrap=True,
+            markup=False,
+        )
+    return found
 
 
 def plan_online(asked: Asked) -> Plan[Any]:
@@ -344,6 +441,37 @@ def renewing(execute: Executor, out: Path) -> Executor:
     return run_anew
 
 
+def noting(execute: Executor, failed: dict[str, Failure]) -> Executor:
+    """The same executor, which notes the runs that failed by their ids."""
+    from engram.protocols.drive import Failure
+
+    def run_and_note(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
+        found = execute(experiments)
+        for each in found:
+            if isinstance(each, Failure):
+                failed[each.experiment.id] = each
+            else:
+                failed.pop(each.experiment.id, None)
+        return found
+
+    return run_and_note
+
+
+def report_failures(failed: Collection[Failure]) -> None:
+    """Say which runs failed and why; exit with 1 if one did for a reason that is not in its fields."""
+    from engram.protocols.serial import diverged
+
+    for each in failed:
+        stderr.print(f"failed: {each.experiment.id}: {each.reason}", soft_wrap=True, markup=False)
+    if all(map(diverged, failed)):
+        return
+    fail(
+        f"{sum(not diverged(each) for each in failed)} of the runs failed, and with them another choice "
+        "might have been made: the same command tries them again",
+        code=1,
+    )
+
+
 def _follow(bar: Bar, experiment: Experiment) -> Callable[[Progress], None]:
     for line in bar.task_ids:
         bar.update(line, visible=False)
@@ -352,28 +480,38 @@ def _follow(bar: Bar, experiment: Experiment) -> Callable[[Progress], None]:
 
 
 def values_to_try(pairs: Sequence[str]) -> dict[str, list[str]]:
-    """`FIELD=a,b,c` as it is typed.
+    """`FIELD=a,b,c` as it is typed; what is given twice for a field is tried once.
 
     Example:
-        >>> values_to_try(["lr=.1,.01", "batch-size=10"])
-        {'lr': ['.1', '.01'], 'batch_size': ['10']}
+        >>> values_to_try(["lr=.1,.01", "batch-size=10", "lr=.001,.1"])
+        {'lr': ['.1', '.01', '.001'], 'batch_size': ['10']}
     """
-    found = {}
+    found: dict[str, list[str]] = {}
     for pair in pairs:
         name, sign, values = pair.partition("=")
         listed = [value.strip() for value in values.split(",") if value.strip()]
         if not sign or not name.strip() or not listed:
             raise InputError(f"--grid {pair!r} cannot be used: write FIELD=a,b,c")
-        found[name.strip().replace("-", "_")] = listed
+        values_so_far = found.setdefault(name.strip().replace("-", "_"), [])
+        values_so_far += [value for value in dict.fromkeys(listed) if value not in values_so_far]
     return found
 
 
-def numbers(name: str, text: str) -> tuple[float, ...]:
-    """Numbers with commas, as they are typed."""
+def later_rates(text: str) -> tuple[float, ...]:
+    """Learning rates with commas, as they are typed.
+
+    Example:
+        >>> later_rates(".01, 1e-3")
+        (0.01, 0.001)
+    """
+    wrong = InputError(f"later-lr={text!r} cannot be used: give numbers with commas, or first")
     try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
+        found = tuple(float(part) for part in text.split(",") if part.strip())
     except ValueError:
-        raise InputError(f"{name}={text!r} cannot be used: give numbers with commas") from None
+        raise wrong from None
+    if not found:
+        raise wrong
+    return found
 
 
 def whole_numbers(name: str, text: str) -> tuple[int, ...]:
@@ -386,17 +524,22 @@ def whole_numbers(name: str, text: str) -> tuple[int, ...]:
 
 def print_outcome(result: dict[str, Any]) -> None:
     """The candidates with their scores, the choice, the protocol's own numbers, and its card."""
+    from rich.markup import escape
     from rich.table import Table
 
     from engram.cli.audit import print_card
     from engram.run.card import Card
 
-    if result.get("candidates"):
-        table = Table("candidate", box=None, header_style="bold")
+    for heading, rows in tables_of(result):
+        table = Table(heading, box=None, header_style="bold")
         table.add_column("score", justify="right")
-        for candidate in result["candidates"]:
+        failures = any(candidate["failures"] for _, candidate in rows)
+        if failures:
+            table.add_column("failed", overflow="fold")
+        for where, candidate in rows:
             fields = " ".join(f"{key}={value}" for key, value in candidate["fields"].items()) or "as it is"
-            table.add_row(fields, _shown(candidate["score"]))
+            why = ["; ".join(dict.fromkeys(candidate["failures"]))] if failures else []
+            table.add_row(escape(f"{where}{fields}"), _shown(candidate["score"]), *map(escape, why))
         stdout.print(table)
     if "choice" in result:
         stdout.print(f"chosen: {_shown(result['choice'])}", soft_wrap=True, markup=False)
@@ -427,6 +570,38 @@ def print_outcome(result: dict[str, Any]) -> None:
                 f"\nprotocol card of {name}, with what was chosen for it", style="bold", markup=False
             )
             print_card(Card.of_json(found["card"]))
+
+
+def tables_of(result: dict[str, Any]) -> Iterator[tuple[str, list[tuple[str, dict[str, Any]]]]]:
+    """What was tried: for each table its heading, and rows that say where (if that is not plain) and what.
+
+    Example:
+        >>> tried = {"fields": {"lr": 0.1}, "score": 0.9}
+        >>> rates = [[{"fields": {"later_lr": 0.01}, "score": 0.8}]]
+        >>> found = {"candidates": [{"stream": "mine", **tried}], "streams": {"mine": {"rates": rates}}}
+        >>> [(heading, [where for where, _ in rows]) for heading, rows in tables_of(found)]
+        [('candidate', ['mine: ']), ('rate of a later task', ['mine, task 2: '])]
+    """
+    tried = {"": result, **{f"{name}: ": found for name, found in result.get("methods", {}).items()}}
+    candidates = [
+        (f"{candidate['stream']}: " if "stream" in candidate else where, candidate)
+        for where, found in tried.items()
+        for candidate in found.get("candidates", [])
+    ]
+    if candidates:
+        yield "candidate", candidates
+    rates = [
+        (f"{where}task {task}: ", candidate)
+        for where, found in {
+            "": result,
+            **{f"{name}, ": found for name, found in result.get("streams", {}).items()},
+        }.items()
+        for task, tried_here in enumerate(found.get("rates", []), start=2)
+        for candidate in tried_here
+        if candidate["fields"] != {"later_lr": None}
+    ]
+    if rates:
+        yield "rate of a later task", rates
 
 
 def _shown(value: Any) -> str:

@@ -220,6 +220,7 @@ def causal(
     phases = bases[0].scenario.phases
 
     tried = [[varied(base, values) for base in bases] for values in combinations(fields)]
+    _check_later(tried[0][0], how)
     found = yield [judged(first_phases(each, 1), how.on) for row in tried for each in row]
     by_candidate = grouped(found, len(bases))
     candidates = table(
@@ -228,6 +229,7 @@ def causal(
     chosen = best(candidates)
     winners = tried[chosen]
     stops = [[_stop(finished(run), 0, how)] for run in by_candidate[chosen]]
+    stopped = _stopping(finished(by_candidate[chosen][0]), 0, how)
 
     rates: list[tuple[Candidate, ...]] = []
     chosen_rates: list[float | None] = []
@@ -246,6 +248,8 @@ def causal(
         chosen_rates.append(tried_rates[place])
         for stop, run in zip(stops, by_rate[place], strict=True):
             stop.append(_stop(finished(run), phase, how))
+        if phase < len(phases) - 1:
+            stopped += _stopping(finished(by_rate[place][0]), phase, how)
 
     final = [
         _retrained(winner, chosen_rates, stop[:-1], how) for winner, stop in zip(winners, stops, strict=True)
@@ -256,7 +260,7 @@ def causal(
     found = yield [*final, *together]
     whole, joined = grouped(found, len(bases))
     qualities = tuple(_quality(finished(a), finished(b)) for a, b in zip(whole, joined, strict=True))
-    choices = selected("fields", candidates, phases=phases)
+    choices = selected("fields", candidates, phases=phases) + stopped
     for phase, tried_here in enumerate(rates, start=1):
         choices += selected(f"the rate of task {phase + 1}", tried_here, phases=phases, since=phase)
     if qualities[0].balances:
@@ -433,6 +437,21 @@ def _check(bases: Sequence[Experiment], how: CausalOptions) -> None:
         )
 
 
+def _check_later(first: Experiment, how: CausalOptions) -> None:
+    """Refuse what would be wrong with every later task, before the first one is learned."""
+    from engram.methods import METHODS
+    from engram.methods.base import Learner
+    from engram.run.loop import complete
+
+    if how.later_rates and not issubclass(METHODS[first.method], Learner):
+        raise InputError(
+            f"method {first.method} has one learning rate for all tasks: try none for later tasks "
+            "(on the command line: --later-lr first)"
+        )
+    for rate in how.later_rates:
+        complete(_retrained(first_phases(first, 2), [rate], [None], how))
+
+
 def _height(result: Result, *, phase: int, tasks: Sequence[int]) -> float:
     return _highest(result, phase, tasks)[1]
 
@@ -460,6 +479,17 @@ def _stop(result: Result, phase: int, how: CausalOptions) -> int | None:
         if phase > 0 and learning == phases[phase - 1][-1]
     ]
     return step - max(before, default=0)
+
+
+def _stopping(result: Result, phase: int, how: CausalOptions) -> tuple[Selected, ...]:
+    """What the choice of where a phase ends read; nothing where it is learned to its end."""
+    if how.start == "last":
+        return ()
+    tasks = result.experiment.scenario.phases[phase]
+    points = union_accuracy(result.trace, learning=tasks[-1], tasks=tasks)
+    if len(points) < 2:
+        return ()
+    return (Selected(f"where task {phase + 1} stops", len(points), (how.on,), later=False),)
 
 
 def _so_far(phases: Sequence[Sequence[int]], phase: int) -> tuple[int, ...]:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import permutations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from engram.core.errors import InputError
 from engram.metrics.arrays import mean_of_known
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate
 from engram.protocols.drive import Plan, Result, finished
-from engram.protocols.grid import SelectOn, grid, with_validation
+from engram.protocols.grid import SelectOn, grid, metric_name, with_validation
 from engram.protocols.selection import audited, selected
 from engram.run.card import Selected
 from engram.run.experiment import Experiment, TransferSpec
@@ -22,6 +25,9 @@ from engram.run.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 
 TUNED_LRS = (0.01, 0.001)
 """The learning rates that 003 tries for k-shot fine-tuning."""
+
+EXACT_UP_TO = 9
+"""With so few runs the p-value of a rank correlation is counted over all orders."""
 
 FROM_MATRIX = ("AvgFgt", "AvgAcc", "AvgLAcc")
 
@@ -119,7 +125,8 @@ class Correlation:
 
     Attributes:
         rho: The correlation; NaN where one of the two never changes.
-        p: The two-sided p-value of there being none (Student t); NaN with fewer than three runs.
+        p: The two-sided p-value of there being none: up to nine runs the share of all orders that correlate
+            as strongly, beyond by Student's t; NaN with fewer than three runs.
         n: How many runs.
     """
 
@@ -196,6 +203,7 @@ def forward_transfer(
     probe = probe or TransferSpec()
     if not groups or not all(groups.values()):
         raise InputError("forward transfer needs experiments: give each method one a seed")
+    metric = metric_name(metric, [base for bases in groups.values() for base in bases])
     found: dict[str, MethodTransfer] = {}
     for name, bases in groups.items():
         if len(bases[0].scenario.phases) < 2:
@@ -235,23 +243,46 @@ def forward_transfer(
 def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation:
     """Spearman's ρ: the correlation of ranks, ties sharing their mean rank, with its p-value.
 
-    Pairs of which one is not known (NaN) are left out.
+    Pairs of which one is not known (NaN) are left out. With up to nine pairs the p-value is exact: the share
+    of all orders of one side whose correlation is as far from 0. With more it is that of Student's t, as in
+    003, but never below that of one order and its reverse, 2 / n!.
 
     Example:
         >>> found = spearman([1, 2, 3, 4, 5], [1, 2, 4, 3, 5])
         >>> round(found.rho, 6), round(found.p, 4), found.n
-        (0.9, 0.0374, 5)
+        (0.9, 0.0833, 5)
+        >>> round(spearman([1, 2, 3, 4], [5, 6, 7, 8]).p, 4)  # 2 of 24 orders
+        0.0833
         >>> spearman([1, 1, 1], [1, 2, 3]).rho
         nan
     """
-    from scipy.stats import spearmanr
+    from scipy.stats import rankdata, spearmanr
 
     pairs = [(a, b) for a, b in zip(x, y, strict=True) if not (math.isnan(a) or math.isnan(b))]
     n = len(pairs)
     if n < 2 or any(len({pair[side] for pair in pairs}) == 1 for side in (0, 1)):
         return Correlation(math.nan, math.nan, n)
-    tested = spearmanr([a for a, _ in pairs], [b for _, b in pairs])
-    return Correlation(float(tested.statistic), float(tested.pvalue) if n > 2 else math.nan, n)
+    known = np.array(pairs, dtype=np.float64)
+    tested = spearmanr(known[:, 0], known[:, 1])
+    if n <= 2:
+        p = math.nan
+    elif n <= EXACT_UP_TO:
+        p = _share_of_orders(rankdata(known[:, 0]), rankdata(known[:, 1]))
+    else:
+        p = max(float(tested.pvalue), 2 / math.factorial(n))
+    return Correlation(float(tested.statistic), p, n)
+
+
+def _share_of_orders(x: npt.NDArray[np.float64], y: npt.NDArray[np.float64]) -> float:
+    """The share of all orders of `y` that correlate with `x` at least as strongly as this one."""
+    centred = x - x.mean()
+    strength = np.abs(y[_orders(len(y))] @ centred)
+    return float(np.mean(strength >= abs(y @ centred) - 1e-9))
+
+
+@lru_cache(maxsize=2)
+def _orders(n: int) -> npt.NDArray[np.int8]:
+    return np.array(list(permutations(range(n))), dtype=np.int8)
 
 
 def _correlations(

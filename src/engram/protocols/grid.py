@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from engram.core.errors import InputError, unknown_name
 from engram.metrics.intervals import over_seeds
+from engram.metrics.streaming import StreamingMetrics
 from engram.protocols.candidates import (
     Candidate,
     as_tried,
@@ -24,6 +25,9 @@ from engram.run.card import Selected
 from engram.run.experiment import Experiment
 
 SelectOn = Literal["test", "validation"]
+
+MATRIX_METRICS = ("ACC", "AA", "FORG", "AF", "ACC-pooled", "RAA", "RAF", "AvgFgt", "AvgAcc", "AvgLAcc", "BWT")
+"""Metrics that need evaluations at the ends of tasks alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,9 @@ def grid(
         held_out: The share of the training samples that is for validation, unless the scenario says it.
         search_seeds: How many of the seeds the search uses; all unless given.
 
+    Raises:
+        InputError: Nothing can be chosen this way; said before anything is run.
+
     Example:
         >>> from engram.protocols.drive import drive
         >>> from engram.run.recipe import experiment
@@ -104,6 +111,7 @@ def grid(
         raise InputError("a grid needs an experiment: give one a seed")
     if on not in ("test", "validation"):
         raise unknown_name("data to select on", on, ("test", "validation"))
+    metric = metric_name(metric, bases)
     if search_seeds is not None and not 1 <= search_seeds <= len(bases):
         raise InputError(f"search_seeds={search_seeds} cannot be used: give 1 to {len(bases)}")
     if on == "validation":
@@ -120,11 +128,43 @@ def grid(
     return GridOutcome(metric, on, rows, chosen, tuple(finished(result) for result in final))
 
 
+def metric_name(name: str, bases: Sequence[Experiment] = ()) -> str:
+    """A metric as results spell it, however it is typed.
+
+    Args:
+        name: What was typed.
+        bases: The experiments whose results are to have it.
+
+    Raises:
+        InputError: There is no such metric, or these experiments are not evaluated as it needs.
+
+    Example:
+        >>> metric_name("wc-acc")
+        'WC-ACC'
+    """
+    known = (*MATRIX_METRICS, "FWT", *StreamingMetrics(1).streams)
+    spelled = {each.lower(): each for each in known}
+    if name.lower() not in spelled:
+        raise unknown_name("metric", name, known)
+    found = spelled[name.lower()]
+    if found == "FWT" and any(base.evaluation.tasks != "all" for base in bases):
+        raise InputError("FWT needs the accuracies of tasks before they are learned: evaluate all tasks")
+    return found
+
+
 def with_validation(experiment: Experiment, held_out: float) -> Experiment:
-    """The same experiment, with a share of the training samples held out unless some are already."""
+    """The same experiment, with a share of the training samples held out unless some are already.
+
+    Example:
+        >>> from engram.run.recipe import experiment
+        >>> with_validation(experiment("split-digits", "er"), 0.1).scenario.held_out
+        0.1
+    """
     share = experiment.scenario.held_out or held_out
-    if not share > 0:
-        raise InputError("held_out=0 leaves no validation samples to choose on: give a share above 0")
+    if not 0 < share < 1:
+        raise InputError(
+            f"held_out={share:g} cannot be used: give a share of the training samples above 0 and below 1"
+        )
     return replace(experiment, scenario=replace(experiment.scenario, held_out=share))
 
 

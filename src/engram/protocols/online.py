@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engram.core.errors import InputError
+from engram.metrics.curve import Curve
 from engram.metrics.intervals import over_seeds
 from engram.protocols.drive import Plan, Result
 from engram.protocols.grid import GridOutcome, SelectOn, grid
@@ -24,15 +25,24 @@ class OnlineOutcome:
         search: How the fields were chosen, and the runs of the choice.
         curves: AA, AF, RAA and RAF after each task: their means over seeds; NaN where undefined.
         spreads: Their sample SD over seeds.
+        matrices: For each run the accuracies of all tasks so far after each task: row k is what was known
+            after task k, NaN where a task was not asked.
     """
 
     search: GridOutcome
     curves: dict[str, list[float]]
     spreads: dict[str, list[float]]
+    matrices: dict[str, list[list[float]]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
-        """The curves, and how the fields were chosen."""
-        return {**self.search.as_json(), "curves": self.curves, "spreads": self.spreads, "final": self.final}
+        """The curves, the matrix of each run by its id, and how the fields were chosen."""
+        return {
+            **self.search.as_json(),
+            "curves": self.curves,
+            "spreads": self.spreads,
+            "final": self.final,
+            "matrix": self.matrices,
+        }
 
     @property
     def final(self) -> dict[str, float]:
@@ -73,6 +83,9 @@ def online(
     """
     if not bases:
         raise InputError("the online protocol needs an experiment: give one a seed")
+    for name in ("epochs", "updates"):
+        if name in (fields or {}):
+            raise InputError(f"the online protocol shows every sample once: leave {name} out of the grid")
     once = [replace(base, scenario=shown_once(base.scenario)) for base in bases]
     search = yield from grid(once, fields or {}, metric=metric, on=on, held_out=held_out)
     over = {name: _over_runs(search.results, name) for name in CURVES}
@@ -80,7 +93,18 @@ def online(
         search,
         {name: [mean for mean, _ in points] for name, points in over.items()},
         {name: [sd for _, sd in points] for name, points in over.items()},
+        {result.experiment.id: _matrix(result) for result in search.results if len(result.trace)},
     )
+
+
+def _matrix(result: Result) -> list[list[float]]:
+    """The accuracy of each task after each task."""
+    phases = result.experiment.scenario.phases
+    by_learning = {tasks[-1]: tasks for tasks in phases}
+    n_tasks = 1 + max(by_learning)
+    together = [by_learning.get(learning, (learning,)) for learning in range(n_tasks)]
+    rows: list[list[float]] = Curve.of_trace(result.trace, phases=together).matrix().tolist()
+    return rows
 
 
 def _over_runs(results: Sequence[Result], name: str) -> list[tuple[float, float]]:

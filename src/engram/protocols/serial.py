@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.core.files import read_json
+from engram.core.files import read_json, write_json
 from engram.core.folder import PROBES, RESULT, TRACE, Reading
 from engram.core.trace import Trace
 from engram.protocols.drive import Failure, Result
 from engram.run.checkpoint import execute
 from engram.run.experiment import Experiment
 from engram.run.loop import Diverged, Progress
+from engram.run.processes import FAILURE, _failure_of
 
 Follow = Callable[[Experiment], Callable[[Progress], None]]
 """Told that an experiment begins, gives what is called after each of its updates."""
@@ -21,8 +23,9 @@ Follow = Callable[[Experiment], Callable[[Progress], None]]
 class Serial:
     """Runs experiments one by one into a folder; what is there already is read, not run again.
 
-    A run whose loss is no number any more is a failure. Anything else that is wrong (data that are not there,
-    a field that cannot be) would be wrong in every run, and is raised.
+    A run whose loss is no number any more is a failure, as is one that crashes or runs out of memory:
+    `failure.json` in its folder then has the traceback. What is wrong with the input (data that are not
+    there, a field that cannot be) would be wrong in every run, and is raised.
 
     Args:
         out: Where runs are kept, each in a folder that its experiment names.
@@ -59,10 +62,12 @@ class Serial:
     def run(self, experiment: Experiment) -> Result | Failure:
         """What came out of one."""
         follow = None if self.follow is None else self.follow(experiment)
+        folder = self.out / experiment.id
+        (folder / FAILURE).unlink(missing_ok=True)
         try:
             execute(
                 experiment,
-                self.out / experiment.id,
+                folder,
                 data=self.data,
                 device=self.device,
                 strict=self.strict,
@@ -70,7 +75,25 @@ class Serial:
             )
         except Diverged as error:
             return Failure(experiment, str(error))
-        return read_result(experiment, self.out / experiment.id)
+        except InputError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a method raises, the other runs go on
+            said = _failure_of(error)
+            kept = {"id": experiment.id, "label": experiment.label, **asdict(said)}
+            write_json(folder / FAILURE, kept)
+            return Failure(experiment, said.reason)
+        return read_result(experiment, folder)
+
+
+def diverged(failure: Failure) -> bool:
+    """Whether a run failed because its loss is no number any more: that says something about its fields.
+
+    Example:
+        >>> from engram.run.recipe import experiment
+        >>> diverged(Failure(experiment("split-digits", "er"), "its process was killed by SIGKILL"))
+        False
+    """
+    return failure.reason.startswith("the loss became ")
 
 
 def read_result(experiment: Experiment, folder: Path) -> Result:
