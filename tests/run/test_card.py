@@ -1,6 +1,7 @@
 """The protocol card: what was read, kept and known is measured, and a method that cheats is caught."""
 
 import io
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -22,10 +23,11 @@ from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
 from engram.methods import METHODS
 from engram.methods.base import Learner
+from engram.models import ModelSpec, build
 from engram.run.card import Card, growth, later_through_normalisation
 from engram.run.checkpoint import CHECKPOINT, execute, save_checkpoint
 from engram.run.experiment import EvaluationSpec, Experiment
-from engram.run.held import held_samples
+from engram.run.held import held, held_samples, shapes_of
 from engram.run.isolation import weights_digest
 from engram.run.loop import Outcome, run, run_steps
 from engram.run.recipe import experiment
@@ -35,7 +37,10 @@ from engram.scenarios.values import ClassSetting
 from engram.testing import sample_experiment, settings_of
 
 DIGITS = split("digits", setting="class")
+# As a plugin may open them when it is imported, before there is a run to take note of it.
 OPEN = Stream(DIGITS)
+WHOLE = load("digits")
+LAST_TESTS = OPEN.test(4)
 RARELY = EvaluationSpec(every=10_000, subset=20)
 
 
@@ -123,6 +128,45 @@ class OpensEverything(Learner):
         load("digits")
 
 
+@final
+@dataclass(kw_only=True, eq=False)
+class HoldsEverything(Learner):
+    def rehearse(self, batch: Batch) -> Batch:
+        _ = WHOLE.test
+        return batch
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class PreparesTests(Learner):
+    def rehearse(self, batch: Batch) -> Batch:
+        LAST_TESTS.prepared(torch.arange(2))
+        return batch
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class ReadsLabels(Learner):
+    def rehearse(self, batch: Batch) -> Batch:
+        _ = LAST_TESTS.y
+        return batch
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Denies(Learner):
+    """Keeps all samples, and says that it does not."""
+
+    def setup(self) -> None:
+        self.kept: list[Tensor] = []
+
+    def after_step(self, batch: Batch) -> None:
+        self.kept.append(batch.x)
+
+    def kept_bytes(self) -> int:
+        return 0
+
+
 CHEATS: dict[str, tuple[type[Learner], str, str]] = {
     "test-reads-tests": (ReadsTests, "test data", "test data of task 3"),
     "test-reads-later": (ReadsLater, "later data", "training data of task 2 before they came"),
@@ -138,6 +182,9 @@ CHEATS: dict[str, tuple[type[Learner], str, str]] = {
         "task identity at test time, which the class setting hides",
     ),
     "test-opens-everything": (OpensEverything, "test data", "the whole data set digits"),
+    "test-holds-everything": (HoldsEverything, "test data", "the whole data set digits"),
+    "test-prepares-tests": (PreparesTests, "test data", "test data of task 5"),
+    "test-reads-labels": (ReadsLabels, "test data", "test data of task 5"),
 }
 
 
@@ -146,8 +193,9 @@ def cheats() -> Iterator[None]:
     """Registered for as long as a test runs, so that no other test meets them."""
     for name, (method, _, _) in CHEATS.items():
         METHODS.add(name, method)
+    METHODS.add("test-denies", Denies)
     yield
-    for name in CHEATS:
+    for name in (*CHEATS, "test-denies"):
         del METHODS._entries[name]
 
 
@@ -295,6 +343,104 @@ def test_samples_are_found_among_what_is_held() -> None:
     assert len(outcome.account.update_seconds) == 5
     # An anchor of the first layer has the shape of many vectors, but no labels beside it.
     assert held_samples(run(plan("ewc")).method, (64,)) == 0
+
+
+def _on_the_network(method: Any) -> list[Any]:
+    kept: list[Any] = []
+    method.network.__dict__["kept"] = kept
+    return kept
+
+
+class _Silent:
+    """Says that it has no state."""
+
+    def __init__(self) -> None:
+        self.kept: list[Any] = []
+
+    def append(self, x: Tensor) -> None:
+        self.kept.append(x)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
+def _buffer(method: Any, batch: Batch) -> None:
+    place = f"memory{len(list(method.network.buffers()))}"
+    method.network.register_buffer(place, batch.x.flatten(1))
+
+
+def _closure(method: Any, batch: Batch) -> None:
+    before = getattr(method, "recall", None)
+    method.recall = lambda: (before, batch.x)
+
+
+HIDING_PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Batch], Any]]] = {
+    "batches": (lambda method: [], lambda kept, batch: kept.append(batch)),
+    "pairs in a deque": (lambda method: deque(), lambda kept, batch: kept.append((batch.x, batch.y))),
+    "arrays": (lambda method: [], lambda kept, batch: kept.append(batch.x.numpy().copy())),
+    "flat": (lambda method: [], lambda kept, batch: kept.append(batch.x.flatten(1))),
+    "row by row": (lambda method: [], lambda kept, batch: kept.extend(batch.x.flatten(1).unbind())),
+    "images one by one": (lambda method: {}, lambda kept, batch: kept.update(enumerate(batch.x, len(kept)))),
+    "lists of numbers": (lambda method: [], lambda kept, batch: kept.append(batch.x.tolist())),
+    "an attribute of the network": (_on_the_network, lambda kept, batch: kept.append(batch.x)),
+    "a store that hides its state": (lambda method: _Silent(), lambda kept, batch: kept.append(batch.x)),
+    "buffers of the network": (lambda method: method, _buffer),
+    "a closure": (lambda method: method, _closure),
+    "the optimiser": (
+        lambda method: method.optimizer.state,
+        lambda kept, batch: kept.update({len(kept): {"x": batch.x}}),
+    ),
+}
+
+
+@pytest.mark.parametrize("place", HIDING_PLACES)
+def test_what_is_kept_is_found(place: str) -> None:
+    """Every sample counts with its bytes, wherever it is and whatever the method says."""
+
+    @final
+    @dataclass(kw_only=True, eq=False)
+    class Keeps(Learner):
+        def setup(self) -> None:
+            self.kept = HIDING_PLACES[place][0](self)
+
+        def after_step(self, batch: Batch) -> None:
+            HIDING_PLACES[place][1](self.kept, batch)
+
+        def kept_bytes(self) -> int:
+            return 0
+
+    learner = Keeps(network=build(ModelSpec(hidden=(32,)), shape=(1, 8, 8), n_units=10, seed=0))
+    at_first = shapes_of(learner.network)
+    assert held(learner, (1, 8, 8), network=at_first) == (0, 0)
+    for _ in range(2):
+        x = torch.rand(32, 1, 8, 8)
+        learner.observe(Batch(x, torch.zeros(32, dtype=torch.int64), heads=(tuple(range(10)),)))
+    found = held(learner, (1, 8, 8), network=at_first)
+    assert found.samples == 64
+    assert found.bytes >= 64 * 64 * 4
+
+
+def test_a_method_that_denies_what_it_keeps_is_not_believed() -> None:
+    card = card_of("test-denies")
+    assert card.line("kept bytes").answer == f"{sum(len(OPEN.train(t)) for t in range(5)) * 64 * 4:,}"
+    assert verdicts(card) == ["broken", "held", "broken"]
+
+
+def test_weights_features_and_old_networks_are_no_samples() -> None:
+    """Though layers are as wide as inputs are long, and as high as a batch."""
+    for hidden in ((64,), (64, 64), (32,)):
+        for method in ("ewc", "si", "imm-mode", "lwf", "packnet"):
+            network = build(ModelSpec(hidden=hidden), shape=(1, 8, 8), n_units=10, seed=0)
+            learner = METHODS[method](network=network)
+            learner.begin_task(TaskInfo(0, None, (0, 1), samples=32, steps=1, epochs=1, batch_size=32))
+            batch = Batch(torch.rand(32, 1, 8, 8), torch.arange(32) % 2, heads=(tuple(range(10)),))
+            learner.observe(batch)
+            learner.end_task([batch])
+            assert held(learner, (1, 8, 8)).samples == 0
+            assert held(learner, (1, 8, 8)).bytes <= learner.kept_bytes()
 
 
 @given(st.lists(st.integers(0, 100), min_size=3, max_size=9))

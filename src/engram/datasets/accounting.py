@@ -221,8 +221,15 @@ def enter(
             ledger.note_heads(reader, heads)
 
 
+def taken(part: Part, tasks: tuple[int, ...]) -> None:
+    """Take note that a method reaches for data that it holds, past the batches that are handed out."""
+    active = _READING.get()
+    if active is not None and active[1] == "method":
+        active[0].enter("method", part, tasks, 0, 0)
+
+
 def opened(dataset: str) -> None:
-    """Take note that a data set is opened, if a method does it."""
+    """Take note that a data set is opened, or that its parts are reached for, if a method does it."""
     active = _READING.get()
     if active is not None and active[1] == "method":
         active[0].note_opened(dataset)

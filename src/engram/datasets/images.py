@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
 from engram.core.errors import InputError
+from engram.datasets.accounting import opened
 from engram.datasets.formats import channels_first
 from engram.datasets.pictures import decode
 
@@ -180,3 +181,9 @@ class Dataset:
     classes: tuple[str, ...]
     superclasses: tuple[int, ...] = ()
     superclass_names: tuple[str, ...] = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("train", "test"):
+            # A method may hold a data set that was opened before its run.
+            opened(super().__getattribute__("name"))
+        return super().__getattribute__(name)

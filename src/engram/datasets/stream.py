@@ -12,7 +12,7 @@ from torch import Tensor
 from engram.core.errors import InputError
 from engram.core.values import Batch
 from engram.datasets import Images, load
-from engram.datasets.accounting import Part, enter
+from engram.datasets.accounting import Part, enter, taken
 from engram.datasets.transforms import prepare, prepared_shape
 from engram.scenarios.values import Scenario, Task, TaskSetting
 
@@ -36,8 +36,8 @@ class TaskData:
         unit[list(task.source.classes)] = torch.tensor(task.units)
         labels = unit[images.labels]
         self.index = torch.nonzero(labels >= 0).squeeze(1)
-        self.y = labels[self.index]
-        if len(self.y) == 0:
+        self._y = labels[self.index]
+        if len(self._y) == 0:
             raise InputError(
                 f"task {task.name or task.source} has no samples: its classes are not in the data"
             )
@@ -49,12 +49,18 @@ class TaskData:
         self._images = images
 
     def __len__(self) -> int:
-        return len(self.y)
+        return len(self._y)
+
+    @property
+    def y(self) -> Tensor:
+        """The output unit that is right for each sample."""
+        taken(self.part, (self.number,))
+        return self._y
 
     def only(self, chosen: Tensor) -> TaskData:
         """The same task with those samples alone that a mask chooses."""
         part = copy.copy(self)
-        part.index, part.y = self.index[chosen], self.y[chosen]
+        part.index, part._y = self.index[chosen], self._y[chosen]
         return part
 
     def rows(self, index: Tensor) -> Tensor:
@@ -63,11 +69,13 @@ class TaskData:
         return self.prepared(index)
 
     def prepared(self, index: Tensor) -> Tensor:
-        """The same without an entry, for those who make one themselves when they hand samples on."""
+        """The same with no entry but of a method, for those who make one when they hand samples on."""
+        taken(self.part, (self.number,))
         return prepare(next(iter(self._images.read([self.index[index]]))), self.transforms)
 
     def read_ahead(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
-        """Batch after batch of samples, prepared, without an entry; what is on disk is read ahead."""
+        """Batch after batch of samples, prepared as above; what is on disk is read ahead."""
+        taken(self.part, (self.number,))
         for found in self._images.read(self.index[rows] for rows in batches):
             yield prepare(found, self.transforms)
 
@@ -175,10 +183,11 @@ class Stream:
     def __init__(self, scenario: Scenario, folder: Path | None = None, *, device: str = "cpu") -> None:
         self.scenario = scenario
         self.device = torch.device(device)
-        self._data = {name: load(name, folder) for name in {task.source.dataset for task in scenario.tasks}}
+        data = {name: load(name, folder) for name in {task.source.dataset for task in scenario.tasks}}
+        self._train = {name: dataset.train for name, dataset in data.items()}
+        self._test = {name: dataset.test for name, dataset in data.items()}
         shapes = {
-            prepared_shape(self._data[task.source.dataset].train.shape, task.transforms)
-            for task in scenario.tasks
+            prepared_shape(self._train[task.source.dataset].shape, task.transforms) for task in scenario.tasks
         }
         if len(shapes) > 1:
             raise InputError(
@@ -207,7 +216,7 @@ class Stream:
         """A task's test samples."""
         found = self.scenario.tasks[task]
         enter("test", (task,), 0)
-        return TaskData(self._data[found.source.dataset].test, found, part="test", number=task)
+        return TaskData(self._test[found.source.dataset], found, part="test", number=task)
 
     def phase(self, phase: int) -> PhaseData:
         """The training samples that are learned together in a phase."""
@@ -216,4 +225,4 @@ class Stream:
     def _training(self, task: int, part: Part) -> TaskData:
         found = self.scenario.tasks[task]
         enter(part, (task,), 0)
-        return TaskData(self._data[found.source.dataset].train, found, part=part, number=task)
+        return TaskData(self._train[found.source.dataset], found, part=part, number=task)

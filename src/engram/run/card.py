@@ -337,7 +337,7 @@ def make_card(
                 if part
             )
             or "0 samples handed out again, 0 kept",
-            "training samples handed out after their task, and samples among the tensors that it holds",
+            "training samples handed out after their task, and samples among the tensors and arrays it holds",
         ),
         _passes_line(ledger),
         Line(
@@ -345,7 +345,7 @@ def make_card(
             "How many bytes were kept beyond the weights?",
             f"{kept_bytes[-1]:,}" if kept_bytes else "unknown",
             f"after each task: {_series(kept_bytes)}; the network has {4 * parameters:,}",
-            "the tensors that the method holds besides its network and optimiser",
+            "the tensors and arrays that the method holds besides its network and its optimiser",
         ),
         _growth_line("bytes grow", "Do the kept bytes grow with the number of tasks?", kept_bytes, "bytes"),
         _growth_line("update grows", "Does an update cost more with the number of tasks?", flops, "FLOP"),

@@ -6,7 +6,8 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Generator, Iterator
+import weakref
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -28,10 +29,11 @@ from engram.methods import METHODS
 from engram.methods.base import Learner, Method, validate_fields
 from engram.methods.optimizers import check_optimizer
 from engram.models import build
+from engram.models.network import Network
 from engram.models.weights import load_weights
 from engram.run.card import Card, make_card
 from engram.run.experiment import Experiment
-from engram.run.held import held_samples
+from engram.run.held import held, shapes_of
 from engram.run.probing import check_probes, readings_at_end
 from engram.run.upstream import open_upstream
 from engram.scenarios import joint
@@ -75,7 +77,8 @@ class Account:
     Attributes:
         parameters: Weights of the network that answers.
         kept_bytes: Bytes kept beyond the weights and the optimiser's state, after each phase: memories,
-            importance, older networks, generators; counted from the tensors that are really held.
+            importance, older networks, generators; counted from the tensors and arrays that are really
+            held, whatever the method says.
         flops: Floating-point operations of the first update of each phase, counted as they were done.
         kept_samples: Samples among those bytes.
         update_seconds: The median time of an update, in each phase.
@@ -262,10 +265,13 @@ class _Line:
         # Dropout and the like draw from the global generator.
         torch.manual_seed(seeds.noise)
         with self.ledger.reading("method"):
-            self.method = make_method(experiment, self.stream, seeds)
+            network = make_network(experiment, self.stream, seeds)
+            self.network_shapes = shapes_of(network)
+            self.method = make_method(experiment, network, seeds)
         self.upstream = open_upstream(experiment, data=data) if experiment.evaluation.upstream else None
         self.evaluator = make_evaluator(experiment, self.stream, seeds)
         self.infos = task_infos(experiment, self.stream)
+        self.answering: Callable[[], nn.Module | None] = lambda: None
         self.order = torch.Generator().manual_seed(seeds.order)
         self.phase = 0
         self.begun = False
@@ -309,6 +315,7 @@ class _Line:
         """The network that would answer now."""
         with self.ledger.reading("method"):
             network = self.method.predictor()
+        self.answering = weakref.ref(network)
         if hasattr(network, "route"):
             self.ledger.note_route()
         return network
@@ -359,8 +366,10 @@ class _Line:
         elif number == phases - 1:
             every = (self.stream.phase(each) for each in range(phases))
             self.tell_end(chain.from_iterable(_once(each, self.experiment) for each in every))
-        self.kept_bytes.append(self.method.kept_bytes())
-        self.kept_samples.append(held_samples(self.method, self.stream.shape))
+        found = held(self.method, self.stream.shape, network=self.network_shapes, answering=self.answering())
+        # What is found is less than what is kept where several things share a tensor.
+        self.kept_bytes.append(max(self.method.kept_bytes(), found.bytes))
+        self.kept_samples.append(found.samples)
         # The first update of a phase is slower: its operations are counted, and much is done for once.
         self.update_seconds.append(statistics.median(self.phase_seconds[1:] or self.phase_seconds))
         self.phase_seconds = []
@@ -475,15 +484,20 @@ def set_global_randomness(state: dict[str, Any]) -> None:
     random.setstate(state["python"])
 
 
-def make_method(experiment: Experiment, stream: Stream, seeds: Seeds) -> Method:
-    """The method with its network, seeded."""
+def make_network(experiment: Experiment, stream: Stream, seeds: Seeds) -> Network:
+    """The network as it is before it learns, seeded."""
     network = build(
         experiment.model, shape=stream.shape, n_units=stream.scenario.n_units, seed=seeds.initialisation
     )
     if (start := experiment.start) is not None:
         load_weights(network, start.file, sha256=start.sha256)
+    return network.to(stream.device)
+
+
+def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Method:
+    """The method with its network, seeded."""
     method: Method = METHODS[experiment.method](
-        network=network.to(stream.device),
+        network=network,
         optimizer_spec=experiment.optimizer,
         generator=torch.Generator().manual_seed(seeds.method),
         **experiment.settings,
