@@ -1,20 +1,21 @@
 """What selection read is measured on the candidates' runs, and stands in the protocol's card."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tests.protocols.made_up import Recorder, with_metrics
+from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
-from engram.protocols.causal import CausalOptions, causal
-from engram.protocols.drive import drive
+from engram.protocols.causal import CausalOptions, causal, worst_of
+from engram.protocols.drive import Result, drive
 from engram.protocols.forward_transfer import forward_transfer
 from engram.protocols.grid import grid
 from engram.protocols.online import online
 from engram.protocols.queue import queue
 from engram.protocols.serial import Serial
-from engram.run.card import Card
+from engram.run.card import Card, Constraint, selection_lines
 from engram.run.experiment import Experiment, TransferSpec
 from engram.run.recipe import experiment
 
@@ -76,6 +77,37 @@ def test_the_other_protocols_have_cards(tmp_path: Path) -> None:
     found = drive(forward_transfer({"finetune": bases()}, probe=probe), execute).as_json()
     assert selection(found) == ["no", "no"]
     assert "the probe's fine-tuning chosen among 2 on validation data" in str(found["selection"])
+
+
+def test_what_any_seed_or_stream_read_is_in_the_card() -> None:
+    """Whichever of them is the first or the worst."""
+
+    def peeks_with_seed_1(each: Experiment) -> Result:
+        wrong = {"test data of task 1": 2} if each.seed == 1 else {}
+        constraint = Constraint("causality", "broken" if wrong else "held", "", "")
+        card = Card(selection_lines(()), (constraint,), forbidden=wrong)
+        values = {"metrics": {"ACC": 0.5, "AA": 0.5}, "by_task": {"AA": [0.5] * 5}, "card": card.as_json()}
+        curve = [(step, tasks[-1], dict.fromkeys(range(5), 0.5)) for step, tasks in _steps(each)]
+        return replace(with_curve(each, curve), values=values)
+
+    seeds = [replace(bases()[0], seed=seed) for seed in (0, 1)]
+    pair = [replace(bases(scenario="slt-D5-5a-digits")[0], seed=seed) for seed in (0, 1)]
+    options = CausalOptions(later_rates=())
+    plans = (
+        grid(seeds, {}),
+        queue(seeds),
+        causal(pair, {}, options=options),
+        worst_of({"a": pair[:1], "b": pair[1:]}, {}, options=options),
+    )
+    for plan in plans:
+        found: Any = drive(plan, Recorder(peeks_with_seed_1))
+        card = Card.of_json(found.as_json()["card"])
+        assert card.constraint("causality").verdict == "broken"
+        assert card.forbidden == {"test data of task 1": 2}
+
+
+def _steps(each: Experiment) -> list[tuple[int, tuple[int, ...]]]:
+    return [(step, tuple(tasks)) for step, tasks in enumerate(each.scenario.phases, start=1)]
 
 
 def test_runs_without_cards_are_judged_by_what_was_asked_for() -> None:

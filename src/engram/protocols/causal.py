@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -75,7 +75,7 @@ class CausalOutcome:
         chosen_rates: The one chosen for each later task; None where none were tried.
         runs: What the choice leaves, one a seed.
         choices: What each choice read.
-        values: What `result.json` of the first of these runs says.
+        values: What `result.json` of each of these runs says.
     """
 
     candidates: tuple[Candidate, ...]
@@ -84,7 +84,7 @@ class CausalOutcome:
     chosen_rates: tuple[float | None, ...]
     runs: tuple[Quality, ...]
     choices: tuple[Selected, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def best(self) -> float:
@@ -273,7 +273,7 @@ def causal(
         tuple(chosen_rates),
         qualities,
         choices,
-        finished(whole[0]).values,
+        tuple(finished(run).values for run in whole),
     )
 
 
@@ -305,6 +305,8 @@ class WorstOutcome:
     def as_json(self) -> dict[str, Any]:
         """The lowest values, and everything that was found on each stream."""
         worst = min(self.outcomes.values(), key=lambda outcome: outcome.best)
+        values = [each for outcome in self.outcomes.values() for each in outcome.values]
+        choices = [choice for outcome in self.outcomes.values() for choice in outcome.choices]
         return {
             "best": self.best,
             "last": self.last,
@@ -318,7 +320,7 @@ class WorstOutcome:
                 for candidate in outcome.candidates
             ],
             "streams": {name: outcome.as_json() for name, outcome in self.outcomes.items()},
-            **audited(worst.values, worst.choices),
+            **audited(values, choices),
         }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations
 from typing import Any
@@ -78,7 +78,7 @@ class MethodTransfer:
         tuned_choice: For each k, the learning rate and the passes of fine-tuning that validation chose.
         runs: One a seed.
         choices: What each choice read.
-        values: What `result.json` of the first run says.
+        values: What `result.json` of each run says.
     """
 
     candidates: tuple[Candidate, ...]
@@ -86,7 +86,7 @@ class MethodTransfer:
     tuned_choice: dict[int, tuple[float, int]]
     runs: tuple[RunTransfer, ...]
     choices: tuple[Selected, ...] = ()
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: tuple[Mapping[str, Any], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Means over runs by the paper's names, with intervals and all runs."""
@@ -235,7 +235,7 @@ def forward_transfer(
             tuned,
             tuple(_run_transfer(run, probe, tuned) for run in runs),
             choices,
-            runs[0].values,
+            tuple(run.values for run in runs),
         )
     return TransferOutcome(found, _correlations(found, probe.shots))
 

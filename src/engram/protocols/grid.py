@@ -67,7 +67,7 @@ class GridOutcome:
             "choice": self.choice,
             "summary": summary(self.results),
             "runs": [result.experiment.id for result in self.results],
-            **audited(self.results[0].values, self.choices),
+            **audited([result.values for result in self.results], self.choices),
         }
 
 

@@ -51,7 +51,7 @@ class QueueOutcome:
             "choice": self.candidates[self.best].fields,
             "best": rows[self.best],
             "worst": rows[self.worst],
-            **audited(self.results[self.best][0].values, self.choices),
+            **audited([result.values for result in self.results[self.best]], self.choices),
         }
 
     @property

@@ -50,8 +50,9 @@ def audited(
 
     Args:
         values: What `result.json` of these runs says, one a seed; where one has no card, there is none here.
-        choices: Everything that was chosen.
+        choices: Everything that was chosen; what was chosen alike on several streams is told once.
     """
+    choices = list(dict.fromkeys(choices))
     lines = selection_lines(choices)
     found: dict[str, Any] = {
         "selection": {line.name: {"answer": line.answer, "figure": line.figure} for line in lines},
