@@ -77,10 +77,11 @@ def protocol(
     ] = None,
     choose_by: Annotated[
         str | None,
-        typer.Option(help="causal: choose a later rate by its new task, or by the union of all so far."),
+        typer.Option(help="causal: choose a later rate by its new task (as usual), or by the union of all."),
     ] = None,
     start: Annotated[
-        str | None, typer.Option(help="causal: go on from the last weights of a task, or from its best.")
+        str | None,
+        typer.Option(help="causal: go on from the last weights of a task (as usual), or from its best."),
     ] = None,
     tie_strength: Annotated[
         bool, typer.Option("--tie-strength", help="causal: strength = 1 / (2 · second rate), as 004's EWC.")
