@@ -7,9 +7,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from tests.cli.command import Engram
+
+from engram.core.errors import InputError
 
 ENGRAM = [sys.executable, "-m", "engram"]
 SHORT = ["--updates", "6", "--subset", "20"]
@@ -111,6 +114,9 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--every", "0"], "every=0"),
         (["split-digits", "er", "--subset", "-1"], "subset=-1"),
         (["split-digits", "er", "--epochs", "0"], "epochs=0"),
+        (["split-digits", "er", "--epochs", "1", "--updates", "3"], "give one of them"),
+        (["split-digits", "er", "--weight-decay", "nan"], "weight_decay=nan"),
+        (["split-digits", "ewc", "--set", "strength=inf"], "strength='inf'"),
         (["split-digits", "er", "--threads", "0"], "threads=0"),
         (["split-digits", "er", "--device", "tpu"], "device 'tpu'"),
         (["split-digits", "er", "--classes", "many"], "classes='many'"),
@@ -139,6 +145,41 @@ def test_a_place_that_cannot_be_written(tmp_path: Path, engram: Engram) -> None:
     taken.write_text("a file where a folder should be")
     done = engram("run", "split-digits", "finetune", *SHORT, "--out", taken)
     assert done.returncode == 2 and "cannot write" in done.stderr.splitlines()[-1]
+    done = engram("run", "split-digits", "finetune", *SHORT, "--out", tmp_path / ("x" * 300))
+    assert done.returncode == 2 and "File name too long" in done.stderr.splitlines()[-1]
+
+
+def test_again_keeps_what_is_there_until_something_better_is(tmp_path: Path, engram: Engram) -> None:
+    command = ("run", "split-digits", "finetune", "--updates", "2", "--every", "1000", "--out", tmp_path)
+    assert engram(*command).returncode == 0
+    (result,) = tmp_path.glob("*/result.json")
+    first = result.stat().st_mtime_ns
+    with patch("engram.run.checkpoint.run_steps", side_effect=InputError("the data are gone")):
+        assert engram(*command, "--again").returncode == 2
+    assert result.stat().st_mtime_ns == first
+    assert engram(*command, "--again").returncode == 0
+    assert result.stat().st_mtime_ns > first
+    assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == [result.parent.name]
+
+
+def test_evaluations_within_epochs_do_not_miss_the_ends_of_tasks(tmp_path: Path, engram: Engram) -> None:
+    command = (
+        "run",
+        "split-digits",
+        "finetune",
+        "--epochs",
+        "2",
+        "--every",
+        "1000",
+        "--subset",
+        "0",
+        "--json",
+    )
+    found = [
+        engram(*command, *more, "--out", tmp_path).json["runs"][0]["metrics"]
+        for more in ([], ["--per-epoch"])
+    ]
+    assert found[0]["ACC"] == found[1]["ACC"] and found[0]["FORG"] == found[1]["FORG"]
 
 
 def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from engram.evaluation.dense import _available, scorer
 from engram.models import build
+from engram.models.network import Network
 from engram.models.spec import ModelSpec
 
 SHAPE = (1, 8, 8)
@@ -35,6 +36,28 @@ class Doubled(nn.Sequential):
         return 2 * x
 
 
+class Named(nn.Module):
+    """A network that calls a part of it `chain`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chain = nn.Sequential(nn.Flatten(1), nn.Linear(64, 5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Three times the scores."""
+        found: Tensor = 3 * self.chain(x)
+        return found
+
+
+class Halved(Network):
+    """A network of ours with a forward pass of its own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Half the scores."""
+        found: Tensor = self.head(self.features(x)) / 2
+        return found
+
+
 CHAINS: dict[str, Callable[[], nn.Module]] = {
     "mlp": mlp,
     "with dropout": lambda: mlp(dropout_input=0.2, dropout_hidden=0.5),
@@ -49,6 +72,8 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
     "rectified at once": lambda: nn.Sequential(nn.Flatten(1), nn.ReLU(), nn.Linear(64, 5)),
     "64 bits": lambda: mlp().double(),
     "hooks": hooked,
+    "part called chain": Named,
+    "own forward pass of a network": lambda: Halved(nn.Flatten(1), nn.Linear(64, 5)),
     "own forward pass": lambda: Doubled(nn.Flatten(1), nn.Linear(64, 5)),
     "inner batch norm": lambda: nn.Sequential(nn.Flatten(1), nn.Linear(64, 9), nn.BatchNorm1d(9)).eval(),
 }

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from engram.core.errors import InputError
-from engram.methods import load_plugin
+from engram.methods import METHODS, load_plugin
+from engram.methods.base import fields_of
 
 MODULE = """
 from dataclasses import dataclass
@@ -40,6 +41,9 @@ def test_a_packages_entry_point_is_a_method(tmp_path: Path) -> None:
         ("import nothing_of_this_name", "does not run: ModuleNotFoundError"),
         ("undefined", "does not run: NameError"),
         ("1 / 0", "does not run: ZeroDivisionError"),
+        ("raise SystemExit(3)", "does not run: SystemExit"),
+        ("import engram\n@engram.method('test-plain')\nclass Plain: pass", "test-plain: Plain is no method"),
+        ("import engram\n@engram.method('test-function')\ndef no(): pass", "no is no method"),
     ],
 )
 def test_a_broken_plugin_is_one_line(content: str, message: str, tmp_path: Path) -> None:
@@ -48,3 +52,39 @@ def test_a_broken_plugin_is_one_line(content: str, message: str, tmp_path: Path)
     with pytest.raises(InputError, match=message) as error:
         load_plugin(script)
     assert "\n" not in str(error.value)
+
+
+FUTURE = """
+from __future__ import annotations
+from dataclasses import dataclass
+import engram
+from engram.methods.base import Learner
+
+@engram.method("test-future")
+@dataclass
+class Future(Learner):
+    "Fine-tuning with annotations that are text."
+
+    strength: float = 1.0
+"""
+
+
+def test_annotations_may_be_text(tmp_path: Path) -> None:
+    script = tmp_path / "future.py"
+    script.write_text(FUTURE)
+    try:
+        load_plugin(script)
+        assert [field.name for field in fields_of(METHODS["test-future"])] == ["strength"]
+    finally:
+        METHODS._entries.pop("test-future", None)
+
+
+def test_names_of_the_package_are_taken(tmp_path: Path) -> None:
+    script = tmp_path / "taken.py"
+    script.write_text(FUTURE.replace("test-future", "finetune"))
+    ours = METHODS["finetune"]
+    try:
+        with pytest.raises(InputError, match="registers 'finetune', which engram has itself"):
+            load_plugin(script)
+    finally:
+        METHODS.add("finetune", ours)

@@ -6,12 +6,13 @@ import time
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from engram.core.errors import InputError
-from engram.core.folder import RESULT
+from engram.core.folder import EXPERIMENT, PROBES, RESULT
 from engram.core.trace import Trace
 from engram.run.checkpoint import CHECKPOINT, execute
 from engram.run.experiment import EvaluationSpec, Experiment
@@ -88,8 +89,12 @@ def test_a_checkpoint_of_another_experiment_is_not_used(tmp_path: Path) -> None:
     assert Trace.load(tmp_path / "trace.parquet") == run(small("er")).evaluator.trace
 
 
-def test_a_broken_checkpoint_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / CHECKPOINT).write_bytes(b"not a checkpoint")
+@pytest.mark.parametrize("content", [b"not a checkpoint", {"a": 1}, [1]])
+def test_a_broken_checkpoint_is_one_line(content: Any, tmp_path: Path) -> None:
+    if isinstance(content, bytes):
+        (tmp_path / CHECKPOINT).write_bytes(content)
+    else:
+        torch.save(content, tmp_path / CHECKPOINT)
     with pytest.raises(InputError, match="is broken: remove it"):
         execute(small(), tmp_path)
 
@@ -124,11 +129,12 @@ def test_what_exists_is_not_run_again(tmp_path: Path) -> None:
 
 
 def test_diverging_run_stops_and_keeps_what_was_measured(tmp_path: Path) -> None:
-    planned = experiment("split-digits", "finetune", lr=1e9, updates=20)
+    planned = experiment("split-digits", "finetune", lr=1e9, updates=20, evaluation={"losses": True})
     with pytest.raises(Diverged, match=r"at step \d+ while learning task 0: try a learning rate") as error:
         execute(planned, tmp_path)
     assert "\n" not in str(error.value)
     assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
+    assert (tmp_path / EXPERIMENT).is_file() and (tmp_path / PROBES).is_file()
 
 
 def test_defaults_and_the_same_values_by_hand_are_one_experiment() -> None:

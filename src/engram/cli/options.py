@@ -90,13 +90,16 @@ class RunOptions:
             raise InputError(f"seeds={self.seeds} cannot be used: give 1 or more")
         if subset is not None and subset < 0:
             raise InputError(f"subset={subset} cannot be used: give 1 or more, or 0 for all samples")
+        if self.epochs is not None and self.updates is not None:
+            raise InputError("--epochs and --updates say the same in two ways: give one of them")
         if self.classes not in (None, "known", "unknown"):
             raise InputError(f"classes={self.classes!r} cannot be used: say known or unknown")
 
     def evaluation(self) -> dict[str, Any]:
         """The fields of the evaluation that both verbs set alike."""
         return {
-            "full_ends": self.full_ends,
+            # Counted within epochs, evaluations may miss the end of a task, which final metrics are about.
+            "full_ends": self.full_ends or self.per_epoch,
             "tasks": one_of("tasks", self.tasks, ("seen", "all")),
             "redraw": self.redraw,
             "per_epoch": self.per_epoch,

@@ -78,15 +78,20 @@ def run_all(
     with progress_bar() as bar:
         for experiment in experiments:
             folder = out / experiment.id
-            if again and folder.exists():
-                shutil.rmtree(folder)
+            before = put_aside(folder) if again else None
             line = bar.add_task(f"{experiment.method} seed {experiment.seed}", total=None, news="")
             follow = Follower(bar, line)
             try:
                 results.append(
                     execute(experiment, folder, data=data, device=device, strict=strict, follow=follow)
                 )
-            except KeyboardInterrupt:
+            except BaseException as error:
+                # What was there is worth more than what did not come to its end.
+                if before is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    before.replace(folder)
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
                 bar.stop()
                 done = len(results)
                 fail(
@@ -94,8 +99,20 @@ def run_all(
                     "the same command goes on from there",
                     code=INTERRUPTED,
                 )
+            if before is not None:
+                shutil.rmtree(before)
             bar.update(line, total=1, completed=1, news="done")
     return results
+
+
+def put_aside(folder: Path) -> Path | None:
+    """Move a run out of the way, where nobody looks for runs; None where there is none."""
+    aside = folder.with_name(f".{folder.name}.before")
+    if not folder.exists():
+        return None
+    shutil.rmtree(aside, ignore_errors=True)
+    folder.replace(aside)
+    return aside
 
 
 def progress_bar() -> Bar:

@@ -25,6 +25,21 @@ def make_folder(folder: Path) -> None:
         ) from error
 
 
+def is_file(path: Path) -> bool:
+    """Whether a file is there; a name that no file can have is one clear line.
+
+    Example:
+        >>> is_file(Path("nowhere"))
+        False
+    """
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise InputError(
+            f"cannot use {path.parent}: {error.strerror or error}; choose another name"
+        ) from error
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file beside `path`, then rename it into place; on any failure nothing is left.
 

@@ -28,12 +28,15 @@ def save_run(
     folder: Path,
     *,
     experiment: Mapping[str, Any],
-    result: Mapping[str, Any],
+    result: Mapping[str, Any] | None,
     trace: Trace,
     ends: Trace | None = None,
     readings: Sequence[Reading] = (),
 ) -> None:
-    """Write a run's files; the result comes last, so its presence means that the run is complete."""
+    """Write a run's files; the result comes last, so its presence means that the run is complete.
+
+    A run that came to no end has none.
+    """
     write_json(folder / EXPERIMENT, finite(experiment))
     trace.save(folder / TRACE)
     if ends is not None and len(ends):
@@ -50,7 +53,8 @@ def save_run(
         }
         frame = pl.DataFrame(list(readings), schema=kinds, orient="row")
         write_parquet(folder / PROBES, frame)
-    write_json(folder / RESULT, finite({**result, "versions": versions()}))
+    if result is not None:
+        write_json(folder / RESULT, finite({**result, "versions": versions()}))
 
 
 def finite(value: Any) -> Any:

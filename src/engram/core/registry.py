@@ -33,6 +33,17 @@ class Registry(Generic[T]):
         self._entries[name] = thing
         self.added += 1
 
+    def is_ours(self, name: str) -> bool:
+        """Whether a name stands for something of this package.
+
+        Example:
+            >>> Registry[float]("constant", {"pi": "math:pi"}).is_ours("pi")
+            False
+        """
+        thing = self._entries[name]
+        module = thing.partition(":")[0] if isinstance(thing, str) else getattr(thing, "__module__", "")
+        return module.partition(".")[0] == __name__.partition(".")[0]
+
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             raise unknown_name(self.kind, name, self._entries)

@@ -71,8 +71,7 @@ def _chain(network: nn.Module) -> list[_Step] | None:
 
 def _in_order(network: nn.Module) -> Iterator[nn.Module | None]:
     """The layers that a sample passes, one after the other; None where that is not known."""
-    chain = getattr(network, "chain", None)
-    parts = tuple(network) if type(network) is nn.Sequential else chain() if chain is not None else None
+    parts = tuple(network) if type(network) is nn.Sequential else _declared(network)
     if parts is None:
         yield network if next(network.children(), None) is None else None
         return
@@ -80,6 +79,13 @@ def _in_order(network: nn.Module) -> Iterator[nn.Module | None]:
         yield None
     for part in parts:
         yield from _in_order(part)
+
+
+def _declared(network: nn.Module) -> tuple[nn.Module, ...] | None:
+    """What the class that wrote the forward pass says of it by a method `chain`; None where it does not."""
+    author = next(kind for kind in type(network).__mro__ if "forward" in vars(kind))
+    chain = vars(author).get("chain")
+    return None if chain is None or "forward" in vars(network) else tuple(chain(network))
 
 
 def _watched(module: nn.Module) -> bool:

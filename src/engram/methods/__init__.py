@@ -1,6 +1,8 @@
 """Methods, one file each. A method is its difference from fine-tuning."""
 
+import sys
 from collections.abc import Callable
+from dataclasses import is_dataclass
 from importlib.metadata import entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -11,6 +13,9 @@ from engram.core.registry import Registry
 from engram.models import MODELS
 
 M = TypeVar("M", bound=type[Any])
+
+VERBS = ("begin_task", "observe", "end_task", "predictor")
+"""What a method does."""
 
 METHODS: Registry[type[Any]] = Registry(
     "method",
@@ -60,6 +65,12 @@ def method(name: str) -> Callable[[M], M]:
     """
 
     def register(made: M) -> M:
+        lacking = [verb for verb in VERBS if not callable(getattr(made, verb, None))]
+        if not isinstance(made, type) or not is_dataclass(made) or lacking:
+            raise InputError(
+                f"method {name}: {getattr(made, '__name__', made)} is no method: make it a dataclass below "
+                f"Learner, or one that has {', '.join(VERBS)}"
+            )
         METHODS.add(name, made)
         return made
 
@@ -74,14 +85,24 @@ def load_plugin(path: Path) -> None:
     spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
+    ours = {name for known in (METHODS, MODELS) for name in known if known.is_ours(name)}
     module = module_from_spec(spec)
+    # Dataclasses look up the module that they are written in.
+    sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
     except InputError as error:
         raise InputError(f"the plugin {path} does not run: {error}") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever it is, it is the user's own script that failed, and where is in the exception's cause.
         raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
+    taken = sorted(
+        name for known in (METHODS, MODELS) for name in known if name in ours and not known.is_ours(name)
+    )
+    if taken:
+        raise InputError(
+            f"the plugin {path} registers {taken[0]!r}, which engram has itself: choose another name"
+        )
     if METHODS.added + MODELS.added == before:
         raise InputError(
             f"the plugin {path} registers no method or model: decorate a class with @engram.method('name'), "

@@ -24,7 +24,7 @@ from typing import (
 )
 
 import torch
-from pydantic import BaseModel, ValidationError, create_model
+from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from torch import Tensor, nn
 from torch.nn import functional
@@ -349,6 +349,7 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
     return checked
 
 
+_FINITE = ConfigDict(allow_inf_nan=False)
 _KNOWN: dict[type[Any], tuple[dict[str, HyperParameter], type[BaseModel]]] = {}
 
 
@@ -371,5 +372,5 @@ def _described(method: type[Any]) -> tuple[dict[str, HyperParameter], type[BaseM
             for name, default in own.items()
         }
         definitions: dict[str, Any] = {name: (hints[name], default) for name, default in own.items()}
-        _KNOWN[method] = described, create_model("Fields", **definitions)
+        _KNOWN[method] = described, create_model("Fields", __config__=_FINITE, **definitions)
     return _KNOWN[method]

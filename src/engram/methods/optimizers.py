@@ -24,7 +24,7 @@ def check_optimizer(spec: OptimizerSpec) -> None:
         raise InputError(f"momentum={spec.momentum} cannot be used: give a number from 0 to below 1")
     if spec.momentum and spec.name != "sgd":
         raise InputError(f"momentum belongs to sgd, not to {spec.name}: leave it out")
-    if spec.weight_decay < 0:
+    if not 0 <= spec.weight_decay < math.inf:
         raise InputError(f"weight_decay={spec.weight_decay} cannot be used: give 0 or more")
     if spec.schedule not in ("constant", "cosine"):
         raise unknown_name("schedule", spec.schedule, ("constant", "cosine"))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from engram.core.errors import InputError
-from engram.core.files import make_folder, read_json, write_whole
+from engram.core.files import is_file, make_folder, read_json, write_whole
 from engram.core.folder import RESULT, save_run
 from engram.datasets.accounting import Forbidden, refusal
 from engram.run.experiment import Experiment
@@ -46,8 +46,10 @@ def execute(
             refused if it did.
         follow: Called after every update.
     """
-    if (folder / RESULT).exists():
+    if is_file(folder / RESULT):
         found: dict[str, Any] = read_json(folder / RESULT)
+        if not isinstance(found.get("metrics"), dict):
+            raise InputError(f"{folder / RESULT} is no result: run it again with --again")
         if strict:
             check_card(found, experiment, folder)
         return found
@@ -70,21 +72,25 @@ def execute(
     except StopIteration as end:
         outcome: Outcome = end.value
     except Diverged as error:
-        failed = error.outcome
-        failed.evaluator.trace.save(folder / "trace.parquet")
+        _save(folder, error.outcome, None)
         raise
-    result = outcome.result()
+    _save(folder, outcome, outcome.result())
+    place.unlink(missing_ok=True)
+    final: dict[str, Any] = read_json(folder / RESULT)
+    return final
+
+
+def _save(folder: Path, outcome: Outcome, result: dict[str, Any] | None) -> None:
+    """Write what was measured."""
+    watched = outcome.evaluator
     save_run(
         folder,
         experiment=outcome.experiment.as_json(),
         result=result,
-        trace=outcome.evaluator.trace,
-        ends=outcome.evaluator.ends,
-        readings=outcome.evaluator.readings,
+        trace=watched.trace,
+        ends=watched.ends,
+        readings=watched.readings,
     )
-    place.unlink(missing_ok=True)
-    final: dict[str, Any] = read_json(folder / RESULT)
-    return final
 
 
 def save_checkpoint(place: Path, progress: Progress) -> None:
@@ -108,6 +114,7 @@ def _checkpoint(place: Path, experiment: Experiment) -> dict[str, Any] | None:
         return None
     try:
         state: dict[str, Any] = torch.load(place, weights_only=True)
-    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError) as error:
+        digest = state["digest"]
+    except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError) as error:
         raise InputError(f"the checkpoint {place} is broken: remove it, and the run starts anew") from error
-    return state if state["digest"] == experiment.digest else None
+    return state if digest == experiment.digest else None
