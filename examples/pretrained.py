@@ -25,7 +25,7 @@ def tanh_net(shape: tuple[int, ...], n_units: int) -> nn.Module:
 def main(folder: Path) -> None:
     """Pretrain on all digits, learn them again pair by pair, and ask the old head what is left."""
     # Somebody's pretraining: here, all digits at once. Any state dict of the module would do.
-    pretraining = engram.experiment("split-digits", "offline", setting="class", model="tanh-net", updates=300)
+    pretraining = engram.experiment("split-digits", "offline", setting="class", model="tanh-net", updates=60)
     torch.save(run(pretraining).method.predictor().state_dict(), folder / "digits.pt")
     groups = {
         method: [

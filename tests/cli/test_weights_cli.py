@@ -17,7 +17,7 @@ SHORT = ["--setting", "task", "--updates", "4", "--subset", "20"]
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network that knows all digits."""
     seldom = {"every": 1000}
-    learned = run(experiment("split-digits", "offline", setting="class", updates=150, evaluation=seldom))
+    learned = run(experiment("split-digits", "offline", setting="class", updates=30, evaluation=seldom))
     place = tmp_path_factory.mktemp("weights") / "digits.pt"
     torch.save(learned.method.predictor().state_dict(), place)
     return place

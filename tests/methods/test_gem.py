@@ -91,5 +91,15 @@ def test_what_is_remembered(policy: str, expected: range | None) -> None:
 
 
 @pytest.mark.parametrize("policy", ["random", "first", "ring"])
+def test_a_task_that_ended_is_kept_once(policy: str) -> None:
+    method = make(GEM, memory=10, policy=policy)
+    kept = []
+    for task in range(2):
+        learn(method, task)
+        kept.append(method.kept_bytes())
+    assert kept[1] == 2 * kept[0]
+
+
+@pytest.mark.parametrize("policy", ["random", "first", "ring"])
 def test_it_goes_on_to_the_same_bits(policy: Literal["random", "first", "ring"]) -> None:
     assert same_after_resuming(GEM, policy=policy, memory=10)

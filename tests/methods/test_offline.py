@@ -1,6 +1,7 @@
 """Offline training: all tasks at once."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -22,3 +23,13 @@ def test_it_learns_all_tasks_at_once_and_well(setting: SettingName) -> None:
     assert sum(found.values()) / 5 > 0.8
     samples = len(Stream(given.scenario).phase(0))
     assert outcome.evaluator.step == 4 * math.ceil(samples / 32)
+
+
+def test_counted_updates_are_those_of_all_tasks() -> None:
+    """An upper bound may learn as long as the methods that it bounds."""
+    given = experiment("split-digits", "offline", updates=3, evaluation={"every": 1000, "subset": 10})
+    other = experiment("split-digits", "finetune", updates=3, evaluation={"every": 1000, "subset": 10})
+    assert run(given).evaluator.step == run(other).evaluator.step == 15
+    # A stream that is shown once counts passes.
+    once = replace(given, scenario=replace(given.scenario, passes=1))
+    assert once.steps(64, phase=0) == 2

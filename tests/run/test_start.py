@@ -24,7 +24,7 @@ from engram.run.upstream import open_upstream
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network that knows all digits, as safetensors where they are installed."""
     seldom = {"every": 1000}
-    learned = run(experiment("split-digits", "offline", setting="class", updates=250, evaluation=seldom))
+    learned = run(experiment("split-digits", "offline", setting="class", updates=50, evaluation=seldom))
     state = learned.method.predictor().state_dict()
     folder = tmp_path_factory.mktemp("weights")
     try:

@@ -85,6 +85,8 @@ class GEM(Learner):
         chosen = self.recent if self.policy == "ring" else self._chosen(batches)
         self.sizes.append(len(chosen))
         self.store.extend(chosen)
+        # Held once: what was stored is no longer recent.
+        self.recent = Samples()
 
     def _chosen(self, batches: Iterable[Batch]) -> Samples:
         """The first samples of a task, or a uniform sample: those with the largest random keys."""

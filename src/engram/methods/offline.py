@@ -13,7 +13,7 @@ class Offline(Learner):
 
     The upper bound of 002 ("offline") and 004 (joint baseline). The union of all tasks is shuffled, and
     passed over as often as a single task is otherwise: the same number of epochs, hence about as many
-    updates in all.
+    updates in all. Where updates are counted instead, it gets those of all tasks together.
     """
 
     family: ClassVar[str] = "baseline"

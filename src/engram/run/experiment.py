@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from engram.core.errors import InputError
+from engram.core.registry import Registry
 from engram.core.values import OptimizerSpec
+from engram.methods import METHODS
+from engram.models import MODELS
 from engram.models.spec import ModelSpec
 from engram.scenarios.values import Scenario
 
@@ -158,7 +162,8 @@ class Experiment:
         optimizer: How it is updated.
         batch_size: New samples in each update.
         epochs: Passes over each task's data (an online scenario has one).
-        updates: Updates of each task, where they are counted instead of passes.
+        updates: Updates of each task, where they are counted instead of passes; tasks that are joined get the
+            sum of theirs.
         evaluation: When and on what it is evaluated.
         budget_bytes: What the method may keep beyond the weights; None for as much as it likes.
         by_phase: What is otherwise in the first phases, one after the other; later ones are as said above.
@@ -197,17 +202,23 @@ class Experiment:
     def steps(self, samples: int, *, phase: int | None = None) -> int:
         """How many updates a task with so many training samples gets, in some phase.
 
+        Updates are counted for each task: a phase that joins several tasks gets as many as they would get one
+        after the other, just as so many passes over all of their samples are as many updates in all.
+
         Example:
-            >>> from engram.scenarios import split
-            >>> Experiment(split("digits", setting="class"), "er", batch_size=10, epochs=2).steps(25)
+            >>> from engram.scenarios import joint, split
+            >>> digits = split("digits", setting="class")
+            >>> Experiment(digits, "er", batch_size=10, epochs=2).steps(25)
             6
+            >>> Experiment(joint(digits), "offline", updates=40).steps(1500, phase=0)
+            200
         """
         own = self.of_phase(phase).updates if phase is not None else None
         if own is not None:
             return own
         passes = self.epochs if self.scenario.passes is None else self.scenario.passes
         if self.updates is not None and self.scenario.passes is None:
-            return self.updates
+            return self.updates * (1 if phase is None else len(self.scenario.phases[phase]))
         return passes * -(-samples // self.batch_size)
 
     def of_phase(self, phase: int) -> PhaseSpec:
@@ -250,4 +261,16 @@ class Experiment:
                 del holder[name]
         if self.start is not None:
             del found["start"]["file"]
+        if code := _own_code(METHODS, self.method) | _own_code(MODELS, self.model.name):
+            found["code"] = code
         return found
+
+
+def _own_code(registry: Registry[Any], name: str) -> dict[str, str]:
+    """A hash of the file in which a user's own method or network is written: edited, it is another one."""
+    if name not in registry or registry.is_ours(name):
+        return {}
+    file = getattr(sys.modules.get(registry[name].__module__), "__file__", None)
+    if file is None or not Path(file).is_file():
+        return {}
+    return {registry.kind: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]}
