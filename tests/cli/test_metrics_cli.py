@@ -169,3 +169,12 @@ def test_bad_class_counts(
     code, out, err = run(["metrics", str(file), "--classes", classes], capsys)
     assert (code, out) == (2, "")
     assert message in err
+
+
+def test_columns_that_name_no_tasks_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "lists.parquet"
+    table = {"step": [1, 2], "learning": [[0], [0]], "task": [0, 0], "accuracy": [0.5, 0.6]}
+    pl.DataFrame(table).write_parquet(file)
+    code, _, errors = run(["metrics", str(file)], capsys)
+    assert code == 2 and errors.count("\n") == 1
+    assert "the column 'learning' names tasks: give numbers or text, not List" in errors

@@ -190,6 +190,11 @@ def test_online_and_queue(protocol: Engram) -> None:
     assert protocol(*command).stdout.count("averages=") == 2
 
 
+def test_online_has_no_passes_to_choose(protocol: Engram) -> None:
+    done = protocol("online", "split-digits", "er", "--epochs", 3)
+    assert done.returncode == 2 and "every sample once: leave --epochs out" in done.stderr
+
+
 def test_people_get_a_table_and_the_choice(protocol: Engram) -> None:
     done = protocol("grid", "split-digits", "finetune", "--updates", 3, "--grid", "hidden=8,8x8")
     assert done.returncode == 0, done.stderr
@@ -241,7 +246,6 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
         (["queue", "split-digits", "er", "--search-seeds", "99"], "it is for grid)"),
         (["causal", "split-digits", "er", "--metric", "FOO"], "--metric means nothing to the causal"),
         (["online", "split-digits", "er"], "leave --updates out"),
-        (["online", "split-digits", "er", "--epochs", "3"], "leave --epochs out"),
         (["causal", "split-digits", "er", "--later-lr", ""], "give numbers with commas, or first"),
         (["causal", "split-digits", "er", "--later-lr", "-1"], "lr=-1"),
         (["causal", "split-digits", "er", "--later-lr", "0"], "lr=0"),

@@ -131,7 +131,7 @@ def test_bad_input_is_one_line(arguments: list[str], words: str, tmp_path: Path,
     assert done.returncode == 2, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("error: ") and words in last
-    assert not list((tmp_path / "runs").glob("*/result.json"))
+    assert not list((tmp_path / "runs").glob("*"))
 
 
 def test_diverging_run(tmp_path: Path, engram: Engram) -> None:

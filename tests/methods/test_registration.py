@@ -9,6 +9,7 @@ import pytest
 from engram.core.errors import InputError
 from engram.methods import METHODS, load_plugin
 from engram.methods.base import fields_of
+from engram.run.recipe import experiment
 
 MODULE = """
 from dataclasses import dataclass
@@ -88,3 +89,17 @@ def test_names_of_the_package_are_taken(tmp_path: Path) -> None:
             load_plugin(script)
     finally:
         METHODS.add("finetune", ours)
+
+
+def test_an_edited_plugin_is_another_experiment(tmp_path: Path) -> None:
+    script = tmp_path / "future.py"
+    found = []
+    try:
+        for text in (FUTURE, FUTURE, FUTURE + "# edited"):
+            script.write_text(text)
+            load_plugin(script)
+            found.append(experiment("split-digits", "test-future").id)
+    finally:
+        METHODS._entries.pop("test-future", None)
+    assert found[0] == found[1] != found[2]
+    assert "code" not in experiment("split-digits", "er").as_json()

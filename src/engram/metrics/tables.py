@@ -161,6 +161,10 @@ def _labels(column: polars.Series, path: Path) -> NDArray[Any]:
 
     if column.dtype.is_numeric():
         return _whole_numbers(column, path)
+    if column.dtype != pl.String and not isinstance(column.dtype, pl.Categorical | pl.Enum):
+        raise InputError(
+            f"{path}: the column {column.name!r} names tasks: give numbers or text, not {column.dtype}"
+        )
     names = column.cast(pl.String).str.strip_chars()
     blank = names.is_null() | (names == "")
     if blank.any():

@@ -6,6 +6,7 @@ import io
 import pickle
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,11 @@ def execute(
         outcome: Outcome = end.value
     except Diverged as error:
         _save(folder, error.outcome, None)
+        raise
+    except InputError:
+        # Where it was refused before anything was learned, nothing is left behind.
+        with suppress(OSError):
+            folder.rmdir()
         raise
     _save(folder, outcome, outcome.result())
     place.unlink(missing_ok=True)

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from engram.core.errors import InputError
+from engram.core.errors import InputError, unknown_name
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger, WatchedTask, watched
@@ -28,7 +28,7 @@ from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS
 from engram.methods.base import Learner, Method, validate_fields
 from engram.methods.optimizers import check_optimizer
-from engram.models import build
+from engram.models import MODELS, build
 from engram.models.network import Network
 from engram.models.weights import load_weights
 from engram.run.card import Card, make_card
@@ -128,6 +128,9 @@ def complete(experiment: Experiment) -> Experiment:
     Done before hashing, so that a default and the same value given by hand are the same experiment.
     """
     method = METHODS[experiment.method]
+    if experiment.model.name not in MODELS:
+        raise unknown_name("model", experiment.model.name, MODELS)
+    Schedule(experiment.evaluation.every, experiment.evaluation.per_epoch)
     check_optimizer(experiment.optimizer)
     check_probes(experiment, method)
     for rate in [phase.lr for phase in experiment.by_phase if phase.lr is not None]:
