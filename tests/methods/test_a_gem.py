@@ -79,3 +79,19 @@ def test_what_is_remembered(policy: str) -> None:
 @pytest.mark.parametrize("policy", ["random", "ring"])
 def test_it_goes_on_to_the_same_bits(policy: str) -> None:
     assert same_after_resuming(AGEM, policy=policy, memory=5, memory_batch=6)
+
+
+@pytest.mark.parametrize(("given", "expected"), [({}, [8, 8, 8, 8, 8]), ({"memory_batch": 5}, [5] * 5)])
+def test_as_many_are_remembered_as_are_new_unless_given(given: dict[str, int], expected: list[int]) -> None:
+    method = make(AGEM, memory=10, **given)
+    learn(method, 0)
+    sizes: list[int] = []
+    plain = method.store.sample
+
+    def watched(size: int, heads: Any) -> Any:
+        sizes.append(size)
+        return plain(size, heads)
+
+    method.store.sample = watched
+    learn(method, 1)
+    assert sizes == expected

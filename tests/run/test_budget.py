@@ -50,3 +50,32 @@ def test_the_prediction_draws_nothing_from_the_global_generator() -> None:
     torch.manual_seed(0)
     predicted_bytes(planned)
     assert torch.equal(torch.rand(1), expected)
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_a_memory_that_is_counted_by_class_fits_as_well(setting: SettingName) -> None:
+    """In the domain setting every task has the same two classes, and keeps samples of them anew."""
+    planned = experiment(
+        "split-digits",
+        "er",
+        setting=setting,
+        budget_bytes=60_000,
+        settings={"policy": "per-class"},
+        updates=2,
+        evaluation={"every": 1000, "subset": 10},
+    )
+    assert planned.settings["memory"] == 20
+    assert 0.7 * 60_000 < run(planned).account.kept_bytes[-1] <= 60_000
+    with pytest.raises(InputError, match="2000 bytes holds not a single sample of each class"):
+        experiment("split-digits", "er", budget_bytes=2_000, settings={"policy": "per-class"})
+
+
+def test_a_budget_and_a_memory_are_not_given_together() -> None:
+    with pytest.raises(InputError, match="give either the budget or memory") as error:
+        experiment("split-digits", "er", budget_bytes=60_000, settings={"memory": 5})
+    assert "\n" not in str(error.value)
+    # What a benchmark sets for a method gives way, and a memory that no budget sizes may be given.
+    assert experiment("split-digits", "er", budget_bytes=60_000).settings["memory"] == 208
+    assert (
+        experiment("split-digits", "gem", budget_bytes=60_000, settings={"memory": 5}).settings["memory"] == 5
+    )

@@ -22,7 +22,8 @@ class AGEM(Learner):
     follows g − (g·r / r·r) r instead of g, which no longer has a part against r. `policy` says what is kept
     of every class of a task: random samples (003), or those seen last (Chaudhry et al. 2019, whose code keeps
     25 of each MNIST class and 13 of each CIFAR class). A task's samples come into play when it has ended. 003
-    does not state the size of the memory's batch; their code has 256.
+    does not state the size of the memory's batch: here it is as large as the new one, unless `memory_batch`
+    says otherwise (Chaudhry et al.: 256).
     """
 
     family: ClassVar[str] = "gradient constraint"
@@ -30,7 +31,10 @@ class AGEM(Learner):
     needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     memory: Annotated[int, Field(gt=0, description="samples kept of each class of each task")] = 50
-    memory_batch: Annotated[int, Field(gt=0, description="remembered samples in each update")] = 256
+    memory_batch: Annotated[
+        int | None,
+        Field(gt=0, description="remembered samples in each update; as many as new ones unless given"),
+    ] = None
     policy: Annotated[
         Literal["random", "ring"],
         Field(description="which samples of a class: random ones, or the last seen"),
@@ -52,7 +56,7 @@ class AGEM(Learner):
             return
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        remembered = self.store.sample(self.memory_batch, batch.heads)
+        remembered = self.store.sample(self.memory_batch or len(batch), batch.heads)
         loss = cross_entropy(self.network(remembered.x), remembered)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         theirs = [torch.zeros_like(p) if r is None else r for p, r in zip(parameters, found, strict=True)]

@@ -69,7 +69,8 @@ def experiment(
         settings: Hyper-parameters of the method.
         evaluation: Fields of `EvaluationSpec`.
         budget_bytes: How many bytes the method may keep beyond the weights; a memory of samples gets as many
-            as fit, a method that is known to keep more is refused, and a run that does is stopped.
+            as fit, and cannot be given as well; a method that is known to keep more is refused, and a run
+            that does is stopped.
         seed: The run's seed.
 
     Example:
@@ -104,7 +105,13 @@ def experiment(
     )
     chosen = {**recipe.fields(method, stream.setting.kind), **(settings or {})}
     if budget_bytes is not None:
-        chosen |= memory_within(budget_bytes, method, stream)
+        sized = memory_within(budget_bytes, method, stream, policy=chosen.get("policy"))
+        if twice := sized.keys() & (settings or {}).keys():
+            raise InputError(
+                f"a budget of {budget_bytes} bytes says how large the memory of {method} is: "
+                f"give either the budget or {', '.join(twice)}"
+            )
+        chosen |= sized
     planned = complete(
         Experiment(
             stream,
@@ -126,15 +133,20 @@ def experiment(
     return planned
 
 
-def memory_within(budget_bytes: int, method: str, scenario: Scenario) -> dict[str, int]:
+def memory_within(
+    budget_bytes: int, method: str, scenario: Scenario, *, policy: str | None = None
+) -> dict[str, int]:
     """The memory that fits into a budget, for methods that store samples; nothing for the others.
 
     002 compares methods at equal memory: the importance and the older weights of a prior take as much as so
-    many images.
+    many images. A memory that is counted for each class of each task (`policy=per-class`) gets its share.
 
     Example:
-        >>> memory_within(100_000, "er", benchmark("split-digits").scenario())  # 64 · 4 + 32 bytes each
+        >>> digits = benchmark("split-digits").scenario()
+        >>> memory_within(100_000, "er", digits)  # 64 · 4 + 32 bytes each
         {'memory': 347}
+        >>> memory_within(100_000, "er", digits, policy="per-class")
+        {'memory': 34}
     """
     if budget_bytes < 1:
         raise InputError(f"budget_bytes={budget_bytes} cannot be used: give 1 or more")
@@ -143,8 +155,12 @@ def memory_within(budget_bytes: int, method: str, scenario: Scenario) -> dict[st
     if share is None:
         return {}
     memory = budget_bytes // (math.prod(sample_shape(scenario)) * share + LABEL_BYTES)
+    counted = "sample"
+    if policy == "per-class":
+        memory //= sum(len(set(task.units)) for task in scenario.tasks)
+        counted += " of each class"
     if memory < 1:
-        raise InputError(f"a budget of {budget_bytes} bytes holds not a single sample: give more")
+        raise InputError(f"a budget of {budget_bytes} bytes holds not a single {counted}: give more")
     return {"memory": memory}
 
 
