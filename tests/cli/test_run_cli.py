@@ -108,6 +108,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--lr", "x"], "valid number"),
         (["split-digits", "er", "--hidden", "4,a"], "hidden='4,a'"),
         (["split-digits", "er", "--hidden", "-4"], "hidden widths -4"),
+        (["split-digits", "er", "--hidden", "3000000,3000000"], "out of memory"),
         (["split-digits", "er", "--model", "mpl"], "did you mean 'mlp'"),
         (["split-digits", "er", "--optimizer", "adamm"], "did you mean 'adam'"),
         (["split-digits", "er", "--seeds", "0"], "seeds=0"),

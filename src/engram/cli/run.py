@@ -10,6 +10,7 @@ import typer
 
 from engram.cli.options import RunOptions, one_of, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
+from engram.core.errors import InputError
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -73,6 +74,7 @@ def run_all(
 ) -> list[dict[str, Any]]:
     """Run experiments one after the other with a progress bar; what exists already is read."""
     from engram.run.checkpoint import execute
+    from engram.run.processes import failure_of
 
     results = []
     with progress_bar() as bar:
@@ -91,6 +93,8 @@ def run_all(
                     shutil.rmtree(folder, ignore_errors=True)
                     before.replace(folder)
                 if not isinstance(error, KeyboardInterrupt):
+                    if (said := failure_of(error)).kind == "memory":
+                        raise InputError(f"{said.reason}: give a smaller network or batch") from error
                     raise
                 bar.stop()
                 done = len(results)

@@ -14,7 +14,7 @@ from engram.protocols.drive import Failure, Result
 from engram.run.checkpoint import execute
 from engram.run.experiment import Experiment
 from engram.run.loop import Diverged, Progress
-from engram.run.processes import FAILURE, _failure_of
+from engram.run.processes import FAILURE, failure_of
 
 Follow = Callable[[Experiment], Callable[[Progress], None]]
 """Told that an experiment begins, gives what is called after each of its updates."""
@@ -78,7 +78,7 @@ class Serial:
         except InputError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a method raises, the other runs go on
-            said = _failure_of(error)
+            said = failure_of(error)
             kept = {"id": experiment.id, "label": experiment.label, **asdict(said)}
             write_json(folder / FAILURE, kept)
             return Failure(experiment, said.reason)

@@ -75,8 +75,8 @@ def execute(
     except Diverged as error:
         _save(folder, error.outcome, None)
         raise
-    except InputError:
-        # Where it was refused before anything was learned, nothing is left behind.
+    except BaseException:
+        # Where it ended before anything was written, nothing is left behind.
         with suppress(OSError):
             folder.rmdir()
         raise

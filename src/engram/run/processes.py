@@ -504,13 +504,18 @@ def _attempt(experiment: Experiment, pipe: Connection, setup: _Setup) -> _Done |
     except InputError as error:
         return Failure("input", _one_line(error))
     except BaseException as error:
-        _say(pipe, _failure_of(error))
+        _say(pipe, failure_of(error))
         raise SystemExit(1) from error
     return _Done()
 
 
-def _failure_of(error: BaseException) -> Failure:
-    """What an exception says about a run."""
+def failure_of(error: BaseException) -> Failure:
+    """What an exception says about a run.
+
+    Example:
+        >>> failure_of(MemoryError()).kind, failure_of(KeyError("gone")).reason
+        ('memory', "KeyError: 'gone'")
+    """
     text = _one_line(error)
     scarce = isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and ("allocate memory" in text or "not enough memory" in text)
