@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from engram.methods import METHODS
 from engram.methods.base import validate_fields
 from engram.methods.optimizers import check_optimizer
 from engram.models import MODELS, ModelSpec
+from engram.run.recipe import experiment
 from engram.scenarios import BENCHMARKS, ClassSetting, Normalise, Pad, SettingName, TaskSetting, benchmark
 from engram.scenarios.build import SLT_CODES
 
@@ -31,8 +33,9 @@ def test_every_benchmark_makes_its_scenario_in_each_of_its_settings(name: str) -
 def test_every_recipe_is_one_that_can_be_followed(name: str) -> None:
     recipe = benchmark(name).recipe
     assert recipe.model in MODELS
-    ModelSpec(recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
+    network = ModelSpec(recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
     for method in METHODS:
+        replace(network, **recipe.network(method))  # type: ignore[arg-type]
         for optimizer in ("sgd", "adam", "adagrad", None):
             check_optimizer(recipe.optimizer(method, optimizer))
         for setting in benchmark(name).setting_names:
@@ -117,6 +120,33 @@ def test_a_recipe_knows_what_a_paper_does_with_each_optimizer() -> None:
     assert benchmark("split-digits").recipe.optimizer("er", "adam").lr == 0.001
     with pytest.raises(InputError, match="did you mean 'adam'"):
         recipe.optimizer("finetune", "adm")
+
+
+@pytest.mark.parametrize("method", ["imm-mean", "imm-mode", "ewc", "finetune"])
+def test_sequential_learning_tasks_train_each_method_as_pfuelb_and_gepperth_do(method: str) -> None:
+    found = experiment("slt-D5-5a-mnist", method)
+    optimizer = (found.optimizer.name, found.optimizer.momentum)
+    dropped = (found.model.dropout_input, found.model.dropout_hidden)
+    if method == "finetune":
+        assert (optimizer, dropped) == (("sgd", 0.99), (0.0, 0.0))
+        return
+    assert optimizer == ("adam" if method == "ewc" else "sgd", 0.0)
+    assert dropped == (0.2, 0.5)
+    assert found.model.init == ("truncated-normal-.1" if method == "ewc" else "truncated-normal")
+    assert found.settings.get("fisher") == {"imm-mode": "batch", "ewc": "sample"}.get(method)
+    # What somebody wants otherwise counts, and another network is as it is.
+    assert experiment("slt-D5-5a-mnist", method, dropout_input=0.0).model.dropout_input == 0.0
+    assert experiment("slt-D5-5a-mnist", method, model="conv").model.dropout_hidden == 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "inner_steps", "batch"),
+    [("split-cifar10-003", 2, 64), ("clear10", 2, 128), ("clear100", 2, 128), ("split-imagenet", 1, 256)],
+)
+def test_steps_ahead_and_batches_of_chen(name: str, inner_steps: int, batch: int) -> None:
+    recipe = benchmark(name).recipe
+    assert recipe.fields("fomaml", "task")["inner_steps"] == inner_steps
+    assert recipe.fields("multitask", "task")["memory_batch"] == recipe.batch("multitask") == batch
 
 
 def test_a_setting_with_options_of_ones_own_is_taken_as_it_is() -> None:

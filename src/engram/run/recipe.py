@@ -92,7 +92,9 @@ def experiment(
     }
     given = {name: value for name, value in shape.items() if value is not None}
     check_used(network.name, given)
-    network = replace(network, **given)
+    # What a method has otherwise is said of the benchmark's own network.
+    own: dict[str, Any] = recipe.network(method) if network.name == recipe.model else {}
+    network = replace(network, **{**own, **given})
     if network.name in PRETRAINED:
         network = replace(network, init="default")
         stream = _as_pretrained(stream, PRETRAINED[network.name])

@@ -43,6 +43,7 @@ class Tuning:
         fields: Hyper-parameters of the method.
         by_setting: Those that differ between the settings.
         optimizer: The optimiser, where the method has one of its own.
+        network: Fields of the benchmark's network that the method has otherwise.
         batch_size: New samples in an update, where the method has a number of its own.
         epochs: Passes over the data, where the method has a number of its own.
     """
@@ -50,6 +51,7 @@ class Tuning:
     fields: Mapping[str, Value] = field(default_factory=dict)
     by_setting: Mapping[SettingName, Mapping[str, Value]] = field(default_factory=dict)
     optimizer: OptimizerSpec | None = None
+    network: Mapping[str, float | str] = field(default_factory=dict)
     batch_size: int | None = None
     epochs: int | None = None
 
@@ -114,6 +116,15 @@ class Recipe:
         """
         own = self.methods[method].batch_size if method in self.methods else None
         return self.batch_size if own is None else own
+
+    def network(self, method: str) -> dict[str, float | str]:
+        """The fields of the benchmark's network that `method` has otherwise.
+
+        Example:
+            >>> benchmark("slt-D5-5a-mnist").recipe.network("ewc")["init"]
+            'truncated-normal-.1'
+        """
+        return dict(self.methods.get(method, Tuning()).network)
 
     def passes(self, method: str) -> int:
         """How many passes `method` makes over the data.
@@ -383,7 +394,9 @@ _QUEUE_002 = Recipe(
 # Chen et al. --------------------------------------------------------------------------------------
 
 
-def _chen(*, batch_size: int, epochs: int, per_class: int, stem: Literal["32", "224"] = "32") -> Recipe:
+def _chen(
+    *, batch_size: int, epochs: int, per_class: int, stem: Literal["32", "224"] = "32", inner_steps: int = 2
+) -> Recipe:
     rate = OptimizerSpec("sgd", lr=0.01, schedule="cosine")
     replay = Tuning({"memory": per_class, "memory_batch": batch_size, "weight": "sum", "policy": "per-class"})
     return Recipe(
@@ -395,6 +408,8 @@ def _chen(*, batch_size: int, epochs: int, per_class: int, stem: Literal["32", "
         methods={
             "er": replay,
             "a-gem": Tuning({"memory": per_class, "memory_batch": batch_size}),
+            "multitask": Tuning({"memory_batch": batch_size}),
+            "fomaml": Tuning({"inner_steps": inner_steps}),
             "lp-ft": Tuning(optimizer=replace(rate, lr=0.001)),
         },
     )
@@ -409,6 +424,11 @@ def _years(dataset: str) -> tuple[str, ...]:
 SLT_PATTERN = "slt-CODE-DATASET"
 """How sequential learning tasks are named: `slt-D5-5a-mnist`."""
 
+# The networks of EWC and IMM drop units while they are trained.
+_DROPOUT_004 = {"dropout_input": 0.2, "dropout_hidden": 0.5}
+# IMM goes without momentum, and has the rate of the first task, here the larger, in the second as well.
+_IMM_004 = Tuning(optimizer=OptimizerSpec("sgd", lr=0.01), network=_DROPOUT_004)
+
 # The study searches 36 topologies and two rates for the first task, three for the second. This is the middle
 # of the topologies, and the one rate that is among those of both tasks.
 _SLT = Recipe(
@@ -421,7 +441,10 @@ _SLT = Recipe(
         "ewc": Tuning(
             {"strength": 500, "slots": "separate", "label": "true", "fisher": "sample"},
             optimizer=OptimizerSpec("adam", lr=0.001),
+            network={**_DROPOUT_004, "init": "truncated-normal-.1"},
         ),
+        "imm-mean": _IMM_004,
+        "imm-mode": replace(_IMM_004, fields={"fisher": "batch"}),
     },
 )
 
@@ -690,7 +713,7 @@ _CATALOGUE = (
             split("imagenet", 10, setting=setting, transforms=(Resize(64), usual_normalisation("imagenet"))),
             seed,
         ),
-        _chen(batch_size=256, epochs=100, per_class=10),
+        _chen(batch_size=256, epochs=100, per_class=10, inner_steps=1),
     ),
 )
 
