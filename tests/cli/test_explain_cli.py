@@ -44,3 +44,9 @@ def test_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
     assert (code, out) == (2, "")
     assert err.startswith("error: unknown name 'min-AC': did you mean 'min-ACC'")
     assert err.count("\n") == 1
+
+
+def test_a_method_needs_what_its_usual_fields_need(capsys: pytest.CaptureFixture[str]) -> None:
+    out = run("er", capsys)[1]
+    [needs] = [line for line in out.splitlines() if line.startswith("needs")]
+    assert needs.split(maxsplit=1)[1].strip() == "stored data, boundaries"

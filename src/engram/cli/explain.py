@@ -45,7 +45,7 @@ def _print_method(name: str) -> None:
 
     from engram.cli.output import stdout
     from engram.methods import METHODS
-    from engram.methods.base import fields_of
+    from engram.methods.base import fields_of, usual_needs
 
     found = METHODS[name]
     stdout.print()
@@ -55,7 +55,7 @@ def _print_method(name: str) -> None:
     facts.add_column(style="dim")
     facts.add_column()
     facts.add_row("papers", _verbatim(found.paper or "beyond the five papers"))
-    facts.add_row("needs", _verbatim(", ".join(found.needs) or "nothing beyond the stream"))
+    facts.add_row("needs", _verbatim(", ".join(usual_needs(name, found)) or "nothing beyond the stream"))
     for field in fields_of(found):
         facts.add_row(field.name, _verbatim(f"{field.doc} ({field.type}; {field.default})"))
     stdout.print()

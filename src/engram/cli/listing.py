@@ -72,7 +72,7 @@ def _models() -> list[Entry]:
 
 def _methods() -> list[Entry]:
     from engram.methods import METHODS
-    from engram.methods.base import fields_of
+    from engram.methods.base import fields_of, usual_needs
 
     return [
         {
@@ -80,7 +80,7 @@ def _methods() -> list[Entry]:
             "description": _first_line(METHODS[name]),
             "family": METHODS[name].family,
             "paper": METHODS[name].paper,
-            "needs": list(METHODS[name].needs),
+            "needs": list(usual_needs(name, METHODS[name])),
             "fields": [field._asdict() for field in fields_of(METHODS[name])],
         }
         for name in METHODS

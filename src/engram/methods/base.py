@@ -301,6 +301,19 @@ def fields_of(method: type[Any]) -> list[HyperParameter]:
     return list(_described(method)[0].values())
 
 
+def usual_needs(name: str, method: type[Any]) -> tuple[str, ...]:
+    """What a method needs with its hyper-parameters at their defaults.
+
+    Example:
+        >>> from engram.methods import METHODS
+        >>> usual_needs("er", METHODS["er"])  # its memory is filled when a task ends
+        ('stored data', 'boundaries')
+    """
+    needs_with = getattr(method, "needs_with", None)
+    found: tuple[str, ...] = needs_with(validate_fields(name, method, {})) if needs_with else method.needs
+    return found
+
+
 def readable_type(annotation: Any) -> str:
     """A field's type as people would write it.
 
