@@ -8,6 +8,7 @@ import torch
 from tests.methods.toy import accuracy, batches, learn, make, same_after_resuming, weights
 from torch import nn
 
+from engram.core.errors import InputError
 from engram.core.values import Batch
 from engram.methods.base import Method
 from engram.methods.gdumb import GDumb, crop_and_flip, cut_and_mix, warm_restarts
@@ -155,3 +156,12 @@ def test_a_full_memory_stays_where_no_class_is_new() -> None:
 
 def test_it_goes_on_to_the_same_bits() -> None:
     assert same_after_resuming(GDumb, memory=8, epochs=2)
+
+
+def test_a_fit_whose_loss_is_no_number_stops() -> None:
+    method = make(GDumb, memory=20, weight_decay=1.0)
+    method.lr = 1e30
+    learn(method, 0)
+    with pytest.raises(InputError, match=r"the loss became \w+ in pass \d+ while gdumb fitted") as error:
+        method.predictor()
+    assert "\n" not in str(error.value)
