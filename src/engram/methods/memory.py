@@ -275,7 +275,7 @@ class ClassBalanced:
             self.order += [c for c in dict.fromkeys(batch.y.tolist()) if c not in self.order]
             offered.append(batch)
             self.keys = torch.cat([self.keys, torch.rand(len(batch), generator=self.generator)])
-            if len(self.keys) > 2 * self.capacity + len(batch):
+            if len(self.keys) > 4 * self.capacity + len(batch):
                 self._choose(offered)
                 offered = []
         self._choose(offered)
