@@ -18,3 +18,11 @@ def real_data() -> Path:
     if not folder or not (Path(folder) / "mnist.npz").is_file():
         pytest.skip("needs real data: set ENGRAM_DATA to a folder with mnist.npz and fashion_mnist.npz")
     return Path(folder)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs a real browser is slow, and CI runs it; so do those who change a page."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
