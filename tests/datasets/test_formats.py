@@ -254,6 +254,10 @@ class TestCifar:
             load("cifar10", tmp_path, download=False)
 
 
+LATER_MATLAB = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(512)
+"""A file in MATLAB's later format, which scipy does not read."""
+
+
 class TestSvhn:
     def test_the_digit_0_is_class_0(self, noise: Noise, tmp_path: Path) -> None:
         x = noise(32, 32, 3, 3)
@@ -265,7 +269,7 @@ class TestSvhn:
         assert dataset.train.labels.tolist() == [1, 0, 9]
         assert np.array_equal(pixels(dataset)[2], x[..., 2].transpose(2, 0, 1))
 
-    @pytest.mark.parametrize("data", [b"", b"nonsense" * 100])
+    @pytest.mark.parametrize("data", [b"", b"nonsense" * 100, LATER_MATLAB])
     def test_broken(self, data: bytes, tmp_path: Path) -> None:
         for part in ("train", "test"):
             (tmp_path / f"{part}_32x32.mat").write_bytes(data)

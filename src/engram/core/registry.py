@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Any, Generic, TypeVar, cast
 
-from engram.core.errors import unknown_name
+from engram.core.errors import InputError, unknown_name
 
 T = TypeVar("T")
 
@@ -33,6 +33,18 @@ class Registry(Generic[T]):
         self._entries[name] = thing
         self.added += 1
 
+    def add_own(self, name: str, thing: T) -> None:
+        """Give a user's thing a name; the names of this package's things are taken.
+
+        Example:
+            >>> Registry[object]("thing", {"registry": Registry}).add_own("registry", 3)
+            Traceback (most recent call last):
+            engram.core.errors.InputError: thing 'registry' is engram's own: choose another name
+        """
+        if name in self and self.is_ours(name) and not _is_ours(thing):
+            raise InputError(f"{self.kind} {name!r} is engram's own: choose another name")
+        self.add(name, thing)
+
     def is_ours(self, name: str) -> bool:
         """Whether a name stands for something of this package.
 
@@ -40,9 +52,7 @@ class Registry(Generic[T]):
             >>> Registry[float]("constant", {"pi": "math:pi"}).is_ours("pi")
             False
         """
-        thing = self._entries[name]
-        module = thing.partition(":")[0] if isinstance(thing, str) else getattr(thing, "__module__", "")
-        return module.partition(".")[0] == __name__.partition(".")[0]
+        return _is_ours(self._entries[name])
 
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
@@ -61,3 +71,8 @@ class Registry(Generic[T]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+def _is_ours(thing: object) -> bool:
+    module = thing.partition(":")[0] if isinstance(thing, str) else getattr(thing, "__module__", "")
+    return str(module).partition(".")[0] == __name__.partition(".")[0]

@@ -71,7 +71,7 @@ def method(name: str) -> Callable[[M], M]:
                 f"method {name}: {getattr(made, '__name__', made)} is no method: make it a dataclass below "
                 f"Learner, or one that has {', '.join(VERBS)}"
             )
-        METHODS.add(name, made)
+        METHODS.add_own(name, made)
         return made
 
     return register
@@ -85,7 +85,6 @@ def load_plugin(path: Path) -> None:
     spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
-    ours = {name for known in (METHODS, MODELS) for name in known if known.is_ours(name)}
     module = module_from_spec(spec)
     # Dataclasses look up the module that they are written in.
     sys.modules[spec.name] = module
@@ -96,13 +95,6 @@ def load_plugin(path: Path) -> None:
     except (Exception, SystemExit) as error:
         # Whatever it is, it is the user's own script that failed, and where is in the exception's cause.
         raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
-    taken = sorted(
-        name for known in (METHODS, MODELS) for name in known if name in ours and not known.is_ours(name)
-    )
-    if taken:
-        raise InputError(
-            f"the plugin {path} registers {taken[0]!r}, which engram has itself: choose another name"
-        )
     if METHODS.added + MODELS.added == before:
         raise InputError(
             f"the plugin {path} registers no method or model: decorate a class with @engram.method('name'), "

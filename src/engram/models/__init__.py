@@ -124,7 +124,7 @@ def model(name: str, *, head: str = "fc", pretrained: Pretrained | None = None) 
             network = made if isinstance(made, Network) else Network.wrap(made, head=head)
             return network.with_units(name, shape, n_units)
 
-        MODELS.add(name, builder)
+        MODELS.add_own(name, builder)
         PRETRAINED.pop(name, None)
         if pretrained is not None:
             PRETRAINED[name] = pretrained

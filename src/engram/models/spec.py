@@ -14,11 +14,9 @@ _USED_BY = {
     "hidden": ("mlp", "lwta"),
     "dropout_input": ("mlp",),
     "dropout_hidden": ("mlp", "conv"),
-    "block": ("lwta",),
     "stem": ("slim-resnet18", "resnet18", "resnet50"),
 }
-"""The networks of engram that have a use for an option; what a user's own has is not known."""
-_OWN = ("mlp", "lwta", "cnn", "conv", "slim-resnet18", "resnet18", "resnet50", "efficientnet-lite0")
+"""The networks of engram that have a use for an option."""
 
 
 def check_used(model: str, options: Iterable[str]) -> None:
@@ -31,7 +29,7 @@ def check_used(model: str, options: Iterable[str]) -> None:
         engram.core.errors.InputError: model cnn has no hidden: it belongs to mlp, lwta
     """
     for name in options:
-        if model in _OWN and model not in _USED_BY[name]:
+        if model not in _USED_BY[name]:
             raise InputError(f"model {model} has no {name}: it belongs to {', '.join(_USED_BY[name])}")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from engram.core.errors import InputError
 from engram.methods import METHODS
-from engram.models import PRETRAINED
+from engram.models import MODELS, PRETRAINED
 from engram.models.spec import ModelSpec, Pretrained, check_used
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.run.start import check_start, sample_shape, start_from
@@ -91,7 +91,9 @@ def experiment(
         "stem": stem,
     }
     given = {name: value for name, value in shape.items() if value is not None}
-    check_used(network.name, given)
+    # What a user's own network has a use for is not known.
+    if network.name in MODELS and MODELS.is_ours(network.name):
+        check_used(network.name, given)
     # What a method has otherwise is said of the benchmark's own network.
     own: dict[str, Any] = recipe.network(method) if network.name == recipe.model else {}
     network = replace(network, **{**own, **given})
