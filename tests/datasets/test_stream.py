@@ -1,5 +1,8 @@
 """A scenario with its data: which samples, which labels, which units compete."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,7 +10,7 @@ from engram.core.errors import InputError
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
 from engram.datasets.transforms import pixel_order, prepare, prepared_shape
-from engram.scenarios import joint, permuted, split
+from engram.scenarios import joint, permuted, slt, split
 from engram.scenarios.values import (
     ClassSetting,
     Colour,
@@ -130,3 +133,23 @@ def test_tasks_of_different_shapes_are_refused() -> None:
     tasks = tuple(Task(Source(name, (0, 1)), (0, 1)) for name in (flat, wide))
     with pytest.raises(InputError, match="different shapes"):
         Stream(Scenario("mixed", tasks, DomainSetting()))
+
+
+def test_unused_training_samples_are_neither_learned_nor_held_out() -> None:
+    whole = split("digits", 5, setting="class")
+    cut = replace(
+        whole, tasks=tuple(replace(task, source=replace(task.source, unused=100)) for task in whole.tasks)
+    )
+    before, after = Stream(whole), Stream(cut)
+    assert sum(len(before.train(task)) - len(after.train(task)) for task in (0, 1)) == 100
+    assert [int(after.train(task).index.min()) >= 100 for task in (0, 1)] == [True, True]
+    assert [len(after.test(task)) for task in (0, 1)] == [len(before.test(task)) for task in (0, 1)]
+    halves = Stream(replace(cut, held_out=0.5))
+    assert int(halves.validation(0).index.min()) >= 100
+
+
+def test_mnist_of_004_is_what_its_table_counts(real_data: Path) -> None:
+    stream = Stream(slt("DP10-10", "mnist"), real_data)
+    counts = torch.bincount(stream.train(0).y)
+    assert (int(counts.sum()), int(counts.max()), int(counts.min())) == (55000, 6179, 4987)
+    assert len(stream.test(0)) == 10000

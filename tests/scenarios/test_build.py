@@ -239,6 +239,7 @@ def test_scaling_and_permutation_of_sequential_learning_tasks() -> None:
     assert as_released.tasks[0].transforms == as_released.tasks[1].transforms
     assert slt("DP10-10", "mnist").setting == DomainSetting()
     assert slt("D9-1a", "mnist").setting == ClassSetting(classes_known=True)
+    assert [slt("D5-5a", name).tasks[0].source.unused for name in ("mnist", "cifar10")] == [5000, 0]
 
 
 def test_more_than_ten_classes_give_the_first_ten_and_svhn_counts_from_one() -> None:

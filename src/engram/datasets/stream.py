@@ -35,6 +35,8 @@ class TaskData:
         unit = torch.full((max(int(images.labels.max()), *task.source.classes) + 1,), -1)
         unit[list(task.source.classes)] = torch.tensor(task.units)
         labels = unit[images.labels]
+        if part != "test":
+            labels[: task.source.unused] = -1
         self.index = torch.nonzero(labels >= 0).squeeze(1)
         self._y = labels[self.index]
         if len(self._y) == 0:

@@ -210,7 +210,7 @@ def updates_of(planned: Experiment) -> int:
         for task in (planned.scenario.tasks[place] for place in phase):
             info = DATASETS[task.source.dataset]
             share = len(task.source.classes) / info.classes if task.source.classes else 1.0
-            samples += info.train * share * (1 - planned.scenario.held_out)
+            samples += (info.train - task.source.unused) * share * (1 - planned.scenario.held_out)
         total += planned.steps(max(1, round(samples)), phase=number)
     return total
 

@@ -259,6 +259,9 @@ class Experiment:
                 holder = holder[part]
             if not holder[name]:
                 del holder[name]
+        for task in found["scenario"]["tasks"]:
+            if not task["source"]["unused"]:
+                del task["source"]["unused"]
         if self.start is not None:
             del found["start"]["file"]
         if code := _own_code(METHODS, self.method) | _own_code(MODELS, self.model.name):

@@ -13,10 +13,22 @@ from engram.core.values import Heads
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Some classes of a data set, in this order."""
+    """Some classes of a data set, in this order.
+
+    Attributes:
+        dataset: Its name.
+        classes: The labels of the classes.
+        unused: How many of the first training samples are left out: some papers keep them for a validation
+            that they never make.
+    """
 
     dataset: str
     classes: tuple[int, ...]
+    unused: int = 0
+
+    def __post_init__(self) -> None:
+        if self.unused < 0:
+            raise InputError(f"{self.unused} samples of {self.dataset} cannot be left out: give 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
