@@ -32,6 +32,7 @@ from engram.datasets import arrays
 from engram.datasets.stream import Stream
 from engram.methods import METHODS
 from engram.methods.base import Method
+from engram.methods.state import CannotKeep
 from engram.models import MODELS
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
@@ -185,7 +186,10 @@ def check_resume(method: str) -> None:
         for progress in islice(loop.run_steps(planned), max(stops)):
             if progress.step in stops:
                 files[progress.step] = io.BytesIO()
-                torch.save(progress.snapshot(), files[progress.step])
+                try:
+                    torch.save(progress.snapshot(), files[progress.step])
+                except CannotKeep as reason:
+                    raise AssertionError(f"{method}: {reason}") from reason
         for stop, file in files.items():
             file.seek(0)
             outcome = _drained(loop.run_steps(planned, resume=torch.load(file, weights_only=True)))

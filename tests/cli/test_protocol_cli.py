@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from tests.cli.command import Done, Engram
 from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
+from engram.core.errors import InputError
 from engram.core.folder import Reading
 from engram.datasets.stream import Stream
 from engram.protocols.drive import Failure, Result
@@ -210,8 +212,26 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
     stamp = place.stat().st_mtime_ns
     assert (place.parent / "probes.parquet").is_file()
     assert protocol(*command).json == found and place.stat().st_mtime_ns == stamp
+    with patch("engram.run.checkpoint.run_steps", side_effect=InputError("the data are gone")):
+        assert protocol(*command, "--again").returncode == 2
+    assert place.stat().st_mtime_ns == stamp
     assert protocol(*command, "--again").json["summary"]["ACC"] == found["summary"]["ACC"]
     assert place.stat().st_mtime_ns != stamp
+    assert [each.name for each in place.parent.parent.iterdir()] == [place.parent.name]
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_folder_that_cannot_be_is_one_line(jobs: int, engram: Engram, tmp_path: Path) -> None:
+    command = ["protocol", "grid", "split-digits", "finetune", "--updates", 2, "--jobs", jobs]
+    done = engram(*command, "--out", tmp_path / ("x" * 300))
+    assert done.returncode == 2 and "File name too long" in done.stderr.splitlines()[-1]
+
+
+def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Engram, tmp_path: Path) -> None:
+    command = ["queue", "split-digits", "ewc", "--updates", 2, "--grid", "strength=0,1,10", "--json"]
+    found = protocol(*command).json
+    chosen = {run for end in ("best", "worst") for run in found[end]["runs"]}
+    assert {each.parent.name for each in (tmp_path / "runs").glob("*/selection.json")} == chosen
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The contract can be broken: each check finds out a method that breaks it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,14 +27,22 @@ class Forgetful(Learner):
     """Holds state where saving does not look."""
 
     def setup(self) -> None:
-        self.hidden = {1}
+        self.hidden: Callable[[], int] = lambda: 1
 
     def loss(self, batch: Batch) -> Terms:
         terms = super().loss(batch)
-        return terms._replace(new=terms.new * len(self.hidden))
+        return terms._replace(new=terms.new * self.hidden())
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        self.hidden = {1, 2, len(self.hidden) + 2}
+        self.hidden = lambda: 3
+
+
+@dataclass(kw_only=True, eq=False)
+class Odd(Learner):
+    """Holds what no checkpoint can keep."""
+
+    def setup(self) -> None:
+        self.odd = object()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -71,7 +79,7 @@ class Boastful(Learner):
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    for made in (Nosy, Forgetful, Watched, Idle, Boastful):
+    for made in (Nosy, Forgetful, Odd, Watched, Idle, Boastful):
         METHODS.add(f"test-{made.__name__.lower()}", made)
     yield
 
@@ -81,6 +89,7 @@ def registered() -> Iterator[None]:
     [
         ("test-nosy", "identity-hidden"),
         ("test-forgetful", "resume"),
+        ("test-odd", "resume"),
         ("test-watched", "watching"),
         ("test-idle", "learns"),
         ("test-boastful", "accounts"),

@@ -14,6 +14,8 @@ import torch
 from engram.core.errors import InputError
 from engram.core.folder import EXPERIMENT, PROBES, RESULT
 from engram.core.trace import Trace
+from engram.core.values import Batch
+from engram.methods.base import Learner
 from engram.run.checkpoint import CHECKPOINT, execute
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.run.isolation import weights_digest
@@ -135,6 +137,28 @@ def test_diverging_run_stops_and_keeps_what_was_measured(tmp_path: Path) -> None
     assert "\n" not in str(error.value)
     assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
     assert (tmp_path / EXPERIMENT).is_file() and (tmp_path / PROBES).is_file()
+
+
+def test_a_fit_that_diverges_keeps_what_was_measured(tmp_path: Path) -> None:
+    planned = experiment(
+        "split-digits", "gdumb", updates=6, settings={"lr": 1e30, "epochs": 2}, evaluation={"before": True}
+    )
+    with pytest.raises(Diverged, match=r"while gdumb fitted its network: .* \(step \d+\)") as error:
+        execute(planned, tmp_path)
+    assert "\n" not in str(error.value)
+    assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
+
+
+def test_a_method_that_no_checkpoint_can_keep_runs_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def odd(self: Learner, batch: Batch) -> None:
+        self.odd = object()  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(Learner, "after_step", odd)
+    with pytest.warns(UserWarning, match=r"no checkpoint: Finetune.odd is a object.*starts anew") as said:
+        result = execute(small(), tmp_path, checkpoint_seconds=0)
+    assert len(said) == 1 and result["updates"] == 100
 
 
 def test_defaults_and_the_same_values_by_hand_are_one_experiment() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,7 @@ import typer
 
 from engram.cli.options import RunOptions, one_of, with_run_options
 from engram.cli.output import fail, print_json, stderr, stdout
-from engram.cli.run import Follower, progress_bar
+from engram.cli.run import Follower, progress_bar, put_aside, take_back
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import finite
 
@@ -429,15 +428,18 @@ def executor(
 
 
 def renewing(execute: Executor, out: Path) -> Executor:
-    """The same executor, which forgets what older commands left of an experiment before it runs it."""
+    """The same executor, which runs anew what older commands left, and keeps that until it has the new."""
     renewed: set[str] = set()
 
     def run_anew(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
-        for each in experiments:
-            if each.id not in renewed and (out / each.id).exists():
-                shutil.rmtree(out / each.id)
-            renewed.add(each.id)
-        return execute(experiments)
+        folders = [out / name for name in {each.id for each in experiments} - renewed]
+        before = {folder: aside for folder in folders if (aside := put_aside(folder)) is not None}
+        try:
+            return execute(experiments)
+        finally:
+            renewed.update(folder.name for folder in folders)
+            for folder, aside in before.items():
+                take_back(folder, aside)
 
     return run_anew
 

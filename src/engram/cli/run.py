@@ -11,6 +11,7 @@ import typer
 from engram.cli.options import RunOptions, one_of, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
+from engram.core.folder import RESULT
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -88,10 +89,8 @@ def run_all(
                     execute(experiment, folder, data=data, device=device, strict=strict, follow=follow)
                 )
             except BaseException as error:
-                # What was there is worth more than what did not come to its end.
                 if before is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
-                    before.replace(folder)
+                    take_back(folder, before)
                 if not isinstance(error, KeyboardInterrupt):
                     if (said := failure_of(error)).kind == "memory":
                         raise InputError(f"{said.reason}: give a smaller network or batch") from error
@@ -104,7 +103,7 @@ def run_all(
                     code=INTERRUPTED,
                 )
             if before is not None:
-                shutil.rmtree(before)
+                take_back(folder, before)
             bar.update(line, total=1, completed=1, news="done")
     return results
 
@@ -117,6 +116,15 @@ def put_aside(folder: Path) -> Path | None:
     shutil.rmtree(aside, ignore_errors=True)
     folder.replace(aside)
     return aside
+
+
+def take_back(folder: Path, aside: Path) -> None:
+    """Put a run back in its place, unless a new one came to its end there: what is whole is worth more."""
+    if (folder / RESULT).is_file():
+        shutil.rmtree(aside)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
+        aside.replace(folder)
 
 
 def progress_bar() -> Bar:
@@ -207,7 +215,7 @@ def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
     for name in results[0]["metrics"]:
         values = [result["metrics"].get(name) for result in results]
         over = over_seeds([value for value in values if value is not None])
-        found[name] = finite({"mean": over.mean, "sd": over.sd, "ci95": list(over.ci95), "n": over.n})
+        found[name] = finite(over.as_json())
     return found
 
 

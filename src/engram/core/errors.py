@@ -11,6 +11,10 @@ class InputError(ValueError):
     """
 
 
+class NoNumber(InputError):
+    """A loss that is no number any more."""
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name nobody knows, with the nearest known ones.
 

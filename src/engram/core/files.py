@@ -40,6 +40,16 @@ def is_file(path: Path) -> bool:
         ) from error
 
 
+def remove_file(path: Path) -> None:
+    """Remove a file if it is there; where that cannot be, one clear line."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"cannot change {path.parent}: {error.strerror or error}; choose another folder"
+        ) from error
+
+
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` make a file beside `path`, then rename it into place; on any failure nothing is left.
 

@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from engram.core.errors import InputError
+from engram.core.errors import NoNumber
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
 from engram.methods.base import cross_entropy
 from engram.methods.memory import Greedy, head_of_each
@@ -125,7 +125,7 @@ class GDumb:
                     optimizer.zero_grad(set_to_none=True)
                     loss = self._loss(network, self.store.samples.batch(rows, heads), chance)
                     if not math.isfinite(value := loss.item()):
-                        raise InputError(
+                        raise NoNumber(
                             f"the loss became {value} in pass {epoch + 1} while gdumb fitted its network: "
                             f"set its lr smaller than {self.lr}"
                         )

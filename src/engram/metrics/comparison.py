@@ -115,12 +115,8 @@ class Ranking:
         ranking = [
             {
                 "method": standing.name,
-                "mean": standing.over.mean,
-                "sd": standing.over.sd,
-                "ddof": standing.over.ddof,
-                "ci95": standing.over.ci95,
+                **standing.over.as_json(),
                 "bootstrap95": standing.bootstrap95,
-                "n": standing.over.n,
                 "groups": standing.groups,
             }
             for standing in self.standings

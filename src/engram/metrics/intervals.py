@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -30,6 +30,15 @@ class Summary:
     ci95: tuple[float, float]
     n: int
     ddof: int = 1
+
+    def as_json(self) -> dict[str, Any]:
+        """The same by name.
+
+        Example:
+            >>> over_seeds([0.5, 0.5]).as_json()
+            {'mean': 0.5, 'sd': 0.0, 'ddof': 1, 'ci95': [0.5, 0.5], 'n': 2}
+        """
+        return {"mean": self.mean, "sd": self.sd, "ddof": self.ddof, "ci95": list(self.ci95), "n": self.n}
 
 
 def over_seeds(values: Sequence[float] | Vector, *, ddof: int = 1) -> Summary:

@@ -654,8 +654,8 @@ _SMALL_NOTE = (
 )
 _DATA_NOTE = (
     "MNIST has the last 55,000 of its training images, as published. Devanagari has the first ten characters "
-    "of its own split (published: the ten largest, a tenth of them for tests), EMNIST its digits in their own "
-    "order (published: by frequency)."
+    "of its own split (published: the ten largest, a tenth of them for tests), EMNIST its digits in their "
+    "own order (published: by frequency)."
 )
 
 

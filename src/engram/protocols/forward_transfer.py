@@ -331,5 +331,4 @@ def _mean(result: Result, name: str) -> float:
 
 
 def _interval(values: Sequence[float]) -> dict[str, Any]:
-    over = over_seeds(values)
-    return {"mean": over.mean, "sd": over.sd, "ci95": list(over.ci95), "n": over.n}
+    return over_seeds(values).as_json()

@@ -177,6 +177,5 @@ def summary(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
     """Mean, sample SD and 95 % interval of every metric over runs."""
     found = {}
     for name in results[0].values["metrics"]:
-        over = over_seeds([result.metric(name) for result in results])
-        found[name] = {"mean": over.mean, "sd": over.sd, "ci95": list(over.ci95), "n": over.n}
+        found[name] = over_seeds([result.metric(name) for result in results]).as_json()
     return found

@@ -84,9 +84,9 @@ def record_choices(said: Mapping[str, Any], out: Path) -> None:
 
 def _chosen_runs(said: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
     """The runs that a protocol ended with, on each stream and for each method, and what was chosen there."""
-    best = said.get("best")
-    runs = said.get("runs") or (best.get("runs") if isinstance(best, Mapping) else None) or []
-    for run in runs:
+    # A queue ends with its best and with its worst, and both were chosen.
+    ends = [end for end in (said.get("best"), said.get("worst")) if isinstance(end, Mapping)]
+    for run in said.get("runs") or [run for end in ends for run in end.get("runs", [])]:
         yield (run["run"] if isinstance(run, Mapping) else run), said["choices"]
     for parts in ("streams", "methods"):
         for part in said.get(parts, {}).values():

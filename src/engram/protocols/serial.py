@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.core.files import read_json, write_json
+from engram.core.files import read_json, remove_file, write_json
 from engram.core.folder import PROBES, RESULT, TRACE, Reading
 from engram.core.trace import Trace
 from engram.protocols.drive import Failure, Result
@@ -63,7 +63,7 @@ class Serial:
         """What came out of one."""
         follow = None if self.follow is None else self.follow(experiment)
         folder = self.out / experiment.id
-        (folder / FAILURE).unlink(missing_ok=True)
+        remove_file(folder / FAILURE)
         try:
             execute(
                 experiment,

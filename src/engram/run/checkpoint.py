@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import math
 import pickle
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ from engram.core.errors import InputError
 from engram.core.files import is_file, make_folder, read_json, write_whole
 from engram.core.folder import RESULT, save_run
 from engram.datasets.accounting import Forbidden, refusal
+from engram.methods.state import CannotKeep
 from engram.run.experiment import Experiment
 from engram.run.loop import Diverged, Outcome, Progress, run_steps
 
@@ -68,7 +71,11 @@ def execute(
             if follow is not None:
                 follow(progress)
             if time.monotonic() - saved > checkpoint_seconds:
-                save_checkpoint(place, progress)
+                try:
+                    save_checkpoint(place, progress)
+                except CannotKeep as reason:
+                    warnings.warn(f"no checkpoint: {reason}; killed, the run starts anew", stacklevel=2)
+                    checkpoint_seconds = math.inf
                 saved = time.monotonic()
     except StopIteration as end:
         outcome: Outcome = end.value

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from engram.core.errors import InputError, unknown_name
+from engram.core.errors import InputError, NoNumber, unknown_name
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger, WatchedTask, watched
@@ -270,6 +270,7 @@ class _Line:
         with self.ledger.reading("method"):
             network = make_network(experiment, self.stream, seeds)
             self.network_shapes = shapes_of(network)
+            self.parameters = sum(p.numel() for p in network.parameters())
             self.method = make_method(experiment, network, seeds)
         self.upstream = open_upstream(experiment, data=data) if experiment.evaluation.upstream else None
         self.evaluator = make_evaluator(experiment, self.stream, seeds)
@@ -316,8 +317,11 @@ class _Line:
 
     def predictor(self) -> nn.Module:
         """The network that would answer now."""
-        with self.ledger.reading("method"):
-            network = self.method.predictor()
+        try:
+            with self.ledger.reading("method"):
+                network = self.method.predictor()
+        except NoNumber as error:
+            raise Diverged(f"{error} (step {self.step})", self.outcome(self.parameters)) from error
         self.answering = weakref.ref(network)
         if hasattr(network, "route"):
             self.ledger.note_route()
@@ -420,10 +424,12 @@ class _Line:
         self.step_in_phase = self.step_in_pass = 0
         self.pass_order = self.order.get_state()
 
-    def outcome(self) -> Outcome:
-        """What the run leaves."""
+    def outcome(self, parameters: int | None = None) -> Outcome:
+        """What the run leaves; the network that answers is asked for its size, unless that is given."""
+        if parameters is None:
+            parameters = sum(p.numel() for p in self.predictor().parameters())
         account = Account(
-            parameters=sum(p.numel() for p in self.method.predictor().parameters()),
+            parameters=parameters,
             kept_bytes=tuple(self.kept_bytes),
             flops=tuple(self.flops),
             kept_samples=tuple(self.kept_samples),

@@ -23,7 +23,7 @@ import torch
 
 from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.core.errors import InputError
-from engram.core.files import make_folder, read_json, write_json
+from engram.core.files import make_folder, read_json, remove_file, write_json
 from engram.core.folder import RESULT
 from engram.datasets import Dataset, InMemory, load
 from engram.datasets.images import Images
@@ -312,7 +312,7 @@ class _Worker:
     def begin(self, experiment: Experiment) -> None:
         """Let it run an experiment."""
         self.running = experiment
-        (self.out / experiment.id / FAILURE).unlink(missing_ok=True)
+        remove_file(self.out / experiment.id / FAILURE)
         self.tell(experiment)
 
     def tell(self, order: Experiment | None) -> None:
