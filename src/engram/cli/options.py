@@ -57,6 +57,10 @@ class RunOptions:
     epochs: Annotated[int | None, typer.Option(help="Passes over each task's data.")] = None
     updates: Annotated[int | None, typer.Option(help="Updates of each task, instead of passes.")] = None
     batch_size: Annotated[int | None, typer.Option(help="New samples in each update.")] = None
+    augment: Annotated[
+        bool | None,
+        typer.Option("--augment/--no-augment", help="Crop and mirror images whenever they are learned."),
+    ] = None
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A field of the method: FIELD=VALUE. May be repeated.")
     ] = None
@@ -139,6 +143,7 @@ class RunOptions:
                 batch_size=self.batch_size,
                 epochs=self.epochs,
                 updates=self.updates,
+                augment=self.augment,
                 settings=assignments(self.set_ or []),
                 budget_bytes=self.budget_bytes,
                 evaluation=evaluation,

@@ -22,9 +22,10 @@ class Seeds:
     method: int
     evaluation: int
     noise: int
+    augmentation: int
 
     @classmethod
     def of(cls, seed: int) -> "Seeds":
         """Spawn a run's seed."""
-        children = np.random.SeedSequence(seed).spawn(5)
+        children = np.random.SeedSequence(seed).spawn(6)
         return cls(*(int(child.generate_state(1, np.uint64)[0] >> 1) for child in children))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import lru_cache
 from types import UnionType
 from typing import (
@@ -31,6 +31,7 @@ from torch.nn import functional
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.methods.augment import crop_and_flip
 from engram.methods.optimizers import build_optimizer, cosine_factor
 from engram.methods.state import capture, kept_bytes, restore
 from engram.models.network import Network
@@ -113,6 +114,7 @@ class Learner(ABC):
         self.task: TaskInfo | None = None
         self.step_in_task = 0
         self.split_gradients = False
+        self.augmentation: torch.Generator | None = None
         self.gradient_norms: dict[str, float] = {}
         self.loss_parts: dict[str, float] = {}
         self.setup()
@@ -152,6 +154,9 @@ class Learner(ABC):
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
         joined = self.rehearse(batch)
+        if self.augmentation is not None:
+            # What is remembered stays as it came, and is changed anew whenever it is learned.
+            joined = replace(joined, x=crop_and_flip(joined.x, self.augmentation))
         terms = self.loss(joined)
         loss = terms.total()
         new = self._gradient_of(terms.new) if self.split_gradients else None

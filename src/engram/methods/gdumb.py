@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from engram.core.errors import NoNumber
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.methods.augment import crop_and_flip
 from engram.methods.base import cross_entropy
 from engram.methods.memory import Greedy, head_of_each
 from engram.methods.state import capture, kept_bytes, restore
@@ -136,7 +137,7 @@ class GDumb:
 
     def _loss(self, network: nn.Module, batch: Batch, chance: torch.Generator) -> Tensor:
         if self.augment and batch.x.dim() == 4:
-            batch = replace(batch, x=crop_and_flip(batch.x, chance))
+            batch = replace(batch, x=crop_and_flip(batch.x, chance, margin=4))
         mixes = self.cutmix > 0 and batch.x.dim() == 4
         if not mixes or float(torch.rand((), generator=chance)) >= self.cutmix:
             return cross_entropy(network(batch.x), batch)
@@ -179,31 +180,6 @@ def cut_and_mix(x: Tensor, other: Tensor, generator: torch.Generator) -> tuple[T
     mixed = x.clone()
     mixed[..., top:bottom, left:right] = other[..., top:bottom, left:right]
     return mixed, 1 - (bottom - top) * (right - left) / (height * width)
-
-
-def crop_and_flip(x: Tensor, generator: torch.Generator, *, margin: int = 4) -> Tensor:
-    """Images as seen through a window that is out of place, every second one in a mirror.
-
-    Each image gets a margin of zeros on all sides, is cut back to its size at a place of its own, drawn
-    uniformly, and then mirrored left to right with probability ½.
-
-    Example:
-        >>> image = torch.arange(4.0).view(1, 1, 2, 2)
-        >>> crop_and_flip(image, torch.Generator().manual_seed(1), margin=0)  # nothing to cut
-        tensor([[[[1., 0.],
-                  [3., 2.]]]])
-    """
-    count, _, height, width = x.shape
-    padded = nn.functional.pad(x, (margin, margin, margin, margin))
-    down, across = torch.randint(2 * margin + 1, (2, count, 1), generator=generator)
-    mirrored = torch.rand(count, 1, generator=generator) < 0.5
-    columns = torch.arange(width).expand(count, -1)
-    columns = across + torch.where(mirrored, columns.flip(1), columns)
-    rows = down + torch.arange(height)
-    samples = torch.arange(count).view(-1, 1, 1)
-    # Indices on both sides of a slice put the channels last.
-    found = padded[samples, :, rows[:, :, None], columns[:, None, :]]
-    return found.permute(0, 3, 1, 2).contiguous()
 
 
 def _span(centre: float, side: float, length: int) -> tuple[int, int]:

@@ -193,8 +193,8 @@ _FOLLOWED_AF = (
 _FOLLOWED_STREAMS = (
     "learning rate, network and batch sizes are not in the paper: those of its first author's public code",
     "the captions of figures 3 and 4 say K = 5; the text has 10 tasks of CIFAR100 and 100 of Tiny ImageNet",
-    "ER is not augmented here, and learns from the very first batch as well; GDumb crops and flips its "
-    "samples, and its memory is greedily balanced, as the paper says",
+    "ER learns from the very first batch as well; ER and GDumb crop and flip their samples; the memory of "
+    "GDumb is greedily balanced, as the paper says",
 )
 _SMALL = (
     "`small` runs CIFAR100 alone, with a slim ResNet-18, 10 remembered samples in an update of ER, and "

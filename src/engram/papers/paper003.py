@@ -531,10 +531,7 @@ _FOLLOWED = (
     "left open by the paper and chosen here: no momentum, no weight decay, a 3×3 stem for small images, "
     "A-GEM's batch as large as the training batch, 95 % intervals of Student's t",
 )
-_NOTE = (
-    "Images are not cropped and flipped at random while training, as they are in the paper. "
-    f"Pretrained rows start from ResNet-50's weights of ImageNet, {WEIGHTS_FILE} in the data folder."
-)
+_NOTE = f"Pretrained rows start from ResNet-50's weights of ImageNet, {WEIGHTS_FILE} in the data folder."
 _SMALL_NOTE = (
     "The reading `small` is Split CIFAR-10 with random weights: the small convolutional network of 002 "
     "instead of ResNet-50, 5 passes over each task instead of 50, rate .1 (that of the paper's range with "

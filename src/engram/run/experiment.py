@@ -21,6 +21,7 @@ FORMAT = 1
 
 # Fields that came later are written only where they say something: what they do not change keeps its name.
 _LATER_FIELDS = (
+    ("augment",),
     ("by_phase",),
     ("start",),
     ("evaluation", "transfer"),
@@ -165,6 +166,7 @@ class Experiment:
         updates: Updates of each task, where they are counted instead of passes; tasks that are joined get the
             sum of theirs.
         evaluation: When and on what it is evaluated.
+        augment: Whether images are cropped and mirrored at random whenever they are learned.
         budget_bytes: What the method may keep beyond the weights; None for as much as it likes.
         by_phase: What is otherwise in the first phases, one after the other; later ones are as said above.
         start: The weights that it starts from; None for those of the model.
@@ -186,6 +188,7 @@ class Experiment:
     epochs: int = 1
     updates: int | None = None
     evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
+    augment: bool = False
     budget_bytes: int | None = None
     by_phase: tuple[PhaseSpec, ...] = ()
     start: Start | None = None

@@ -137,6 +137,8 @@ def complete(experiment: Experiment) -> Experiment:
         check_optimizer(replace(experiment.optimizer, lr=rate))
         if not issubclass(method, Learner):
             raise InputError(f"method {experiment.method} has no learning rate by phase: give it one for all")
+    if experiment.augment and not issubclass(method, Learner):
+        raise InputError(f"method {experiment.method} does not take images changed at random: leave it out")
     settings = validate_fields(experiment.method, method, experiment.settings)
     needs_with = getattr(method, "needs_with", None)
     check_needs(experiment, needs_with(settings) if needs_with else method.needs)
@@ -272,6 +274,8 @@ class _Line:
             self.network_shapes = shapes_of(network)
             self.parameters = sum(p.numel() for p in network.parameters())
             self.method = make_method(experiment, network, seeds)
+        if experiment.augment and len(self.stream.shape) != 3:
+            raise InputError(f"{experiment.scenario.name} has no images to crop and mirror: leave that out")
         self.upstream = open_upstream(experiment, data=data) if experiment.evaluation.upstream else None
         self.evaluator = make_evaluator(experiment, self.stream, seeds)
         self.infos = task_infos(experiment, self.stream)
@@ -513,6 +517,8 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Metho
     )
     if isinstance(method, Learner):
         method.split_gradients = experiment.evaluation.gradients
+        if experiment.augment:
+            method.augmentation = torch.Generator().manual_seed(seeds.augmentation)
     return method
 
 

@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 from engram.core.errors import InputError
 from engram.methods import METHODS
+from engram.methods.base import Learner
 from engram.models import MODELS, PRETRAINED
 from engram.models.spec import ModelSpec, Pretrained, check_used
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.run.start import check_start, sample_shape, start_from
 from engram.scenarios import SettingName, benchmark
+from engram.scenarios.catalogue import Recipe
 from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
 
 # Beside its input a stored sample has a label, a head, and the key of its draw or its place in a queue.
@@ -40,6 +42,7 @@ def experiment(
     batch_size: int | None = None,
     epochs: int | None = None,
     updates: int | None = None,
+    augment: bool | None = None,
     settings: Mapping[str, Any] | None = None,
     evaluation: Mapping[str, Any] | None = None,
     budget_bytes: int | None = None,
@@ -66,6 +69,7 @@ def experiment(
         batch_size: New samples in each update.
         epochs: Passes over each task's data.
         updates: Updates of each task, instead of passes.
+        augment: Whether images are cropped and mirrored at random whenever they are learned.
         settings: Hyper-parameters of the method.
         evaluation: Fields of `EvaluationSpec`.
         budget_bytes: How many bytes the method may keep beyond the weights; a memory of samples gets as many
@@ -126,6 +130,7 @@ def experiment(
             batch_size=batch_size if batch_size is not None else recipe.batch(method),
             epochs=epochs if epochs is not None else recipe.passes(method),
             updates=recipe.updates if updates is None and epochs is None else updates,
+            augment=_augments(recipe, method) if augment is None else augment,
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
             budget_bytes=budget_bytes,
             start=None if weights is None else start_from(Path(weights)),
@@ -135,6 +140,11 @@ def experiment(
     check_start(planned)
     check_budget(planned)
     return planned
+
+
+def _augments(recipe: Recipe, method: str) -> bool:
+    """Whether a benchmark's images are changed at random; methods that learn in a way of their own decide."""
+    return recipe.augments(method) and issubclass(METHODS[method], Learner)
 
 
 def memory_within(

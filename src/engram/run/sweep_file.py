@@ -63,6 +63,7 @@ OPTIONS: dict[str, type[Any]] = {
     "batch_size": int,
     "epochs": int,
     "updates": int,
+    "augment": bool,
     "budget_bytes": int,
     "every": int,
     "subset": int,

@@ -46,6 +46,7 @@ class Tuning:
         network: Fields of the benchmark's network that the method has otherwise.
         batch_size: New samples in an update, where the method has a number of its own.
         epochs: Passes over the data, where the method has a number of its own.
+        augment: Whether images are changed at random, where the method has that otherwise.
     """
 
     fields: Mapping[str, Value] = field(default_factory=dict)
@@ -54,6 +55,7 @@ class Tuning:
     network: Mapping[str, float | str] = field(default_factory=dict)
     batch_size: int | None = None
     epochs: int | None = None
+    augment: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,7 @@ class Recipe:
         hidden: Its hidden widths, if it has any to choose.
         stem: Its stem, if it has one to choose.
         init: Its initialisation.
+        augment: Whether images are cropped and mirrored at random whenever they are learned.
         subset: How many test samples of each task an evaluation looks at.
         methods: What is set for a method, by its name.
     """
@@ -81,6 +84,7 @@ class Recipe:
     hidden: tuple[int, ...] = (400, 400)
     stem: Literal["32", "224"] = "32"
     init: Literal["default", "truncated-normal"] = "default"
+    augment: bool = False
     subset: int = 1000
     methods: Mapping[str, Tuning] = field(default_factory=dict)
 
@@ -136,6 +140,17 @@ class Recipe:
         """
         own = self.methods[method].epochs if method in self.methods else None
         return self.epochs if own is None else own
+
+    def augments(self, method: str) -> bool:
+        """Whether images are changed at random whenever `method` learns them.
+
+        Example:
+            >>> recipe = benchmark("split-cifar100").recipe
+            >>> recipe.augments("er"), recipe.augments("finetune")
+            (True, False)
+        """
+        own = self.methods[method].augment if method in self.methods else None
+        return self.augment if own is None else own
 
     def fields(self, method: str, setting: SettingName) -> dict[str, Value]:
         """The hyper-parameters that are set for `method` in a setting; none for a method that has no tuning.
@@ -309,7 +324,10 @@ _ONLINE_001 = Recipe(
     epochs=1,
     model="resnet18",
     methods={
-        "er": Tuning({"memory": 2000, "memory_batch": 64, "weight": "mean", "policy": "reservoir"}),
+        "er": Tuning(
+            {"memory": 2000, "memory_batch": 64, "weight": "mean", "policy": "reservoir"}, augment=True
+        ),
+        # Its fit does so itself.
         "gdumb": Tuning({"augment": True}),
     },
 )
@@ -405,6 +423,7 @@ def _chen(
         epochs=epochs,
         model="resnet50",
         stem=stem,
+        augment=True,
         methods={
             "er": replay,
             "a-gem": Tuning({"memory": per_class, "memory_batch": batch_size}),

@@ -1,0 +1,107 @@
+"""Images that are cropped and mirrored at random whenever they are learned."""
+
+import io
+from collections import Counter
+from dataclasses import replace
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from engram.core.errors import InputError
+from engram.datasets import arrays
+from engram.methods.augment import crop_and_flip
+from engram.methods.er import ER
+from engram.run.experiment import Experiment
+from engram.run.isolation import weights_digest
+from engram.run.loop import run, run_steps
+from engram.run.recipe import experiment
+from engram.scenarios import split
+
+
+def planned(method: str = "er", **changes: object) -> Experiment:
+    found = experiment("split-digits", method, updates=6, augment=True, evaluation={"every": 3})
+    return replace(found, **changes)  # type: ignore[arg-type]
+
+
+def test_crops_and_flips_are_windows_on_the_padded_image() -> None:
+    """Every result is one of the 81 windows or its mirror image; both kinds and many places come up."""
+    x = torch.rand(300, 3, 6, 5, generator=torch.Generator().manual_seed(0))
+    found = crop_and_flip(x, torch.Generator().manual_seed(1), margin=4)
+    assert found.shape == x.shape
+    padded = nn.functional.pad(x, (4, 4, 4, 4))
+    seen: Counter[tuple[int, int, bool]] = Counter()
+    for image, changed in zip(padded, found, strict=True):
+        matches = [
+            (down, across, mirrored)
+            for down in range(9)
+            for across in range(9)
+            for mirrored, dims in ((False, ()), (True, (2,)))
+            if torch.equal(image[:, down : down + 6, across : across + 5].flip(dims), changed)
+        ]
+        assert matches
+        seen[matches[0]] += 1
+    assert {place[0] for place in seen} == {place[1] for place in seen} == set(range(9))
+    assert 100 < sum(count for place, count in seen.items() if place[2]) < 200
+
+
+def test_the_margin_is_an_eighth_of_the_height() -> None:
+    x = torch.arange(1.0, 257).view(1, 1, 16, 16)
+    found, same = (crop_and_flip(x, torch.Generator().manual_seed(3), margin=margin) for margin in (None, 2))
+    assert torch.equal(found, same) and not torch.equal(found, x)
+
+
+def test_learning_is_changed_and_what_is_remembered_is_not() -> None:
+    plain, changed = run(planned(augment=False)), run(planned())
+    assert weights_digest(plain.method) != weights_digest(changed.method)
+    kept = []
+    for outcome in (plain, changed):
+        assert isinstance(outcome.method, ER)
+        kept.append(outcome.method.store.samples.batch(torch.arange(50), ((0,),)).x)
+    assert torch.equal(*kept)
+
+
+def test_every_pass_is_drawn_anew_and_resumes_to_the_same_bits() -> None:
+    whole = run(planned())
+    *_, there = islice(run_steps(planned()), 13)
+    file = io.BytesIO()
+    torch.save(there.snapshot(), file)
+    file.seek(0)
+    steps = run_steps(planned(), resume=torch.load(file, weights_only=True))
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            outcome = end.value
+            break
+    assert weights_digest(outcome.method) == weights_digest(whole.method)
+    assert outcome.evaluator.trace == whole.evaluator.trace
+
+
+def test_ids_of_runs_without_are_as_before() -> None:
+    assert "augment" not in planned(augment=False).as_json() and planned().as_json()["augment"] is True
+
+
+def test_papers_that_change_images() -> None:
+    assert experiment("split-cifar10-003", "finetune").augment
+    assert not experiment("split-cifar10-003", "finetune", augment=False).augment
+    assert not experiment("split-cifar10-003", "gdumb").augment
+    assert [experiment("split-cifar100", name).augment for name in ("er", "finetune", "gdumb")] == [
+        True,
+        False,
+        False,
+    ]
+    assert not experiment("split-cifar10", "er").augment
+
+
+def test_what_cannot_be_changed_is_refused() -> None:
+    with pytest.raises(InputError, match="gdumb does not take images changed at random"):
+        experiment("split-digits", "gdumb", augment=True)
+    draw = np.random.default_rng(0)
+    name = arrays(
+        "vectors", draw.normal(size=(8, 3)), np.arange(8) % 4, draw.normal(size=(8, 3)), np.arange(8) % 4
+    )
+    with pytest.raises(InputError, match="has no images to crop"):
+        run(Experiment(split(name, 2, setting="class", transforms=()), "finetune", augment=True))
