@@ -63,6 +63,10 @@ def test_a_point_is_a_hundredth_where_numbers_are_fractions() -> None:
     printed = next(cell for cell in cells("004", "3") if cell.spread is None)
     assert compare(printed, [printed.mean + 0.009]).verdict == "reproduced"
     assert compare(printed, [printed.mean + 0.011]).verdict == "differs"
+    ranks = cells("003", "1")[0]
+    assert compare(ranks, [ranks.mean - 0.02]).verdict == "differs"
+    percent = next(cell for cell in cells("004", "1") if "percentage" in cell.metric)
+    assert compare(percent, [percent.mean + 0.9]).verdict == "reproduced"
 
 
 def test_spreads_are_of_the_published_kind() -> None:
@@ -70,6 +74,8 @@ def test_spreads_are_of_the_published_kind() -> None:
     assert compare(PRINTED, values).spread == pytest.approx(1.118034)
     copied = next(cell for cell in cells("002", "2") if "SEM" in cell.spread_kind)
     assert compare(copied, values).spread == pytest.approx(1.290994 / 2)
+    interval = next(cell for cell in cells("003", "2") if "CI" in cell.spread_kind)
+    assert compare(interval, values).spread == pytest.approx(3.182446 * 1.290994 / 2, abs=1e-5)
 
 
 def test_all_pieces_run_together_and_scaled_down_runs_are_never_compared() -> None:

@@ -55,8 +55,15 @@ class Compared:
 
 
 def point(cell: Cell) -> float:
-    """One point in the unit in which a number is printed: one percent."""
-    return 0.01 if cell.paper == "004" else 1.0
+    """One point in the unit in which a number is printed: one percent, a hundredth of a fraction.
+
+    Example:
+        >>> from engram.papers.published import cells
+        >>> [point(cells(paper, table)[0]) for paper, table in (("002", "2"), ("003", "1"), ("004", "3"))]
+        [1.0, 0.01, 0.01]
+    """
+    fraction = cell.paper == "004" or cell.metric.startswith("Spearman")
+    return 0.01 if fraction and "percentage" not in cell.metric else 1.0
 
 
 def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> Compared:
@@ -74,7 +81,11 @@ def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> 
         ['reproduced', 'differs', 'open']
     """
     found = over_seeds(values, ddof=0 if "ddof=0" in cell.spread_kind else 1)
-    spread = found.sd / math.sqrt(found.n) if "SEM" in cell.spread_kind and found.n else found.sd
+    spread = found.sd
+    if "SEM" in cell.spread_kind and found.n:
+        spread = found.sd / math.sqrt(found.n)
+    elif "95% CI" in cell.spread_kind:
+        spread = (found.ci95[1] - found.ci95[0]) / 2
     if not found.n:
         verdict: Verdict = "open"
     elif not comparable:
