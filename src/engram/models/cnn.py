@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from engram.models.images import image_shape, output_shape
+from engram.models.images import Convolutions, image_shape, output_shape
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
 
@@ -20,7 +20,7 @@ def cnn(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
     """
     # Two poolings and an unpadded 5×5 convolution leave nothing of fewer than 20 pixels.
     image = image_shape("cnn", shape, smallest=20)
-    layers = nn.Sequential(
+    layers = Convolutions(
         nn.Conv2d(image[0], 10, 5, padding=2),
         nn.ReLU(inplace=True),
         nn.MaxPool2d(2),

@@ -2,7 +2,7 @@
 
 from torch import nn
 
-from engram.models.images import image_shape, output_shape
+from engram.models.images import Convolutions, image_shape, output_shape
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
 
@@ -19,7 +19,7 @@ def conv(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
         3274634
     """
     image = image_shape("conv", shape)
-    layers = nn.Sequential(
+    layers = Convolutions(
         nn.Conv2d(image[0], 32, 5, padding=2),
         nn.ReLU(inplace=True),
         nn.MaxPool2d(2, ceil_mode=True),

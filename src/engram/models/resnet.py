@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from engram.models.images import image_shape, output_shape
+from engram.models.images import Convolutions, image_shape, output_shape
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
 
@@ -151,7 +151,7 @@ def _layers(
     first: int,
     stem: str,
     channels: int,
-) -> nn.Sequential:
+) -> Convolutions:
     """Stem and stages; every stage after the first halves the resolution and doubles the channels."""
     if stem == "32":
         layers: list[nn.Module] = [
@@ -172,7 +172,7 @@ def _layers(
         for number in range(depth):
             layers.append(block(channels, width, 2 if stage and number == 0 else 1))
             channels = width * block.expansion
-    return nn.Sequential(*layers)
+    return Convolutions(*layers)
 
 
 def _conv(channels: int, width: int, *, kernel: int, stride: int = 1) -> nn.Conv2d:
