@@ -14,6 +14,7 @@ BENCHMARKS = {
     "startup": "import engram and engram --help",
     "streaming": "the streaming metrics",
     "methods": "time of an update and bytes kept, of every method",
+    "layout": "convolutions of images with channels last and first in memory",
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on a quiet and a busy machine",
     "sweep": "sixteen runs: two processes against one",
