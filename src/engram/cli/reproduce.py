@@ -87,11 +87,15 @@ def reproduce(
     label = "-".join(part for part in (name, follow, "quick" if scale == "quick" else None) if part)
     if cells is None:
         write_json(place / f"{label}.json", written)
-    page = None if done else _drawn(wanted, found, place / f"{label}.html")
+    whole = all(each.returned is not None for each in found)
+    page = _drawn(wanted, found, place / f"{label}.html") if whole or not done else None
     if json:
         print_json(written if page is None else {**written, "page": str(page)})
         return
     _show(found)
+    for said in written["statements"]:
+        verdict = "holds" if said["holds"] else "does not hold"
+        stdout.print(f"{verdict}: {said['says']} ({said['figures']})", soft_wrap=True, markup=False)
     if page is not None:
         stdout.print(f"[bold]{page}[/bold]", soft_wrap=True)
 

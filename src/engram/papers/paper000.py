@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ from engram.metrics.curve import Curve, Mode, min_accuracy
 from engram.metrics.summary import Measurement, summarise
 from engram.papers.pages import Floats, Panel, Traces, curve, level, page, upright
 from engram.papers.published import Cell, cells
-from engram.papers.values import Artefact, Piece, Values
+from engram.papers.values import Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan, Result
 from engram.protocols.grid import grid
 from engram.run.experiment import Experiment
@@ -538,6 +539,18 @@ def _figure3(found: Mapping[str, Results]) -> str:
     return page("000, figure 3: GEM and ER on MNIST", [*_four_tasks(found), *zooms], notes=notes)
 
 
+def gem_falls_deeper(found: Mapping[str, Results]) -> list[Statement]:
+    """GEM has the deeper stability gap."""
+    means = {
+        label: 100 * statistics.fmean(result.metric("min-ACC") for result in runs)
+        for label, runs in _by_method(found).items()
+    }
+    if means.keys() != {"GEM", "ER"}:
+        return []
+    figures = ", ".join(f"{label} {value:.1f}" for label, value in means.items())
+    return [Statement("min-ACC of GEM is below that of ER", means["GEM"] < means["ER"], figures)]
+
+
 def _figure4(found: Mapping[str, Results]) -> str:
     runs = _by_method(found)
     norms = [
@@ -732,6 +745,7 @@ ARTEFACTS = (
         (_other_runs("gem", "GEM", "MNIST", parts=True), _replay_runs("MNIST")),
         (*_FOLLOWED_SETTINGS, "GEM remembers the first 400 samples of each task, as in the code"),
         draw=_figure3,
+        statements=gem_falls_deeper,
     ),
     Artefact(
         "000-figure4",

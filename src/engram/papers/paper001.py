@@ -17,9 +17,9 @@ from engram.metrics.matrix import (
     forgetting_difficulty,
     random_accuracy,
 )
-from engram.papers.pages import Panel, Traces, curve, page
+from engram.papers.pages import Floats, Panel, Traces, curve, page
 from engram.papers.published import Cell, cells
-from engram.papers.values import AT_ENDS, Artefact, Piece, Values
+from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan
 from engram.protocols.online import OnlineOutcome, online
 from engram.run.experiment import Experiment
@@ -85,6 +85,9 @@ METHODS = {"finetune": "finetune", "ER": "er", "GDumb": "gdumb"}
 STREAMS = {"CIFAR100": "split-cifar100", "Tiny ImageNet": "split-tiny-imagenet"}
 SMALL_PASSES = 16
 """How often GDumb sees its memory in the small reading: its learning rate ends at the end of a cycle."""
+
+NEAR = 10.0
+"""Within so many points of 0 a rescaled accuracy is near it."""
 
 _INK = {"ER": "c0", "GDumb": "c1", "finetune": "c2"}
 
@@ -158,6 +161,67 @@ def _compared(names: tuple[str, str], found: Mapping[str, OnlineOutcome]) -> str
     return page(f"001, figure {number}: {names[0]} and {names[1]} after each task", panels, notes=notes)
 
 
+def says_of_accuracy(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
+    """What the paper says of AA and RAA, of the streams whose three methods are there."""
+    said = []
+    for stream, rows in _by_stream(found).items():
+        aa, raa = (
+            {row: _mean_curve(outcome, name) for row, outcome in rows.items()} for name in ("AA", "RAA")
+        )
+        ends = ", ".join(f"{row} {each[0]:.1f} to {each[-1]:.1f}" for row, each in aa.items())
+        falls = all(each[-1] < each[0] for each in aa.values())
+        said.append(Statement(f"{stream}: AA falls for all methods", falls, ends))
+        flat = raa["finetune"][1:]
+        low, high = float(flat.min()), float(flat.max())
+        said.append(
+            Statement(
+                f"{stream}: RAA of finetune is about constant and near 0 (within {NEAR:g} points)",
+                max(abs(low), abs(high)) <= NEAR,
+                f"{low:.1f} to {high:.1f} after the second task and later",
+            )
+        )
+        if stream == "CIFAR100":
+            late = raa["ER"][-max(2, len(raa["ER"]) // 3) :]
+            slope = float(np.polyfit(np.arange(len(late)), late, 1)[0])
+            says = f"{stream}: RAA of ER has not become flat by the end"
+            said.append(Statement(says, slope < 0, f"{slope:+.2f} points a task in the last third"))
+    return said
+
+
+def says_of_forgetting(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
+    """What the paper says of AF and RAF, of the streams whose three methods are there."""
+    said = []
+    for stream, rows in _by_stream(found).items():
+        af, raf = (
+            {row: _mean_curve(outcome, name)[1:] for row, outcome in rows.items()} for name in ("AF", "RAF")
+        )
+        rise = {row: float(each[-1] - each[0]) for row, each in raf.items()}
+        plain = {row: float(each[-1] - each[0]) for row, each in af.items()}
+        figures = "; ".join(f"{row}: AF {plain[row]:+.1f}, RAF {rise[row]:+.1f} points" for row in rise)
+        steep = all(rise[row] > 0 and rise[row] > plain[row] for row in ("finetune", "ER"))
+        says = f"{stream}: RAF of finetune and ER rises strongly, and more than AF"
+        said.append(Statement(says, steep, figures))
+        less = rise["GDumb"] < min(rise["finetune"], rise["ER"])
+        said.append(Statement(f"{stream}: RAF of GDumb rises less than that of the others", less, figures))
+    return said
+
+
+def _by_stream(found: Mapping[str, OnlineOutcome]) -> dict[str, dict[str, OnlineOutcome]]:
+    """The methods of each stream that has all three."""
+    streams: dict[str, dict[str, OnlineOutcome]] = {}
+    for name, outcome in found.items():
+        stream, row = name.split("/")
+        streams.setdefault(stream, {})[row] = outcome
+    return {stream: rows for stream, rows in streams.items() if rows.keys() == METHODS.keys()}
+
+
+def _mean_curve(outcome: OnlineOutcome, metric: str) -> Floats:
+    """A metric after each task in percent, the mean over seeds."""
+    runs = [result.after_each_task(metric) for result in outcome.search.results]
+    mean: Floats = 100 * np.mean(np.asarray(runs, dtype=np.float64), axis=0)
+    return mean
+
+
 def _coefficients(seeds: Sequence[int]) -> Plan[dict[int, dict[str, list[float]]]]:
     """γ and β after each of 20 and 100 tasks with equally many classes."""
     yield []
@@ -213,6 +277,7 @@ def _streams_figure(number: int, names: tuple[str, str], title: str) -> Artefact
         (*_FOLLOWED_STREAMS, *(_FOLLOWED_AF if "AF" in names else ())),
         others={"small": small},
         draw=draw,
+        statements=says_of_accuracy if names[0] == "AA" else says_of_forgetting,
         note=f"The paper prints no numbers, and does not say how many runs it made; {_SMALL}.",
     )
 

@@ -10,8 +10,9 @@ from engram.core.values import OptimizerSpec
 from engram.models.spec import ModelSpec
 from engram.papers.pages import Panel, Traces, curve, page
 from engram.papers.published import Cell, cells
-from engram.papers.values import AT_ENDS, Artefact, Piece, Values, measured, percent
+from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, measured, percent
 from engram.protocols.drive import Plan, Result
+from engram.protocols.forward_transfer import spearman
 from engram.protocols.queue import METRIC, QueueOutcome, queue
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.run.loop import complete
@@ -327,6 +328,44 @@ SENSITIVITY_FOLLOWED = (
 )
 _SENSITIVITY = tuple(_sensitivity_piece(row, head) for row in PRIORS for head in HEADS)
 
+FAR_APART = 3.0
+"""Methods whose published accuracies differ by more points are expected in this order here."""
+
+
+def in_order(found: Mapping[str, Values]) -> list[Statement]:
+    """Whether the methods come in the published order, on each benchmark in each setting."""
+    groups: dict[str, dict[Cell, float]] = {}
+    for each in found.values():
+        for cell, values in each.items():
+            if values:
+                where = f"{cell.benchmark}, {cell.scenario} setting"
+                groups.setdefault(where, {})[cell] = sum(values) / len(values)
+    said = []
+    for where, means in groups.items():
+        if len(means) < 3:
+            continue
+        swapped = [
+            f"{low.method} and {high.method}"
+            for low in means
+            for high in means
+            if high.mean - low.mean > FAR_APART and means[high] <= means[low]
+        ]
+        rho = spearman([cell.mean for cell in means], list(means.values())).rho
+        farthest = max(means, key=lambda cell: abs(means[cell] - cell.mean))
+        away = means[farthest] - farthest.mean
+        figures = (
+            f"{len(means)} methods, Spearman's ρ {rho:.2f}, farthest {farthest.method} {away:+.2f} points"
+        )
+        said.append(
+            Statement(
+                f"{where}: methods more than {FAR_APART:g} points apart come in the published order",
+                not swapped,
+                figures + (f", swapped: {', '.join(swapped)}" if swapped else ""),
+            )
+        )
+    return said
+
+
 ARTEFACTS = (
     Artefact(
         "002-table2",
@@ -334,6 +373,7 @@ ARTEFACTS = (
         _pieces("2"),
         (*_FOLLOWED, *_COPIED_FROM),
         {follow: _pieces("2", follow=follow) for follow in ("code", "one-setup")},
+        statements=in_order,
     ),
     Artefact(
         "002-table3",
@@ -346,6 +386,7 @@ ARTEFACTS = (
             "(--follow code)",
         ),
         {follow: _pieces("3", follow=follow) for follow in ("code", "one-setup")},
+        statements=in_order,
     ),
     Artefact(
         "002-table4",

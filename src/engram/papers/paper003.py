@@ -12,7 +12,7 @@ from engram.metrics.intervals import over_seeds
 from engram.models.spec import ModelSpec
 from engram.papers.pages import Panel, page
 from engram.papers.published import Cell, cells
-from engram.papers.values import AT_ENDS, Artefact, Piece, Values, together
+from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, together
 from engram.protocols.drive import Plan
 from engram.protocols.forward_transfer import (
     TUNED_LRS,
@@ -574,6 +574,20 @@ def _of_correlations(table: str, title: str) -> Artefact:
     )
 
 
+def correlate(found: Mapping[str, Compared]) -> list[Statement]:
+    """Whether less forgetting goes with more transfer, over methods and runs."""
+    said = []
+    for name, shown in found.items():
+        shots = sorted({k for _, transfers in shown.methods.values() for k in transfers})
+        for k in shots:
+            pairs = [pair for fgt, by_k in shown.methods.values() for pair in zip(fgt, by_k[k], strict=True)]
+            got = spearman([fgt for fgt, _ in pairs], [fwt for _, fwt in pairs])
+            says = f"{name}: AvgFgt and AvgFwt with {k} shots correlate positively, p < .05"
+            figures = f"ρ = {got.rho:.2f}, p = {got.p:.2g}, {len(pairs)} runs"
+            said.append(Statement(says, got.rho > 0 and got.p < 0.05, figures))
+    return said
+
+
 def _figure(
     number: int,
     title: str,
@@ -597,6 +611,7 @@ def _figure(
         others,
         _drawn(title),
         " ".join(part for part in notes if part),
+        correlate if title.startswith(_AGAINST) else None,
     )
 
 

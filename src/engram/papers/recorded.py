@@ -66,7 +66,13 @@ def document() -> str:
         parts += [f"## {_title(record)}", "", record["title"] + ".", ""]
         lines = [*record["followed"], *([record["note"]] if record["note"] else [])]
         parts += [f"- {line}" for line in lines] + ([""] if lines else [])
-        parts += [*_table(record), ""]
+        if any(piece["cells"] for piece in record["pieces"]):
+            parts += [*_table(record), ""]
+        words = {True: "Holds", False: "Does not hold"}
+        if said := record.get("statements"):
+            parts += [f"- {words[each['holds']]}: {each['says']} ({each['figures']})." for each in said] + [
+                ""
+            ]
         differing = [
             f"- {cell['cell']}: {explanation(record, cell['cell'])}"
             for piece in record["pieces"]
@@ -83,16 +89,18 @@ def _title(record: Mapping[str, Any]) -> str:
 
 
 def _overview() -> list[str]:
-    lines = ["| what | cells | reproduced | differ | open | runs |", "|---|---|---|---|---|---|"]
+    lines = ["| what | cells | reproduced | differ | open | statements that hold | runs |", "|---" * 7 + "|"]
     for record in everything():
         counts = record["verdicts"]
         runs = {run["id"] for piece in record["pieces"] for run in piece["runs"]}
+        said = record.get("statements") or []
         row = (
             _title(record),
             sum(counts.values()),
             counts.get("reproduced", 0),
             counts.get("differs", 0),
             counts.get("open", 0),
+            f"{sum(each['holds'] for each in said)} of {len(said)}" if said else "–",
             len(runs),
         )
         lines.append("| " + " | ".join(map(str, row)) + " |")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
-from engram.papers.values import Artefact, Piece, Scale, quick, together
+from engram.papers.values import Artefact, Piece, Scale, Statement, quick, together
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Executor, Failure, Plan, Result, drive
 from engram.protocols.serial import read_result
@@ -199,6 +199,12 @@ def _begun(piece: Piece, there: Set[str]) -> bool:
     return any(run.startswith(f"{name}-") for run in there for name in names)
 
 
+def statements(artefact: Artefact, found: Sequence[Reproduced]) -> list[Statement]:
+    """What the paper says of a table or figure, as far as the finished pieces tell whether it holds."""
+    finished = {each.piece.name: each.returned for each in found if each.returned is not None}
+    return list(artefact.statements(finished)) if artefact.statements is not None and finished else []
+
+
 def record(
     artefact: Artefact, found: Sequence[Reproduced], *, scale: Scale, follow: str | None = None
 ) -> dict[str, Any]:
@@ -214,6 +220,8 @@ def record(
             "followed": list(artefact.followed),
             "note": artefact.note,
             "verdicts": counts,
+            # Runs of a few updates say nothing about what a paper says.
+            "statements": [asdict(each) for each in statements(artefact, found)] if scale == "full" else [],
             "pieces": [each.as_json() for each in found],
             "versions": _versions(found),
         }

@@ -64,6 +64,21 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """What a paper says in words, or what its numbers say together, and whether it holds here.
+
+    Attributes:
+        says: The statement.
+        holds: Whether it holds.
+        figures: By what that is judged.
+    """
+
+    says: str
+    holds: bool
+    figures: str
+
+
+@dataclass(frozen=True, slots=True)
 class Artefact:
     """A table or a figure of a paper.
 
@@ -75,6 +90,7 @@ class Artefact:
         others: All pieces under another reading, by the name that `--follow` takes.
         draw: For a figure: from what each piece returned, by its name, to a page.
         note: What a reader should know, such as what is left out and why.
+        statements: From what each finished piece returned, by its name, to what the paper says of it.
     """
 
     name: str
@@ -84,6 +100,7 @@ class Artefact:
     others: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
     draw: Callable[[Mapping[str, Any]], str] | None = None
     note: str = ""
+    statements: Callable[[Mapping[str, Any]], Sequence[Statement]] | None = None
 
     @property
     def datasets(self) -> tuple[str, ...]:
