@@ -161,6 +161,13 @@ def test_again_keeps_what_is_there_until_something_better_is(tmp_path: Path, eng
     assert engram(*command, "--again").returncode == 0
     assert result.stat().st_mtime_ns > first
     assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == [result.parent.name]
+    # Killed in the middle, such a command leaves the old run aside; the next one finds it.
+    second = result.stat().st_mtime_ns
+    result.parent.replace(tmp_path / f".{result.parent.name}.before")
+    result.parent.mkdir()
+    with patch("engram.run.checkpoint.run_steps", side_effect=InputError("the data are gone")):
+        assert engram(*command, "--again").returncode == 2
+    assert result.stat().st_mtime_ns == second
 
 
 def test_evaluations_within_epochs_do_not_miss_the_ends_of_tasks(tmp_path: Path, engram: Engram) -> None:

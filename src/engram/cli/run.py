@@ -111,9 +111,11 @@ def run_all(
 def put_aside(folder: Path) -> Path | None:
     """Move a run out of the way, where nobody looks for runs; None where there is none."""
     aside = folder.with_name(f".{folder.name}.before")
+    if aside.exists():
+        # Left by a command that was killed.
+        take_back(folder, aside)
     if not folder.exists():
         return None
-    shutil.rmtree(aside, ignore_errors=True)
     folder.replace(aside)
     return aside
 
