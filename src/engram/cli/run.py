@@ -178,7 +178,8 @@ def describe(experiment: Experiment) -> None:
         "method": f"{experiment.method} {fields}".strip(),
         "model": f"{model.name} {wide}".strip(),
         "training": f"{optimizer.name} lr={optimizer.lr:g} momentum={optimizer.momentum:g}, "
-        f"batch {experiment.batch_size}, {'one pass' if experiment.scenario.passes == 1 else passes}",
+        f"batch {experiment.batch_size}, {'one pass' if experiment.scenario.passes == 1 else passes}"
+        f"{', images cropped and mirrored' if experiment.augment else ''}",
         "evaluation": f"every {experiment.evaluation.every} updates on "
         f"{'all' if subset is None else subset} {experiment.evaluation.on} samples of each task",
     }
