@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias, cast
@@ -437,6 +437,14 @@ def _accuracy_layout(curves: Sequence[Curve], **more: Any) -> dict[str, Any]:
     }
 
 
+def _seen_from(layout: dict[str, Any], runs: Iterable[Sequence[Curve]], task: int) -> None:
+    """Let the axis begin a little below the lowest accuracy since the task was learned, if that is high."""
+    lows = [100 * min_accuracy(each).by_task[task] for curves in runs for each in curves]
+    known = [low for low in lows if np.isfinite(low)]
+    if known and min(known) > _HIGH:
+        layout["yaxis"]["range"] = [5 * ((min(known) - 2) // 5), 101]
+
+
 def _task_panel(title: str, runs: Mapping[str, Sequence[Curve]], task: int) -> Panel:
     """The accuracy of one task under several methods, from when it is first learned."""
     data: Traces = []
@@ -445,6 +453,7 @@ def _task_panel(title: str, runs: Mapping[str, Sequence[Curve]], task: int) -> P
         data += curve(name, *_rows(curves, task), colour=_INK[name], within=_PERCENT)
         if np.isfinite(_lowest(curves, task)):
             layout["shapes"].append(level(_lowest(curves, task), colour=_INK[name]))
+    _seen_from(layout, runs.values(), task)
     return Panel(title, {"data": data, "layout": layout})
 
 
@@ -485,7 +494,11 @@ def _norm_panel(title: str, runs: Mapping[str, Results], first: int | None = Non
 
 _SPREAD = "Lines are means over seeds, bands one sample standard deviation."
 _EVALUATED = "Subsets of 1000 test samples are drawn anew for every evaluation, as paper and code say."
-_LOWEST = "Horizontal lines: the lowest accuracy since the task was learned, as a mean over seeds."
+_LOWEST = (
+    "Horizontal lines: the lowest accuracy since the task was learned, as a mean over seeds. Where that is "
+    "high, the axis begins a little below it; a double click shows everything."
+)
+_HIGH = 40.0
 
 
 def _figure2(found: Mapping[str, Results]) -> str:
@@ -498,6 +511,7 @@ def _figure2(found: Mapping[str, Results]) -> str:
             curves = finest if every == 1 else [_curve(each, every=every) for each in results]
             data += curve(f"ρ = {every}", *_rows(curves, 0), colour=ink, within=_PERCENT)
             layout["shapes"].append(level(_lowest(curves, 0), colour=ink))
+        _seen_from(layout, [finest], 0)
         ends = np.append(np.flatnonzero(np.diff(finest[0].learning)), len(finest[0]) - 1)
         steps, rows = _rows(finest, 0)
         data += curve(
