@@ -56,7 +56,7 @@ class AGEM(Learner):
             return
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        remembered = self.store.sample(self.memory_batch or len(batch), batch.heads)
+        remembered = self.seen(self.store.sample(self.memory_batch or len(batch), batch.heads))
         loss = cross_entropy(self.network(remembered.x), remembered)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         theirs = [torch.zeros_like(p) if r is None else r for p, r in zip(parameters, found, strict=True)]

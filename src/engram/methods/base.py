@@ -153,10 +153,7 @@ class Learner(ABC):
         self._follow_schedule()
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
-        joined = self.rehearse(batch)
-        if self.augmentation is not None:
-            # What is remembered stays as it came, and is changed anew whenever it is learned.
-            joined = replace(joined, x=crop_and_flip(joined.x, self.augmentation))
+        joined = self.seen(self.rehearse(batch))
         terms = self.loss(joined)
         loss = terms.total()
         new = self._gradient_of(terms.new) if self.split_gradients else None
@@ -169,6 +166,17 @@ class Learner(ABC):
         self.step_in_task += 1
         self.after_step(batch)
         return float(loss.detach())
+
+    @final
+    def seen(self, batch: Batch) -> Batch:
+        """The samples as the network is to see them: images changed at random where the experiment says so.
+
+        What an update learns from is changed already; samples that a method draws itself go through here.
+        What is remembered stays as it came, and is changed anew whenever it is learned.
+        """
+        if self.augmentation is None:
+            return batch
+        return replace(batch, x=crop_and_flip(batch.x, self.augmentation))
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Nothing to keep."""

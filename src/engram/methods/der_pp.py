@@ -53,9 +53,9 @@ class DERPP(Learner):
             return terms
         size = self.memory_batch or len(batch)
         places = self.store.draw(size)
-        again = self.network(self.store.samples.batch(places, batch.heads).x)
+        again = self.network(self.seen(self.store.samples.batch(places, batch.heads)).x)
         drift = functional.mse_loss(again, self.scores[places])
-        other = self.store.sample(size, batch.heads)
+        other = self.seen(self.store.sample(size, batch.heads))
         labels = cross_entropy(self.network(other.x), other)
         return terms.plus(self.logit_weight * drift + self.label_weight * labels)
 

@@ -78,7 +78,7 @@ class FOMAML(Learner):
         def drawn() -> Batch:
             assert self.task is not None
             chosen = torch.randperm(len(rows), generator=self.generator)[: self.task.batch_size]
-            return store.batch(rows[chosen], heads)
+            return self.seen(store.batch(rows[chosen], heads))
 
         rate = self.optimizer.param_groups[0]["lr"] if self.inner_lr is None else self.inner_lr
         weights = {name: p.detach() for name, p in self.network.named_parameters() if p.requires_grad}

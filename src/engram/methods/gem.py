@@ -61,7 +61,7 @@ class GEM(Learner):
             parameter.grad = piece.view_as(parameter)
 
     def _gradient_on(self, place: Tensor, batch: Batch, parameters: list[torch.nn.Parameter]) -> Tensor:
-        remembered = self.store.batch(place, batch.heads)
+        remembered = self.seen(self.store.batch(place, batch.heads))
         loss = cross_entropy(self.network(remembered.x), remembered)
         found = torch.autograd.grad(loss, parameters, allow_unused=True)
         pieces = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]

@@ -37,7 +37,7 @@ from engram.run.held import held, shapes_of
 from engram.run.probing import check_probes, readings_at_end
 from engram.run.upstream import open_upstream
 from engram.scenarios import joint
-from engram.scenarios.values import TaskSetting
+from engram.scenarios.values import Permute, TaskSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,9 @@ def complete(experiment: Experiment) -> Experiment:
             raise InputError(f"method {experiment.method} has no learning rate by phase: give it one for all")
     if experiment.augment and not issubclass(method, Learner):
         raise InputError(f"method {experiment.method} does not take images changed at random: leave it out")
+    steps = [step for task in experiment.scenario.tasks for step in task.transforms]
+    if experiment.augment and any(isinstance(step, Permute) for step in steps):
+        raise InputError(f"{experiment.scenario.name} permutes pixels: there is nothing to crop and mirror")
     settings = validate_fields(experiment.method, method, experiment.settings)
     needs_with = getattr(method, "needs_with", None)
     check_needs(experiment, needs_with(settings) if needs_with else method.needs)
