@@ -220,9 +220,19 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
     assert [each.name for each in place.parent.parent.iterdir()] == [place.parent.name]
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_a_folder_that_cannot_be_is_one_line(jobs: int, engram: Engram, tmp_path: Path) -> None:
-    command = ["protocol", "grid", "split-digits", "finetune", "--updates", 2, "--jobs", jobs]
+def test_what_fails_when_it_is_run_again_has_failed(protocol: Engram, tmp_path: Path) -> None:
+    command = ["grid", "split-digits", "finetune", "--updates", 2, "--grid", "lr=.1,.01", "--json"]
+    found = protocol(*command).json
+    with patch("engram.run.checkpoint.run_steps", side_effect=RuntimeError("no luck")):
+        done = protocol(*command, "--again")
+    assert done.returncode == 2 and "no luck" in done.stderr
+    folder = tmp_path / "runs" / found["runs"][0]
+    assert "no luck" in (folder / "failure.json").read_text() and not (folder / "result.json").exists()
+
+
+@pytest.mark.parametrize("more", [("--jobs", "1"), ("--jobs", "2"), ("--again",)])
+def test_a_folder_that_cannot_be_is_one_line(more: tuple[str, ...], engram: Engram, tmp_path: Path) -> None:
+    command = ["protocol", "grid", "split-digits", "finetune", "--updates", 2, *more]
     done = engram(*command, "--out", tmp_path / ("x" * 300))
     assert done.returncode == 2 and "File name too long" in done.stderr.splitlines()[-1]
 

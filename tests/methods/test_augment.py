@@ -69,11 +69,11 @@ def test_learning_is_changed_and_what_is_remembered_is_not() -> None:
     "method", ["finetune", "er", "a-gem", "gem", "fomaml", "der++", "multitask", "icarl"]
 )
 def test_hardly_anything_is_learned_as_it_came(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of 18 ways to move and mirror an image one leaves it alone; some digits have an empty margin as well."""
+    """Of 18 ways to move and mirror an image one leaves it alone; some digits have empty margins."""
     stream = Stream(experiment("split-digits", method).scenario)
     phases = [stream.phase(number) for number in range(5)]
     known = {row.numpy().tobytes() for phase in phases for batch in phase.in_order(500) for row in batch.x}
-    shown = []
+    shown: list[bool] = []
     forward = Network.forward
 
     def noting(self: Network, x: torch.Tensor) -> torch.Tensor:
@@ -127,7 +127,9 @@ def test_papers_that_change_images() -> None:
 
 def test_what_cannot_be_changed_is_refused() -> None:
     with pytest.raises(InputError, match="gdumb does not take images changed at random"):
-        experiment("split-digits", "gdumb", augment=True)
+        run(replace(experiment("split-digits", "gdumb"), augment=True))
+    for augment in (True, False):
+        assert experiment("split-cifar100", "gdumb", augment=augment).settings["augment"] is augment
     with pytest.raises(InputError, match="permutes pixels"):
         experiment("permuted-mnist", "er", augment=True)
     draw = np.random.default_rng(0)

@@ -2,16 +2,18 @@
 
 import io
 import random
-from collections import deque
-from dataclasses import dataclass, replace
+from collections import Counter, OrderedDict, defaultdict, deque
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
+from engram.core.errors import InputError
 from engram.core.values import Batch
 from engram.methods.state import CannotKeep, capture, kept_bytes, restore
 
@@ -20,6 +22,21 @@ from engram.methods.state import CannotKeep, capture, kept_bytes, restore
 class Pair:
     left: torch.Tensor
     right: int
+
+
+@dataclass
+class Counted:
+    n: int
+    total: int = field(default=0, init=False)
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+class Point(NamedTuple):
+    x: int
+    y: torch.Tensor
 
 
 def written_and_read(state: dict[str, Any]) -> dict[str, Any]:
@@ -48,6 +65,14 @@ BATCH = Batch(torch.ones(2, 3), torch.tensor([0, 1]), heads=((0, 1),), head=torc
         ({("a", 1): [torch.ones(1), None]}, {}),
         ({0: BATCH}, {}),
         (Pair(torch.ones(2), 3), Pair(torch.zeros(1), 0)),
+        (Counter("aab"), Counter()),
+        (OrderedDict(b=1, a=2), OrderedDict()),
+        (defaultdict(list, {1: [2]}), defaultdict(list)),
+        (torch.ones(2, 3).shape, None),
+        (Point(1, torch.ones(1)), Point(0, torch.zeros(1))),
+        (np.array(0.5), np.array(0.0)),
+        (torch.ones(2, requires_grad=True), None),
+        (torch.nn.Parameter(torch.ones(2)), None),
     ],
 )
 def test_what_is_held_comes_back(value: Any, new: Any) -> None:
@@ -72,16 +97,40 @@ def test_generators_go_on() -> None:
     assert drawn(first) == drawn(second)
 
 
+def test_a_parameter_stays_the_one_that_an_optimiser_holds() -> None:
+    own = torch.nn.Parameter(torch.zeros(2))
+    fresh = holder(held=own)
+    restore(fresh, written_and_read(capture(holder(held=torch.nn.Parameter(torch.ones(2))))))
+    assert fresh.held is own and own.tolist() == [1, 1]
+
+
 def test_functions_and_paths_are_configuration() -> None:
-    old, new = holder(f=len, p=Path("a")), holder(f=max, p=Path("b"))
+    old, new = holder(f=len, p=Path("a"), q=torch.device("cpu")), holder(f=max, p=Path("b"), q=None)
     restore(new, written_and_read(capture(old)))
-    assert (new.f, new.p) == (max, Path("b"))
+    assert (new.f, new.p, new.q) == (max, Path("b"), None)
 
 
-def test_what_cannot_be_kept_is_named() -> None:
-    owner = holder(memory={"new": [object()]})
-    with pytest.raises(CannotKeep, match=r"SimpleNamespace.memory\['new'\]\[0\] is a object, which"):
-        capture(owner)
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        ({"new": [object()]}, r"held\['new'\]\[0\] is a object"),
+        (Colour.RED, "held is a Colour"),
+        (np.str_("a"), "held is a str_"),
+        (np.array(["a"]), "held is a ndarray"),
+        (np.arange(3, dtype=">i4"), "held is a ndarray"),
+        (np.ma.masked_array([1, 2], [False, True]), "held is a MaskedArray"),
+        (Counted(1), "held is a Counted"),
+    ],
+)
+def test_what_cannot_be_kept_is_named(value: Any, name: str) -> None:
+    with pytest.raises(CannotKeep, match=f"SimpleNamespace.{name}, which a checkpoint cannot keep"):
+        capture(holder(held=value))
+
+
+def test_what_has_no_place_yet_is_one_line() -> None:
+    state = written_and_read(capture(holder(held=np.random.default_rng(0))))
+    with pytest.raises(InputError, match="a new SimpleNamespace has nothing yet where a numpy generator was"):
+        restore(holder(held=None), state)
 
 
 def test_bytes_are_counted_wherever_they_are_held() -> None:

@@ -76,6 +76,8 @@ def test_spreads_are_of_the_published_kind() -> None:
     assert compare(copied, values).spread == pytest.approx(1.290994 / 2)
     interval = next(cell for cell in cells("003", "2") if "CI" in cell.spread_kind)
     assert compare(interval, values).spread == pytest.approx(3.182446 * 1.290994 / 2, abs=1e-5)
+    far = [interval.mean - 30, interval.mean - 24]
+    assert compare(interval, far).verdict == "differs", "the interval of two runs reaches that far"
 
 
 def test_all_pieces_run_together_and_scaled_down_runs_are_never_compared() -> None:

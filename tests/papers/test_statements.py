@@ -35,8 +35,10 @@ def test_accuracies_of_online_streams() -> None:
     }
     assert verdicts(says_of_accuracy(found)) == [True, True, False]
     found["CIFAR100/finetune"] = outcome(AA=[40, 20, 41], RAA=[30, 24, -4])
-    found["CIFAR100/ER"] = outcome(AA=[60, 50, 40, 30, 30, 20], RAA=[30, 24, 14, 10, 9, 5])
+    found["CIFAR100/ER"] = outcome(AA=[60, 50, 40, 30, 30, 20], RAA=[30, 24, 14, 10, 9, 7])
     assert verdicts(says_of_accuracy(found)) == [False, False, True]
+    found["CIFAR100/ER"] = outcome(AA=[60, 50, 40], RAA=[30, 14.1, 14])
+    assert verdicts(says_of_accuracy(found))[2] is False, "nearly flat"
     del found["CIFAR100/GDumb"]
     assert says_of_accuracy(found) == []
 
@@ -90,6 +92,7 @@ def test_depth_of_the_gap(gem: float, holds: bool) -> None:
 
     assert verdicts(gem_falls_deeper({"MNIST/GEM": runs(gem), "MNIST/ER": runs(0.7)})) == [holds]
     assert gem_falls_deeper({"MNIST/GEM": runs(gem)}) == []
+    assert gem_falls_deeper({"MNIST/GEM": runs(gem), "MNIST/ER": ()}) == []
 
 
 def test_statements_are_recorded_at_full_scale_alone() -> None:

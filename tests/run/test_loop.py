@@ -91,6 +91,12 @@ def test_a_checkpoint_of_another_experiment_is_not_used(tmp_path: Path) -> None:
     assert Trace.load(tmp_path / "trace.parquet") == run(small("er")).evaluator.trace
 
 
+def test_a_checkpoint_of_another_layout_is_not_used(tmp_path: Path) -> None:
+    *_, there = islice(run_steps(small("er")), 33)
+    torch.save({**there.snapshot(), "format": 1, "method": {}}, tmp_path / CHECKPOINT)
+    assert execute(small("er"), tmp_path)["updates"] == 100
+
+
 @pytest.mark.parametrize("content", [b"not a checkpoint", {"a": 1}, [1]])
 def test_a_broken_checkpoint_is_one_line(content: Any, tmp_path: Path) -> None:
     if isinstance(content, bytes):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ import typer
 
 from engram.cli.options import RunOptions, one_of, with_run_options
 from engram.cli.output import fail, print_json, stderr, stdout
-from engram.cli.run import Follower, progress_bar, put_aside, take_back
+from engram.cli.run import Follower, make_way, progress_bar, take_back
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import finite
 
@@ -175,7 +176,7 @@ def protocol(
         strict=options.strict,
     )
     failed: dict[str, Failure] = {}
-    execute = noting(renewing(execute, out) if options.again else execute, failed)
+    execute = noting(making_way(execute, out, again=options.again), failed)
     found = drive(PLANS[name](asked), execute)
     result = finite({"protocol": name, "scenario": scenario, "method": method, **found.as_json()})
     record_choices(result, out)
@@ -427,21 +428,28 @@ def executor(
     return run_some
 
 
-def renewing(execute: Executor, out: Path) -> Executor:
-    """The same executor, which runs anew what older commands left, and keeps that until it has the new."""
-    renewed: set[str] = set()
+def making_way(execute: Executor, out: Path, *, again: bool) -> Executor:
+    """The same executor; with `again` it runs anew what is there, which is kept until that is done."""
+    met: set[str] = set()
 
-    def run_anew(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
-        folders = [out / name for name in {each.id for each in experiments} - renewed]
-        before = {folder: aside for folder in folders if (aside := put_aside(folder)) is not None}
+    def run_some(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
+        before: dict[Path, Path] = {}
         try:
-            return execute(experiments)
-        finally:
-            renewed.update(folder.name for folder in folders)
+            for folder in [out / name for name in dict.fromkeys(each.id for each in experiments)]:
+                if folder.name not in met and (aside := make_way(folder, again=again)) is not None:
+                    before[folder] = aside
+                met.add(folder.name)
+            found = execute(experiments)
+        except BaseException:
             for folder, aside in before.items():
                 take_back(folder, aside)
+            raise
+        # Whatever came out now, be it a failure, is what this command found.
+        for aside in before.values():
+            shutil.rmtree(aside)
+        return found
 
-    return run_anew
+    return run_some
 
 
 def noting(execute: Executor, failed: dict[str, Failure]) -> Executor:

@@ -88,7 +88,8 @@ def reproduce(
     if cells is None:
         write_json(place / f"{label}.json", written)
     whole = all(each.returned is not None for each in found)
-    page = _drawn(wanted, found, place / f"{label}.html") if whole or not done else None
+    drawn = f"{label}.html" if cells is None else f"{label}-part.html"
+    page = _drawn(wanted, found, place / drawn) if whole or not done else None
     if json:
         print_json(written if page is None else {**written, "page": str(page)})
         return

@@ -11,6 +11,7 @@ import typer
 from engram.cli.options import RunOptions, one_of, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
+from engram.core.files import is_file
 from engram.core.folder import RESULT
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def run_all(
     with progress_bar() as bar:
         for experiment in experiments:
             folder = out / experiment.id
-            before = put_aside(folder) if again else None
+            before = make_way(folder, again=again)
             line = bar.add_task(f"{experiment.method} seed {experiment.seed}", total=None, news="")
             follow = Follower(bar, line)
             try:
@@ -108,12 +109,18 @@ def run_all(
     return results
 
 
-def put_aside(folder: Path) -> Path | None:
-    """Move a run out of the way, where nobody looks for runs; None where there is none."""
+def make_way(folder: Path, *, again: bool) -> Path | None:
+    """Make a run's folder ready: `again` moves a finished run where nobody looks for runs, and says where.
+
+    What a command that was killed has left there is put back first. What is not finished is removed.
+    """
     aside = folder.with_name(f".{folder.name}.before")
-    if aside.exists():
-        # Left by a command that was killed.
+    if is_file(aside / RESULT):
         take_back(folder, aside)
+    if not again:
+        return None
+    for useless in (aside, *([] if is_file(folder / RESULT) else [folder])):
+        shutil.rmtree(useless, ignore_errors=True)
     if not folder.exists():
         return None
     folder.replace(aside)
@@ -122,7 +129,7 @@ def put_aside(folder: Path) -> Path | None:
 
 def take_back(folder: Path, aside: Path) -> None:
     """Put a run back in its place, unless a new one came to its end there: what is whole is worth more."""
-    if (folder / RESULT).is_file():
+    if is_file(folder / RESULT):
         shutil.rmtree(aside)
     else:
         shutil.rmtree(folder, ignore_errors=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections import deque
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
@@ -23,7 +23,10 @@ from engram.core.values import Batch, TaskInfo
 PLAIN = (int, float, str, bool, type(None))
 _VALUES = {"batch": Batch, "task": TaskInfo}
 _SERIES: dict[str, Callable[[Iterable[Any]], Any]] = {
-    each.__name__: each for each in (list, tuple, set, frozenset)
+    each.__name__: each for each in (list, tuple, set, frozenset, torch.Size)
+}
+_DICTIONARIES: dict[str, Callable[[dict[Any, Any]], Any]] = {
+    each.__name__: each for each in (dict, OrderedDict, Counter)
 }
 _CONFIGURATION = (
     FunctionType,
@@ -95,18 +98,25 @@ def _bytes(value: object) -> int:
 
 
 def _pack(value: Any, name: str) -> dict[str, Any]:
-    kind, kept = _packed(value, name)
+    packed = _packed(value, name)
+    if packed is None:
+        raise CannotKeep(
+            f"{name} is a {type(value).__name__}, which a checkpoint cannot keep: hold tensors, arrays, "
+            "numbers, texts, lists, dictionaries and the like, or give it state_dict and load_state_dict"
+        )
+    kind, kept = packed
     return {"kind": kind, **kept}
 
 
-def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]]:
-    """What kind of thing a value is, and what is kept of it."""
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biufc":
-        return "array", {"value": torch.from_numpy(np.array(value))}
-    if isinstance(value, PLAIN):
+def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
+    """What kind of thing a value is, and what is kept of it; None where nothing can be."""
+    if type(value) in PLAIN:
         return "plain", {"value": value}
     if isinstance(value, Tensor):
-        return "tensor", {"value": value.detach().clone()}
+        flags = {"grad": value.requires_grad, "parameter": isinstance(value, nn.Parameter)}
+        return "tensor", {"value": value.detach().clone(), **flags}
+    if type(value) is np.ndarray or isinstance(value, np.generic):
+        return _packed_array(value)
     if isinstance(value, torch.Generator):
         return "generator", {"value": value.get_state()}
     if isinstance(value, np.random.Generator):
@@ -122,20 +132,40 @@ def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]]:
     if isinstance(value, Optimizer | Stateful):
         return "stateful", {"value": _cloned(value.state_dict())}
     if is_dataclass(value):
-        kind = next((kind for kind, of in _VALUES.items() if isinstance(value, of)), "dataclass")
-        parts = [each.name for each in fields(value) if each.init]
-        return kind, {"value": {part: _pack(getattr(value, part), f"{name}.{part}") for part in parts}}
-    if isinstance(value, dict):
+        return _packed_dataclass(value, name)
+    return _packed_container(value, name)
+
+
+def _packed_array(value: Any) -> tuple[str, dict[str, Any]] | None:
+    try:
+        numbers = torch.from_numpy(np.array(value))
+    except (TypeError, ValueError):
+        return None
+    return "array", {"value": numbers, "scalar": isinstance(value, np.generic)}
+
+
+def _packed_dataclass(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
+    kind = next((kind for kind, of in _VALUES.items() if isinstance(value, of)), "dataclass")
+    parts = [each.name for each in fields(value) if each.init]
+    beyond = {*getattr(value, "__dict__", ()), *(each.name for each in fields(value))} - {*parts}
+    if kind == "dataclass" and beyond:
+        # Made again from its fields it would be another one.
+        return None
+    return kind, {"value": {part: _pack(getattr(value, part), f"{name}.{part}") for part in parts}}
+
+
+def _packed_container(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
+    made = type(value)
+    if made in _DICTIONARIES.values() or made is defaultdict:
         pairs = [(_pack(key, name), _pack(item, f"{name}[{key!r}]")) for key, item in value.items()]
-        return "dict", {"value": pairs}
-    if isinstance(value, deque):
+        return made.__name__, {"value": pairs}
+    if made is deque:
         return "deque", {"value": _packs(value, name), "longest": value.maxlen}
-    if type(value) in _SERIES.values():
-        return type(value).__name__, {"value": _packs(value, name)}
-    raise CannotKeep(
-        f"{name} is a {type(value).__name__}, which a checkpoint cannot keep: hold tensors, arrays, numbers, "
-        "texts, lists, dictionaries and the like, or give it state_dict and load_state_dict"
-    )
+    if made in _SERIES.values():
+        return made.__name__, {"value": _packs(value, name)}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return "named tuple", {"value": _packs(value, name)}
+    return None
 
 
 def _packs(values: Iterable[Any], name: str) -> list[dict[str, Any]]:
@@ -144,29 +174,37 @@ def _packs(values: Iterable[Any], name: str) -> list[dict[str, Any]]:
 
 def _unpack(packed: dict[str, Any], present: Any, owner: Any) -> Any:
     kind, value = packed["kind"], packed["value"]
-    if kind in _SERIES or kind == "deque":
-        filled = [*(present or ()), *[None] * len(value)]
-        found = [_unpack(item, old, owner) for item, old in zip(value, filled, strict=False)]
-        return deque(found, packed["longest"]) if kind == "deque" else _SERIES[kind](found)
-    if kind == "dict":
-        present = present or {}
-        pairs = [(_unpack(key, None, owner), item) for key, item in value]
-        return {key: _unpack(item, present.get(key), owner) for key, item in pairs}
-    if kind in _VALUES:
-        return _VALUES[kind](**{part: _unpack(item, None, owner) for part, item in value.items()})
-    if kind == "tensor":
-        return value.clone()
-    if kind == "array":
-        return value.numpy().copy()[()]
     if kind == "plain":
         return value
+    if kind == "configuration":
+        return present
+    if kind == "tensor":
+        return _tensor(packed, present)
+    if kind == "array":
+        return value.numpy().copy()[()] if packed["scalar"] else value.numpy().copy()
     if kind == "module":
         return _loaded(packed, present, owner)
+    if kind in _VALUES:
+        return _VALUES[kind](**{part: _unpack(item, None, owner) for part, item in value.items()})
+    if kind in _SERIES or kind == "deque":
+        found = _unpacked(value, present, owner)
+        return deque(found, packed["longest"]) if kind == "deque" else _SERIES[kind](found)
+    if kind in _DICTIONARIES:
+        return _DICTIONARIES[kind](_pairs(value, present, owner))
+    return _into(kind, value, present, owner)
+
+
+def _into(kind: str, value: Any, present: Any, owner: Any) -> Any:
+    """What can only be put back into something of its kind that is there already."""
     if present is None:
-        raise TypeError(
-            f"{type(owner).__name__} cannot be restored: what it held in a list or dictionary does not "
-            "exist yet in a new one; hold it in an attribute of its own"
+        raise InputError(
+            f"the checkpoint cannot be used: a new {type(owner).__name__} has nothing yet where a {kind} "
+            "was; let it make one in setup, and remove the checkpoint"
         )
+    if kind == "defaultdict":
+        return defaultdict(present.default_factory, _pairs(value, present, owner))
+    if kind == "named tuple":
+        return type(present)(*_unpacked(value, present, owner))
     if kind == "dataclass":
         parts = {part: _unpack(item, getattr(present, part), owner) for part, item in value.items()}
         return replace(present, **parts)
@@ -179,6 +217,27 @@ def _unpack(packed: dict[str, Any], present: Any, owner: Any) -> Any:
     elif kind == "stateful":
         present.load_state_dict(_cloned(value))
     return present
+
+
+def _unpacked(values: list[Any], present: Any, owner: Any) -> list[Any]:
+    filled = [*(present or ()), *[None] * len(values)]
+    return [_unpack(item, old, owner) for item, old in zip(values, filled, strict=False)]
+
+
+def _pairs(values: list[Any], present: Any, owner: Any) -> dict[Any, Any]:
+    pairs = [(_unpack(key, None, owner), item) for key, item in values]
+    return {key: _unpack(item, (present or {}).get(key), owner) for key, item in pairs}
+
+
+def _tensor(packed: dict[str, Any], present: Any) -> Tensor:
+    value: Tensor = packed["value"]
+    if not packed["parameter"]:
+        return value.clone().requires_grad_(packed["grad"])
+    if isinstance(present, nn.Parameter) and present.shape == value.shape:
+        # An optimiser may hold this very one.
+        present.data.copy_(value)
+        return present.requires_grad_(packed["grad"])
+    return nn.Parameter(value.clone(), requires_grad=packed["grad"])
 
 
 def _loaded(packed: dict[str, Any], present: Any, owner: Any) -> nn.Module:

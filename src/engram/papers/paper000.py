@@ -558,6 +558,7 @@ def gem_falls_deeper(found: Mapping[str, Results]) -> list[Statement]:
     means = {
         label: 100 * statistics.fmean(result.metric("min-ACC") for result in runs)
         for label, runs in _by_method(found).items()
+        if runs
     }
     if means.keys() != {"GEM", "ER"}:
         return []

@@ -86,8 +86,8 @@ STREAMS = {"CIFAR100": "split-cifar100", "Tiny ImageNet": "split-tiny-imagenet"}
 SMALL_PASSES = 16
 """How often GDumb sees its memory in the small reading: its learning rate ends at the end of a cycle."""
 
-NEAR = 10.0
-"""Within so many points of 0 a rescaled accuracy is near it."""
+NEAR, FLAT, STRONG = 10.0, 0.5, 5.0
+"""In points: how near 0 is near, a slope that is still one, and a rise that is strong."""
 
 _INK = {"ER": "c0", "GDumb": "c1", "finetune": "c2"}
 
@@ -183,8 +183,8 @@ def says_of_accuracy(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
         if stream == "CIFAR100":
             late = raa["ER"][-max(2, len(raa["ER"]) // 3) :]
             slope = float(np.polyfit(np.arange(len(late)), late, 1)[0])
-            says = f"{stream}: RAA of ER has not become flat by the end"
-            said.append(Statement(says, slope < 0, f"{slope:+.2f} points a task in the last third"))
+            says = f"{stream}: RAA of ER still falls by the end, more than {FLAT:g} points a task"
+            said.append(Statement(says, slope < -FLAT, f"{slope:+.2f} points a task in the last third"))
     return said
 
 
@@ -198,8 +198,8 @@ def says_of_forgetting(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
         rise = {row: float(each[-1] - each[0]) for row, each in raf.items()}
         plain = {row: float(each[-1] - each[0]) for row, each in af.items()}
         figures = "; ".join(f"{row}: AF {plain[row]:+.1f}, RAF {rise[row]:+.1f} points" for row in rise)
-        steep = all(rise[row] > 0 and rise[row] > plain[row] for row in ("finetune", "ER"))
-        says = f"{stream}: RAF of finetune and ER rises strongly, and more than AF"
+        steep = all(rise[row] > max(STRONG, plain[row]) for row in ("finetune", "ER"))
+        says = f"{stream}: RAF of finetune and ER rises strongly (over {STRONG:g} points), and more than AF"
         said.append(Statement(says, steep, figures))
         less = rise["GDumb"] < min(rise["finetune"], rise["ER"])
         said.append(Statement(f"{stream}: RAF of GDumb rises less than that of the others", less, figures))

@@ -20,7 +20,8 @@ The same command runs a cell again and gets the same numbers.
 
 A number is **reproduced** where |ours − published| ≤ 2·√(spread² + published spread²), or ≤ 1 point. Where
 it **differs**, a line below its table says what was tried to explain it. Spreads are of the published kind
-(000: sample SD; 002: population SD; van de Ven & Tolias: SEM). Nothing was tuned to hit a number.
+(000: sample SD; 002: population SD; van de Ven & Tolias: SEM; 003: 95 % intervals, compared as standard
+errors). Nothing was tuned to hit a number.
 """
 
 

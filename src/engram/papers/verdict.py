@@ -23,8 +23,9 @@ class Compared:
         mean: Their mean; NaN where there are none.
         spread: Their spread, of the same kind as the published one; NaN for a single run.
         verdict: `reproduced` where the difference is at most twice the root of both squared spreads, or at
-            most one point; else `differs`. `open` where nothing was run, `not compared` where it was run
-            scaled down.
+            most one point; else `differs`. Of 95 % intervals the standard errors are compared, since with few
+            runs an interval is wide enough for anything. `open` where nothing was run, `not compared` where
+            it was run scaled down.
     """
 
     cell: Cell
@@ -91,8 +92,24 @@ def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> 
     elif not comparable:
         verdict = "not compared"
     else:
-        both = math.hypot(0.0 if math.isnan(spread) else spread, cell.spread or 0.0)
+        both = math.hypot(_error(spread, found.n, cell), _error(cell.spread or 0.0, _runs(cell), cell))
         # The printed number was rounded, so that a difference of one point may come out a little larger.
         near = abs(found.mean - cell.mean) <= max(2 * both, point(cell)) + 1e-9
         verdict = "reproduced" if near else "differs"
     return Compared(cell, tuple(values), found.mean, spread, verdict)
+
+
+def _error(spread: float, runs: int, cell: Cell) -> float:
+    """A spread as verdicts compare it; 0 where there is none."""
+    if math.isnan(spread) or runs < 2:
+        return 0.0
+    if "95% CI" not in cell.spread_kind:
+        return spread
+    from scipy import stats
+
+    return float(spread / stats.t.ppf(0.975, runs - 1))
+
+
+def _runs(cell: Cell) -> int:
+    """How many runs the paper made; several where it does not say."""
+    return int(cell.n_runs) if str(cell.n_runs).isdigit() else 10

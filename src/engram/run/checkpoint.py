@@ -20,7 +20,7 @@ from engram.core.folder import RESULT, save_run
 from engram.datasets.accounting import Forbidden, refusal
 from engram.methods.state import CannotKeep
 from engram.run.experiment import Experiment
-from engram.run.loop import Diverged, Outcome, Progress, run_steps
+from engram.run.loop import CHECKPOINT_FORMAT, Diverged, Outcome, Progress, run_steps
 
 CHECKPOINT = "checkpoint.pt"
 
@@ -130,4 +130,5 @@ def _checkpoint(place: Path, experiment: Experiment) -> dict[str, Any] | None:
         digest = state["digest"]
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError) as error:
         raise InputError(f"the checkpoint {place} is broken: remove it, and the run starts anew") from error
-    return state if digest == experiment.digest else None
+    usable = digest == experiment.digest and state.get("format") == CHECKPOINT_FORMAT
+    return state if usable else None

@@ -259,6 +259,8 @@ def run_steps(
     return line.outcome()
 
 
+CHECKPOINT_FORMAT = 2
+"""How a snapshot is laid out; one of another layout is not used, and its run starts anew."""
 _SERIES = ("kept_bytes", "kept_samples", "flops", "phase_seconds", "update_seconds")
 
 
@@ -459,6 +461,7 @@ class _Line:
         """The whole state, as tensors and plain values."""
         plain = ("phase", "begun", "step", "step_in_phase", "step_in_pass", "pass_order", "train_seconds")
         return {
+            "format": CHECKPOINT_FORMAT,
             "digest": self.experiment.digest,
             "place": {name: getattr(self, name) for name in (*plain, *_SERIES)},
             "order": self.order.get_state(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +16,6 @@ from engram.models.spec import ModelSpec, Pretrained, check_used
 from engram.run.experiment import EvaluationSpec, Experiment
 from engram.run.start import check_start, sample_shape, start_from
 from engram.scenarios import SettingName, benchmark
-from engram.scenarios.catalogue import Recipe
 from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
 
 # Beside its input a stored sample has a label, a head, and the key of its draw or its place in a queue.
@@ -111,7 +110,9 @@ def experiment(
         momentum=steps.momentum if momentum is None else momentum,
         weight_decay=steps.weight_decay if weight_decay is None else weight_decay,
     )
-    chosen = {**recipe.fields(method, stream.setting.kind), **(settings or {})}
+    itself = augments_itself(method)
+    own_fields = {"augment": augment} if itself and augment is not None else {}
+    chosen = {**recipe.fields(method, stream.setting.kind), **own_fields, **(settings or {})}
     if budget_bytes is not None:
         sized = memory_within(budget_bytes, method, stream, policy=chosen.get("policy"))
         if twice := sized.keys() & (settings or {}).keys():
@@ -130,7 +131,7 @@ def experiment(
             batch_size=batch_size if batch_size is not None else recipe.batch(method),
             epochs=epochs if epochs is not None else recipe.passes(method),
             updates=recipe.updates if updates is None and epochs is None else updates,
-            augment=_augments(recipe, method) if augment is None else augment,
+            augment=not itself and (recipe.augments(method) if augment is None else augment),
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
             budget_bytes=budget_bytes,
             start=None if weights is None else start_from(Path(weights)),
@@ -142,9 +143,15 @@ def experiment(
     return planned
 
 
-def _augments(recipe: Recipe, method: str) -> bool:
-    """Whether a benchmark's images are changed at random; methods that learn in a way of their own decide."""
-    return recipe.augments(method) and issubclass(METHODS[method], Learner)
+def augments_itself(method: str) -> bool:
+    """Whether a method changes images in a way of its own, which its field `augment` switches on.
+
+    Example:
+        >>> augments_itself("gdumb"), augments_itself("er")
+        (True, False)
+    """
+    found = METHODS[method]
+    return not issubclass(found, Learner) and "augment" in {each.name for each in fields(found)}
 
 
 def memory_within(
