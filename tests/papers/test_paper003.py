@@ -193,7 +193,9 @@ def test_the_small_reading_can_be_run_anywhere() -> None:
     assert {run.method for run in runs} == set(SIX.split()) | {"ewc", "l2"}
     assert {run.model.name for run in runs} == {SMALL.network}
     assert {run.epochs for run in runs} == {5}
-    assert len({run.seed for run in runs}) == small[0].seeds == 3
+    assert len({run.seed for run in runs}) == small[0].seeds == 5
+    assert {run.optimizer.lr for run in runs if run.method != "ewc"} == {0.1}
+    assert {run.optimizer.lr for run in runs if run.method == "ewc"} == {0.01}
     # All tables and figures read the same runs.
     probed = {run.id for run in runs}
     for other in ("table2", "table3", "table4", "figure1", "figure3"):
