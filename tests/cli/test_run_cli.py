@@ -191,6 +191,7 @@ def test_evaluations_within_epochs_do_not_miss_the_ends_of_tasks(tmp_path: Path,
     assert found[0]["ACC"] == found[1]["ACC"] and found[0]["FORG"] == found[1]["FORG"]
 
 
+@pytest.mark.slow
 def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [*ENGRAM, "run", "split-digits", "er", "--seeds", "50", "--subset", "20", "--out", str(tmp_path)],

@@ -41,6 +41,7 @@ def test_a_dry_run_shows_and_runs_nothing(file: Path, tmp_path: Path, engram: En
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
     file: Path, tmp_path: Path, engram: Engram
 ) -> None:

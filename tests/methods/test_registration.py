@@ -21,6 +21,7 @@ class Ours(Learner):
 """
 
 
+@pytest.mark.slow
 def test_a_packages_entry_point_is_a_method(tmp_path: Path) -> None:
     (tmp_path / "ourpackage.py").write_text(MODULE)
     facts = tmp_path / "ourpackage-1.0.dist-info"

@@ -107,6 +107,7 @@ def test_a_broken_checkpoint_is_one_line(content: Any, tmp_path: Path) -> None:
         execute(small(), tmp_path)
 
 
+@pytest.mark.slow
 def test_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     """A real process, killed without warning."""
     program = (

@@ -250,6 +250,7 @@ print(*kilobytes.values(), flush=True)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the share of memory is read from /proc")
+@pytest.mark.slow
 def test_processes_hold_the_data_together_once(tmp_path: Path) -> None:
     """Two processes that have read everything hold half of it each, and nothing of their own."""
     pixels = torch.randint(0, 256, (10_000, 1, 32, 32), dtype=torch.uint8)
