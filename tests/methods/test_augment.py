@@ -125,6 +125,14 @@ def test_papers_that_change_images() -> None:
     assert not experiment("split-cifar10", "er").augment
 
 
+def test_a_method_of_another_kind_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a benchmark whose images are changed it runs as it is, and is refused only if somebody asks."""
+    monkeypatch.setattr("engram.run.recipe.augments_itself", lambda _: False)
+    assert not experiment("split-cifar10-003", "gdumb").augment
+    with pytest.raises(InputError, match="gdumb does not take images changed at random"):
+        experiment("split-cifar10-003", "gdumb", augment=True)
+
+
 def test_what_cannot_be_changed_is_refused() -> None:
     with pytest.raises(InputError, match="gdumb does not take images changed at random"):
         run(replace(experiment("split-digits", "gdumb"), augment=True))

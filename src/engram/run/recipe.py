@@ -112,6 +112,8 @@ def experiment(
     )
     itself = augments_itself(method)
     own_fields = {"augment": augment} if itself and augment is not None else {}
+    # Only learners take images that are changed for them; a method of another kind is asked for nothing.
+    usual = recipe.augments(method) and issubclass(METHODS[method], Learner)
     chosen = {**recipe.fields(method, stream.setting.kind), **own_fields, **(settings or {})}
     if budget_bytes is not None:
         sized = memory_within(budget_bytes, method, stream, policy=chosen.get("policy"))
@@ -131,7 +133,7 @@ def experiment(
             batch_size=batch_size if batch_size is not None else recipe.batch(method),
             epochs=epochs if epochs is not None else recipe.passes(method),
             updates=recipe.updates if updates is None and epochs is None else updates,
-            augment=not itself and (recipe.augments(method) if augment is None else augment),
+            augment=not itself and (usual if augment is None else augment),
             evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
             budget_bytes=budget_bytes,
             start=None if weights is None else start_from(Path(weights)),
