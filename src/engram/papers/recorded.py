@@ -90,10 +90,13 @@ def _title(record: Mapping[str, Any]) -> str:
 
 
 def _overview() -> list[str]:
-    lines = ["| what | cells | reproduced | differ | open | statements that hold | runs |", "|---" * 7 + "|"]
+    lines = [
+        "| what | cells | reproduced | differ | open | statements that hold | runs | hours on one core |",
+        "|---" * 8 + "|",
+    ]
     for record in everything():
         counts = record["verdicts"]
-        runs = {run["id"] for piece in record["pieces"] for run in piece["runs"]}
+        seconds = {run["id"]: run["seconds"] for piece in record["pieces"] for run in piece["runs"]}
         said = record.get("statements") or []
         row = (
             _title(record),
@@ -102,7 +105,8 @@ def _overview() -> list[str]:
             counts.get("differs", 0),
             counts.get("open", 0),
             f"{sum(each['holds'] for each in said)} of {len(said)}" if said else "–",
-            len(runs),
+            len(seconds),
+            f"{sum(seconds.values()) / 3600:.1f}" if seconds else "–",
         )
         lines.append("| " + " | ".join(map(str, row)) + " |")
     return lines
