@@ -66,7 +66,8 @@ def test_offline_is_best(setting: SettingName) -> None:
     and multitask .977; task .992 and independent .995, then multitask .989. There is nothing to gain from
     other tasks where each has a network of its own and two digits to tell apart; 002 has LwF (99.60) and RtF
     (99.66) above offline (99.52) there. Offline makes 50 passes: with the 10 of a single task it has .954 in
-    the domain setting, behind naive-rehearsal-c (.959); with 100 it has .986 again.
+    the domain setting, behind naive-rehearsal-c (.959); with 100 it has .986 again. On Split MNIST with 002's
+    network and five times its passes offline has .9975 in the task setting, der++ .9977, all others less.
     """
     best = accuracies("split-digits", "offline", setting)
     rivals = [name for name in ALL if name != "offline" and allowed(name, setting)]

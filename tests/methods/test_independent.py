@@ -12,6 +12,8 @@ from engram.methods.finetune import Finetune
 from engram.methods.independent import Independent, Routed
 from engram.models import ModelSpec, build
 from engram.models.network import Network
+from engram.run.loop import run
+from engram.run.recipe import experiment
 
 HEADS = ((0, 1), (2, 3), (4, 5))
 
@@ -20,9 +22,10 @@ def network() -> Network:
     return build(ModelSpec(hidden=(6,)), shape=(5,), n_units=6, seed=0)
 
 
-def make() -> Independent:
+def make(*, keep: bool = True) -> Independent:
     # The optimiser would keep its state if the method did not start it anew.
-    return Independent(network=network(), optimizer_spec=OptimizerSpec("adam", lr=0.01, reset=False))
+    spec = OptimizerSpec("adam", lr=0.01, reset=False)
+    return Independent(network=network(), optimizer_spec=spec, keep=keep)
 
 
 def info(task: int | None, index: int = 0) -> TaskInfo:
@@ -122,3 +125,29 @@ def test_every_kept_network_counts() -> None:
 def test_without_task_identity_it_refuses() -> None:
     with pytest.raises(InputError, match="independent learns one task at a time"):
         make().begin_task(info(None))
+
+
+def test_without_keeping_the_newest_network_answers_for_all_and_nothing_adds_up() -> None:
+    method = make(keep=False)
+    size = sum(4 * p.numel() for p in method.network.parameters())
+    kept = make()
+    for task in range(3):
+        learn(method, task, task)
+        learn(kept, task, task)
+        assert same(weights(method), weights(kept))
+        assert method.predictor() is method.network
+        assert method.kept_bytes() == size
+    method.begin_task(info(None))
+
+
+def test_without_keeping_tasks_are_forgotten() -> None:
+    """Their heads have the initial weights again; and a domain stream, which hides the task, is learned."""
+    found = {}
+    for setting in ("task", "domain"):
+        for keep in (True, False)[setting == "domain" :]:
+            settings = {"keep": keep}
+            planned = experiment("split-digits", "independent", setting=setting, settings=settings, epochs=3)
+            found[setting, keep] = run(planned).evaluator.metrics()["AvgFgt"]
+    assert found["task", True] == 0
+    assert found["task", False] < -0.2
+    assert found["domain", False] < -0.2

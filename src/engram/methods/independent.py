@@ -1,10 +1,11 @@
-"""Independent networks: nothing is shared between tasks, so nothing is forgotten and nothing transferred."""
+"""Independent networks: nothing is shared between tasks, so nothing is transferred."""
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, Any, ClassVar, final
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
@@ -19,12 +20,23 @@ class Independent(Learner):
     """Start every task from the initial weights, and keep one network a task.
 
     IND of 003. Samples are answered by the network of their own task, those of a task that was not learned
-    yet by the initial one. The optimiser starts anew as well. Memory grows with the number of tasks.
+    yet by the initial one: nothing is forgotten. The optimiser starts anew as well. Memory grows with the
+    number of tasks. Without `keep` the newest network answers for all tasks, also for those that it never
+    saw: everything is forgotten, and nothing but the initial weights is kept.
     """
 
     family: ClassVar[str] = "baseline"
     paper: ClassVar[str] = "003"
     needs: ClassVar[tuple[str, ...]] = ("task identity", "boundaries")
+
+    keep: Annotated[
+        bool, Field(description="keep a network for every task; otherwise the newest answers for all")
+    ] = True
+
+    @classmethod
+    def needs_with(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
+        """Which task it is matters only to find its network."""
+        return cls.needs if settings["keep"] else ("boundaries",)
 
     def setup(self) -> None:
         """Remember the initial weights."""
@@ -33,7 +45,8 @@ class Independent(Learner):
 
     def begin_task(self, task: TaskInfo) -> None:
         """Go back to the initial weights."""
-        identity_of(task)
+        if self.keep:
+            identity_of(task)
         super().begin_task(task)
         self.network.load_state_dict(self.initial.state_dict())
         self.optimizer = build_optimizer(self.optimizer_spec, self.network.parameters())
@@ -41,11 +54,12 @@ class Independent(Learner):
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Keep the network of this task."""
         assert self.task is not None
-        self.learned[identity_of(self.task)] = copy.deepcopy(self.network).requires_grad_(False)
+        if self.keep:
+            self.learned[identity_of(self.task)] = copy.deepcopy(self.network).requires_grad_(False)
 
     def predictor(self) -> nn.Module:
-        """All networks, each for its own task."""
-        if self.task is None:
+        """All networks, each for its own task; the newest where they are not kept."""
+        if self.task is None or not self.keep:
             return self.network
         networks = {**self.learned, identity_of(self.task): self.network}
         return Routed(networks, current=identity_of(self.task), otherwise=self.initial)
