@@ -540,9 +540,8 @@ _SMALL_NOTE = (
     "The reading `small` is Split CIFAR-10 with random weights: the small convolutional network of 002 "
     "instead of ResNet-50, 5 passes over each task instead of 50, rate .1 (that of the paper's range with "
     "which FT learns best in so few passes; EWC, which diverges at it, has .01), the weight of MT 1 without "
-    "a search, EWC and L2 beside the "
-    f"others, {_SMALL_SEEDS} seeds: it shows signs and ranks, not levels. `small-without-ind` leaves IND "
-    "out of the correlations."
+    f"a search, {_SMALL_SEEDS} seeds, in figures EWC and L2 beside the others: it shows signs and ranks, "
+    "not levels. `small-without-ind` leaves IND out of the correlations."
 )
 
 
@@ -564,7 +563,8 @@ def _of_correlations(table: str, title: str) -> Artefact:
     if table != "5":
         others |= {
             name: tuple(
-                _correlations(table, group, reading, seeds=_SMALL_SEEDS) for group in _small_group(table)
+                _correlations(table, group, replace(reading, more=()), seeds=_SMALL_SEEDS)
+                for group in _small_group(table)
             )
             for name, reading in (("small", SMALL), ("small-without-ind", SMALL_WITHOUT_IND))
             if table != "4" or reading is SMALL
