@@ -59,3 +59,12 @@ def test_quick_runs_and_is_labelled(real_data: Path, tmp_path: Path) -> None:
     assert found["scale"] == "quick"
     assert found["verdicts"] == {"not compared": 2}
     assert len(list(tmp_path.glob("*/result.json"))) == 2
+
+
+def test_a_page_says_what_it_shows(tmp_path: Path) -> None:
+    def page(*words: str) -> str:
+        found = json.loads(said("001-figure2", "--json", "--out", str(tmp_path), *words))
+        return Path(found["page"]).read_text(encoding="utf-8").split("<script")[0]
+
+    assert "Quick: a few updates of each run." in page("--scale", "quick")
+    assert "Quick" not in page()

@@ -150,7 +150,7 @@ def test_quick_figures_are_drawn(name: str) -> None:
     assert found.draw is not None
     for reading, pieces in readings(found).items():
         drawn = some(pieces, limit=1) if reading else pieces
-        text = found.draw({piece.name: drive(quick(piece.plan([0])), execute) for piece in drawn})
+        text = found.draw({piece.name: drive(quick(piece.plan([0])), execute) for piece in drawn}).html()
         assert text.startswith("<!doctype html>")
         assert 'data-figure="panel-0"' in text
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.results.browser import Browser, find_chromium
 
-from engram.papers.pages import Panel, curve, level, page, upright
+from engram.papers.pages import Page, Panel, curve, level, upright
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 def two_panels() -> str:
     runs = np.array([[0.2, 0.4, math.nan], [0.4, 0.8, math.nan]])
     layout = {"shapes": [level(0.3, colour="c0"), upright(2)], "yaxis": {"title": {"text": "accuracy"}}}
-    return page(
+    return Page(
         "Two <panels>",
         [
             Panel(
@@ -35,12 +35,13 @@ def two_panels() -> str:
             ),
         ],
         notes=("Read & know.",),
-    )
+    ).html(lead="A quick look.", about=("Read & know.", "All of it."))
 
 
 def test_a_page_is_whole_and_escaped() -> None:
     text = two_panels()
-    assert "<h1>Two &lt;panels&gt;</h1>" in text and "Read &amp; know." in text and "Below it." in text
+    assert "<h1>Two &lt;panels&gt;</h1>" in text and "Below it." in text
+    assert text.count("Read &amp; know.") == 1 and "All of it." in text and "A quick look." in text
     assert "http-equiv" in text and "$" not in text.split("<body>")[1].split("<script")[0]
 
 

@@ -314,7 +314,8 @@ def test_the_parts_of_a_loss_are_recorded(digits: Any) -> None:
 def test_figures_are_drawn(name: str, words: tuple[str, ...]) -> None:
     found = artefact(name)
     assert found.draw is not None
-    text = found.draw({piece.name: drive(piece.plan([0, 1]), Recorder(made_up)) for piece in found.pieces})
+    returned = {piece.name: drive(piece.plan([0, 1]), Recorder(made_up)) for piece in found.pieces}
+    text = found.draw(returned).html()
     for word in words:
         assert word in text, word
 

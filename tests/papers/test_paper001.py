@@ -57,7 +57,7 @@ def test_the_coefficients_are_those_of_the_reference() -> None:
     assert found[100]["γ (accuracy)"][24] == pytest.approx(0.25)
     draw = artefact("001-figure2").draw
     assert draw is not None
-    text = draw({"coefficients": found})
+    text = draw({"coefficients": found}).html()
     assert "K = 20" in text and "K = 100" in text and "γ (accuracy)" in text
 
 
@@ -84,7 +84,7 @@ def test_streams_are_shown_once_and_drawn(name: str, reading: str | None) -> Non
             assert planned.settings["memory"] == 2000
             assert planned.settings["epochs"] == (30 if reading is None else 16)
     assert found.draw is not None
-    text = found.draw(returned)
+    text = found.draw(returned).html()
     for word in ("finetune", "ER", "GDumb", "CIFAR100", *(("RAA",) if name == "001-figure3" else ("RAF",))):
         assert word in text
     assert ("Tiny ImageNet" in text.split("<script")[0]) == (reading is None)

@@ -222,7 +222,8 @@ def lines(name: str, found: dict[str, Any]) -> list[dict[str, list[float]]]:
     """What a figure's page draws: for each panel, the heights of its curves by their names."""
     draw = artefact(name).draw
     assert draw is not None
-    written = re.search(r'<script type="application/json" id="figures">(.*?)</script>', draw(found), re.S)
+    text = draw(found).html()
+    written = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.S)
     assert written is not None
     panels = json.loads(written[1]).values()
     return [{trace["name"]: trace["y"] for trace in panel["data"]} for panel in panels]

@@ -224,7 +224,7 @@ def test_figures_show_methods(figure: str, follow: str | None, names: tuple[str,
     returned: dict[str, Any] = {
         piece.name: drive(piece.plan(range(2)), Recorder(made_up)) for piece in pieces
     }
-    text = found.draw(returned)
+    text = found.draw(returned).html()
     for name in (*names, *(piece.name for piece in pieces)):
         assert name in text
     assert "Spearman" in text

@@ -291,7 +291,8 @@ def test_figures_show_curves(figure: str, names: tuple[str, ...], follow: str | 
     found = artefact(f"004-{figure}")
     pieces = found.pieces if follow is None else found.others[follow]
     assert found.draw is not None
-    text = found.draw({piece.name: drive(piece.plan([0]), Recorder(made_up)) for piece in pieces})
+    returned = {piece.name: drive(piece.plan([0]), Recorder(made_up)) for piece in pieces}
+    text = found.draw(returned).html()
     page = text.encode().decode("unicode_escape", errors="ignore") if "\\u222a" in text else text
     for name in names:
         assert name in page or name in text
@@ -311,7 +312,7 @@ def test_a_figure_says_what_failed() -> None:
     piece = found.others["small"][0]
     returned = drive(piece.plan([0]), Recorder(lambda each: Failure(each, "nan")))
     assert returned is None
-    assert "its runs failed" in found.draw({piece.name: returned})
+    assert "its runs failed" in found.draw({piece.name: returned}).html()
 
 
 def test_readings_differ_where_the_paper_and_its_code_do() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SCALES = ("full", "quick")
 EXECUTORS = ("processes", "serial")
+QUICK = "Quick: a few updates of each run. These numbers are not the paper's set-up."
 
 
 def reproduce(
@@ -89,14 +90,13 @@ def reproduce(
         write_json(place / f"{label}.json", written)
     whole = all(each.returned is not None for each in found)
     drawn = f"{label}.html" if cells is None else f"{label}-part.html"
-    page = _drawn(wanted, found, place / drawn) if whole or not done else None
+    page = _drawn(wanted, found, written, place / drawn) if whole or not done else None
     if json:
         print_json(written if page is None else {**written, "page": str(page)})
         return
     _show(found)
-    for said in written["statements"]:
-        verdict = "holds" if said["holds"] else "does not hold"
-        stdout.print(f"{verdict}: {said['says']} ({said['figures']})", soft_wrap=True, markup=False)
+    for said in _said(written):
+        stdout.print(said, soft_wrap=True, markup=False)
     if page is not None:
         stdout.print(f"[bold]{page}[/bold]", soft_wrap=True)
 
@@ -179,7 +179,7 @@ def _counted(entry: dict[str, Any]) -> str:
 def _describe(wanted: Artefact, follow: str | None, scale: str) -> None:
     stderr.print(f"[bold]{wanted.name}[/bold]: {wanted.title}")
     if scale == "quick":
-        stderr.print("quick: a few updates of each run. These numbers are not the paper's set-up.")
+        stderr.print(QUICK)
     if follow is not None:
         stderr.print(f"following: {follow}")
     else:
@@ -232,12 +232,26 @@ def _number(mean: float, spread: float | None, digits: int) -> str:
     return f"{mean:.{digits}f} ± {spread:.{digits}f}" if known else f"{mean:.{digits}f}"
 
 
-def _drawn(wanted: Artefact, found: Sequence[Reproduced], page: Path) -> Path | None:
+def _said(written: Mapping[str, Any]) -> list[str]:
+    """What the paper says in words, and whether it holds."""
+    words = {True: "holds", False: "does not hold"}
+    return [f"{words[each['holds']]}: {each['says']} ({each['figures']})" for each in written["statements"]]
+
+
+def _drawn(
+    wanted: Artefact, found: Sequence[Reproduced], written: Mapping[str, Any], place: Path
+) -> Path | None:
     if wanted.draw is None:
         return None
     from engram.core.files import write_whole
 
     returned: dict[str, Any] = {each.piece.name: each.returned for each in found}
-    text = wanted.draw(returned)
-    write_whole(page, lambda beside: beside.write_text(text, encoding="utf-8"))
-    return page
+    lead = [
+        QUICK if written["scale"] == "quick" else "",
+        f"Following: {written['follow']}." if written["follow"] else "",
+    ]
+    followed = [] if written["follow"] else written["followed"]
+    about = [*_said(written), *followed, written["note"]]
+    text = wanted.draw(returned).html(lead=" ".join(filter(None, lead)), about=[*filter(None, about)])
+    write_whole(place, lambda beside: beside.write_text(text, encoding="utf-8"))
+    return place

@@ -35,53 +35,72 @@ class Panel:
     caption: str = ""
 
 
-def page(title: str, panels: Sequence[Panel], *, notes: Sequence[str] = ()) -> str:
-    """A page as text: one HTML file that needs nothing else, light and dark.
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A figure of a paper, drawn.
+
+    Attributes:
+        title: Its heading.
+        panels: Its plots.
+        notes: What stands below them.
 
     Example:
-        >>> curve = {"type": "scatter", "name": "ER", "x": [1, 2], "y": [0.9, math.nan]}
-        >>> text = page("Figure 1", [Panel("MNIST", {"data": [curve], "layout": {}}, "One seed.")])
-        >>> "ER" in text, "One seed." in text, "NaN" in text.split("<script")[1]
-        (True, True, False)
+        >>> line = {"type": "scatter", "name": "ER", "x": [1, 2], "y": [0.9, math.nan]}
+        >>> drawn = Page("Figure 1", [Panel("MNIST", {"data": [line], "layout": {}}, "One seed.")])
+        >>> text = drawn.html(lead="A few updates of each run.")
+        >>> "ER" in text, "One seed." in text, "A few updates" in text, "NaN" in text.split("<script")[1]
+        (True, True, True, False)
     """
-    figures = {
-        f"panel-{i}": {
-            "kind": "given",
-            "data": _plain(panel.figure["data"]),
-            "layout": _plain(panel.figure.get("layout", {})),
+
+    title: str
+    panels: Sequence[Panel]
+    notes: Sequence[str] = ()
+
+    def html(self, *, lead: str = "", about: Sequence[str] = ()) -> str:
+        """The page as text: one HTML file that needs nothing else, light and dark.
+
+        Args:
+            lead: What stands below the heading: what was run, if not the paper's own set-up.
+            about: What else a reader should know, below the notes.
+        """
+        figures = {
+            f"panel-{i}": {
+                "kind": "given",
+                "data": _plain(panel.figure["data"]),
+                "layout": _plain(panel.figure.get("layout", {})),
+            }
+            for i, panel in enumerate(self.panels)
         }
-        for i, panel in enumerate(panels)
-    }
-    wide = len(panels) < 3
-    shown = [
-        element(
-            "div",
-            element("h3", panel.title, id=f"at-{name}"),
+        wide = len(self.panels) < 3
+        shown = [
             element(
-                "figure",
+                "div",
+                element("h3", panel.title, id=f"at-{name}"),
                 element(
-                    "div",
-                    class_="plot tall" if wide else "plot",
-                    data_figure=name,
-                    role="img",
-                    aria_label=f"Chart: {panel.title}",
+                    "figure",
+                    element(
+                        "div",
+                        class_="plot tall" if wide else "plot",
+                        data_figure=name,
+                        role="img",
+                        aria_label=f"Chart: {panel.title}",
+                    ),
+                    element("figcaption", panel.caption) if panel.caption else "",
                 ),
-                element("figcaption", panel.caption) if panel.caption else "",
-            ),
+            )
+            for name, panel in zip(figures, self.panels, strict=True)
+        ]
+        body = joined(*shown) if wide else element("div", *shown, class_="columns")
+        told = [element("p", note, class_="note") for note in dict.fromkeys([*self.notes, *about])]
+        return document(
+            title=f"engram – {self.title}",
+            kicker="engram reproduce",
+            heading=self.title,
+            lead=lead,
+            links=[],
+            content=joined(element("section", body), element("section", *told) if told else ""),
+            figures=figures,
         )
-        for name, panel in zip(figures, panels, strict=True)
-    ]
-    body = joined(*shown) if wide else element("div", *shown, class_="columns")
-    told = [element("p", note, class_="note") for note in notes]
-    return document(
-        title=f"engram – {title}",
-        kicker="engram reproduce",
-        heading=title,
-        lead="",
-        links=[],
-        content=joined(element("section", body), element("section", *told) if told else ""),
-        figures=figures,
-    )
 
 
 def curve(

@@ -16,7 +16,7 @@ from engram.core.seeds import Seeds
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve, Mode, min_accuracy
 from engram.metrics.summary import Measurement, summarise
-from engram.papers.pages import Floats, Panel, Traces, curve, level, page, upright
+from engram.papers.pages import Floats, Page, Panel, Traces, curve, level, upright
 from engram.papers.published import Cell, cells
 from engram.papers.values import Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan, Result
@@ -501,7 +501,7 @@ _LOWEST = (
 _HIGH = 40.0
 
 
-def _figure2(found: Mapping[str, Results]) -> str:
+def _figure2(found: Mapping[str, Results]) -> Page:
     panels = []
     for name, results in found.items():
         data: Traces = []
@@ -525,7 +525,7 @@ def _figure2(found: Mapping[str, Results]) -> str:
         )
         panels.append(Panel(name.split("/")[0], {"data": data, "layout": layout}))
     notes = (f"Accuracy of the first task. {_SPREAD} {_LOWEST}", _EVALUATED)
-    return page(
+    return Page(
         "000, figure 2: ER evaluated after every 1, 10, 100 updates and at task ends", panels, notes=notes
     )
 
@@ -543,14 +543,14 @@ def _four_tasks(found: Mapping[str, Results]) -> list[Panel]:
     return [_task_panel(f"Accuracy of task {task + 1}", runs, task) for task in range(4)]
 
 
-def _figure3(found: Mapping[str, Results]) -> str:
+def _figure3(found: Mapping[str, Results]) -> Page:
     runs = _by_method(found)
     zooms = [
         _norm_panel(f"Stability gradient, the first {_ZOOM} updates of task {task + 1}", runs, task)
         for task in range(1, 5)
     ]
     notes = (f"{_SPREAD} {_LOWEST} Dotted: a new task begins.", _EVALUATED)
-    return page("000, figure 3: GEM and ER on MNIST", [*_four_tasks(found), *zooms], notes=notes)
+    return Page("000, figure 3: GEM and ER on MNIST", [*_four_tasks(found), *zooms], notes=notes)
 
 
 def gem_falls_deeper(found: Mapping[str, Results]) -> list[Statement]:
@@ -566,7 +566,7 @@ def gem_falls_deeper(found: Mapping[str, Results]) -> list[Statement]:
     return [Statement("min-ACC of GEM is below that of ER", means["GEM"] < means["ER"], figures)]
 
 
-def _figure4(found: Mapping[str, Results]) -> str:
+def _figure4(found: Mapping[str, Results]) -> Page:
     runs = _by_method(found)
     norms = [
         _norm_panel("Stability gradient", runs),
@@ -576,10 +576,10 @@ def _figure4(found: Mapping[str, Results]) -> str:
         ),
     ]
     notes = (f"{_SPREAD} {_LOWEST} Dotted: a new task begins.", _EVALUATED)
-    return page("000, figure 4: LwF and ER on Mini-DomainNet", [*_four_tasks(found), *norms], notes=notes)
+    return Page("000, figure 4: LwF and ER on Mini-DomainNet", [*_four_tasks(found), *norms], notes=notes)
 
 
-def _figure5(found: Mapping[str, Results]) -> str:
+def _figure5(found: Mapping[str, Results]) -> Page:
     panels = []
     groups: dict[str, dict[str, list[Curve]]] = {}
     for name, results in found.items():
@@ -596,29 +596,29 @@ def _figure5(found: Mapping[str, Results]) -> str:
             layout["shapes"].append(level(_lowest(curves, 0), colour=ink))
         panels.append(Panel(benchmark, {"data": data, "layout": layout}))
     notes = (f"Accuracy of the first task. {_SPREAD} {_LOWEST}", *_FOLLOWED_SEARCH, _EVALUATED)
-    return page("000, figure 5: fine-tuning, the first task", panels, notes=notes)
+    return Page("000, figure 5: fine-tuning, the first task", panels, notes=notes)
 
 
-def _figure6(found: Mapping[str, Results]) -> str:
+def _figure6(found: Mapping[str, Results]) -> Page:
     notes = (f"{_SPREAD} {_LOWEST} Dotted: a new task begins.", *_FOLLOWED_SEARCH, _EVALUATED)
-    return page("000, figure 6: EWC and fine-tuning on Mini-DomainNet", _four_tasks(found), notes=notes)
+    return Page("000, figure 6: EWC and fine-tuning on Mini-DomainNet", _four_tasks(found), notes=notes)
 
 
-def _figure7(found: Mapping[str, Results]) -> str:
+def _figure7(found: Mapping[str, Results]) -> Page:
     panel = _norm_panel("Stability gradient", _by_method(found))
-    return page(
+    return Page(
         "000, figure 7: stability gradients of GEM and ER on MNIST",
         [panel],
         notes=(f"{_SPREAD} Dotted: a new task begins.",),
     )
 
 
-def _figure8(found: Mapping[str, Results]) -> str:
+def _figure8(found: Mapping[str, Results]) -> Page:
     notes = (f"{_SPREAD} {_LOWEST} Dotted: a new task begins.", _EVALUATED)
-    return page("000, figure 8: GEM and ER on CIFAR10", _four_tasks(found), notes=notes)
+    return Page("000, figure 8: GEM and ER on CIFAR10", _four_tasks(found), notes=notes)
 
 
-def _figure9(found: Mapping[str, Results]) -> str:
+def _figure9(found: Mapping[str, Results]) -> Page:
     panels = []
     for name, results in found.items():
         weight = float(results[0].experiment.settings["weight"])
@@ -633,7 +633,7 @@ def _figure9(found: Mapping[str, Results]) -> str:
         }
         panels.append(Panel(name.split("/")[0], {"data": data, "layout": layout}))
     notes = ("Both parts without their weights α and 1 − α, as means over seeds. Dotted: a new task begins.",)
-    return page("000, figure 9: the two losses of ER", panels, notes=notes)
+    return Page("000, figure 9: the two losses of ER", panels, notes=notes)
 
 
 # What there is ------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from engram.metrics.matrix import (
     forgetting_difficulty,
     random_accuracy,
 )
-from engram.papers.pages import Floats, Panel, Traces, curve, page
+from engram.papers.pages import Floats, Page, Panel, Traces, curve
 from engram.papers.published import Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan
@@ -130,7 +130,7 @@ def _streamed_piece(row: str, stream: str, *, small: bool = False) -> Piece:
     return Piece(f"{stream}/{row}", plan)
 
 
-def _compared(names: tuple[str, str], found: Mapping[str, OnlineOutcome]) -> str:
+def _compared(names: tuple[str, str], found: Mapping[str, OnlineOutcome]) -> Page:
     """Two metrics after each task, the usual one above and the rescaled one below."""
     streams = dict.fromkeys(name.split("/")[0] for name in found)
     panels = []
@@ -158,7 +158,7 @@ def _compared(names: tuple[str, str], found: Mapping[str, OnlineOutcome]) -> str
             panels.append(Panel(f"{metric} on {stream}", {"data": data, "layout": layout}))
     number = {"AA": 3, "AF": 4}[names[0]]
     notes = ("Means over seeds; bands, where there are several: one sample standard deviation.",)
-    return page(f"001, figure {number}: {names[0]} and {names[1]} after each task", panels, notes=notes)
+    return Page(f"001, figure {number}: {names[0]} and {names[1]} after each task", panels, notes=notes)
 
 
 def says_of_accuracy(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
@@ -235,7 +235,7 @@ def _coefficients(seeds: Sequence[int]) -> Plan[dict[int, dict[str, list[float]]
     return found
 
 
-def _figure2(found: Mapping[str, dict[int, dict[str, list[float]]]]) -> str:
+def _figure2(found: Mapping[str, dict[int, dict[str, list[float]]]]) -> Page:
     [coefficients] = found.values()
     panels = []
     for tasks, series in coefficients.items():
@@ -247,7 +247,7 @@ def _figure2(found: Mapping[str, dict[int, dict[str, list[float]]]]) -> str:
             "yaxis": {"title": {"text": "coefficient"}, "range": [0, 1.03]},
         }
         panels.append(Panel(f"K = {tasks}", {"data": data, "layout": layout}))
-    return page("001, figure 2: how difficulty rescales accuracy and forgetting", panels)
+    return Page("001, figure 2: how difficulty rescales accuracy and forgetting", panels)
 
 
 _FOLLOWED_AF = (
@@ -269,7 +269,7 @@ _SMALL = (
 def _streams_figure(number: int, names: tuple[str, str], title: str) -> Artefact:
     pieces = tuple(_streamed_piece(row, stream) for stream in STREAMS for row in METHODS)
     small = tuple(_streamed_piece(row, "CIFAR100", small=True) for row in METHODS)
-    draw: Callable[[Mapping[str, OnlineOutcome]], str] = partial(_compared, names)
+    draw: Callable[[Mapping[str, OnlineOutcome]], Page] = partial(_compared, names)
     return Artefact(
         f"001-figure{number}",
         title,

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, cast
 
 from engram.core.values import OptimizerSpec
 from engram.models.spec import ModelSpec
-from engram.papers.pages import Panel, Traces, curve, page
+from engram.papers.pages import Page, Panel, Traces, curve
 from engram.papers.published import Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, measured, percent
 from engram.protocols.drive import Plan, Result
@@ -250,7 +250,7 @@ def _panel(title: str, traces: Traces, caption: str = "") -> Panel:
     return Panel(title, {"data": traces, "layout": layout}, caption)
 
 
-def draw_comparison(found: Mapping[str, Curves]) -> str:
+def draw_comparison(found: Mapping[str, Curves]) -> Page:
     """Figure 3: optimisers and priors on the queue, the published averages as rings."""
     panels = []
     for network in TABLES:
@@ -262,7 +262,7 @@ def draw_comparison(found: Mapping[str, Curves]) -> str:
             traces += _line(name, runs, colour=f"c{i}", line={"dash": dash})
             traces.append(_rings(network, name, colour=f"c{i}"))
         panels.append(_panel(network, traces, "Lines: here. Rings: published."))
-    return page("002 figure 3: a queue of 78 tasks", panels, notes=QUEUE_FOLLOWED)
+    return Page("002 figure 3: a queue of 78 tasks", panels)
 
 
 def _rings(network: str, name: str, *, colour: str) -> dict[str, Any]:
@@ -280,16 +280,16 @@ def _rings(network: str, name: str, *, colour: str) -> dict[str, Any]:
     }
 
 
-def draw_strengths(found: Mapping[str, Curves]) -> str:
+def draw_strengths(found: Mapping[str, Curves]) -> Page:
     """Figure 4: a panel for each method and start of the heads, a line for each strength."""
     panels = []
     for piece, curves in found.items():
         lines = [_line(f"λ = {name}", runs, colour=f"c{i}") for i, (name, runs) in enumerate(curves.items())]
         panels.append(_panel(piece.replace("/", ", "), [trace for line in lines for trace in line]))
-    return page("002 figure 4: sensitivity to the strength", panels, notes=SENSITIVITY_FOLLOWED)
+    return Page("002 figure 4: sensitivity to the strength", panels)
 
 
-def draw_heads(found: Mapping[str, Curves]) -> str:
+def draw_heads(found: Mapping[str, Curves]) -> Page:
     """Figure 5: a panel for each method and strength, a line for each start of the heads."""
     panels = []
     for row in PRIORS:
@@ -300,7 +300,7 @@ def draw_heads(found: Mapping[str, Curves]) -> str:
                 for i, (head, curves) in enumerate(heads.items())
             ]
             panels.append(_panel(f"{row}, λ = {strength}", [trace for line in lines for trace in line]))
-    return page("002 figure 5: sensitivity to how heads start", panels, notes=SENSITIVITY_FOLLOWED)
+    return Page("002 figure 5: sensitivity to how heads start", panels)
 
 
 _FOLLOWED = (

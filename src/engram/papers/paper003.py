@@ -10,7 +10,7 @@ from typing import Any, cast
 from engram.core.errors import InputError
 from engram.metrics.intervals import over_seeds
 from engram.models.spec import ModelSpec
-from engram.papers.pages import Panel, page
+from engram.papers.pages import Page, Panel
 from engram.papers.published import Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, together
 from engram.protocols.drive import Plan
@@ -488,8 +488,8 @@ _SCATTERED = 20
 """The number of shots of the scatter plot."""
 
 
-def _drawn(title: str) -> Callable[[Mapping[str, Any]], str]:
-    def draw(returned: Mapping[str, Compared]) -> str:
+def _drawn(title: str) -> Callable[[Mapping[str, Any]], Page]:
+    def draw(returned: Mapping[str, Compared]) -> Page:
         panels, notes = [], []
         for name, found in returned.items():
             notes += [f"{name}: the runs of {method} failed." for method in found.failed]
@@ -515,7 +515,7 @@ def _drawn(title: str) -> Callable[[Mapping[str, Any]], str]:
                         "After the last task, by the head that ImageNet was learned with; 95 % interval.",
                     )
                 )
-        return page(title, panels, notes=notes)
+        return Page(title, panels, notes=notes)
 
     return draw
 

@@ -13,7 +13,7 @@ from engram.core.trace import Trace
 from engram.core.values import OptimizerSpec
 from engram.metrics.matrix import CF_THRESHOLDS
 from engram.models.spec import ModelSpec
-from engram.papers.pages import Panel, page
+from engram.papers.pages import Page, Panel
 from engram.papers.published import Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, together
 from engram.protocols.causal import CausalOptions, CausalOutcome, causal, union_accuracy
@@ -582,8 +582,8 @@ def _over_balance(found: Curves) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def _drawn(title: str) -> Callable[[Mapping[str, Any]], str]:
-    def draw(returned: Mapping[str, Curves | None]) -> str:
+def _drawn(title: str) -> Callable[[Mapping[str, Any]], Page]:
+    def draw(returned: Mapping[str, Curves | None]) -> Page:
         panels, failed = [], []
         for name, found in returned.items():
             if found is None:
@@ -603,7 +603,7 @@ def _drawn(title: str) -> Callable[[Mapping[str, Any]], str]:
             panels.append(Panel(name, _over_time(found), caption))
             if found.balances:
                 panels.append(Panel(f"{name}: merged", _over_balance(found)))
-        return page(title, panels, notes=failed)
+        return Page(title, panels, notes=failed)
 
     return draw
 

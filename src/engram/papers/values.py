@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from engram.core.dataset_info import DATASETS
+from engram.papers.pages import Page
 from engram.papers.published import Cell
 from engram.protocols.drive import Failure, Plan, Result
 from engram.run.experiment import Experiment
@@ -98,7 +99,7 @@ class Artefact:
     pieces: tuple[Piece, ...]
     followed: tuple[str, ...] = ()
     others: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
-    draw: Callable[[Mapping[str, Any]], str] | None = None
+    draw: Callable[[Mapping[str, Any]], Page] | None = None
     note: str = ""
     statements: Callable[[Mapping[str, Any]], Sequence[Statement]] | None = None
 
