@@ -24,6 +24,10 @@ def test_without_a_name_all_tables_and_what_they_need(tmp_path: Path) -> None:
     assert (split["runs"], split["done"], split["data"]) == (420, 0, ["mnist"])
     assert split["seconds"] > 60
     assert entries["002-table3"]["updates"] > 10 * split["updates"]
+    [kept] = split["recorded"]
+    assert kept["verdicts"]["reproduced"] > 0 and all(each["holds"] for each in kept["statements"])
+    table = said("--out", str(tmp_path)).split("000-figure3")[1].split("000-figure4")[0]
+    assert "statement" in table
 
 
 def test_what_is_there_is_shown_and_nothing_is_run(tmp_path: Path) -> None:

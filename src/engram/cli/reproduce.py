@@ -143,7 +143,9 @@ def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> Non
                 "absent": list(need.absent),
                 "done": runs_done(found.pieces, out, seeds=seeds),
                 "readings": list(found.others),
-                "recorded": [{"follow": each["follow"], "verdicts": each["verdicts"]} for each in kept],
+                "recorded": [
+                    {name: each.get(name) for name in ("follow", "verdicts", "statements")} for each in kept
+                ],
             }
         )
     if json:
@@ -153,17 +155,16 @@ def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> Non
 
     table = Table(box=None, header_style="bold")
     table.add_column("name", no_wrap=True)
-    for heading in ("runs", "updates", "about", "done here"):
+    for heading in ("runs here", "updates", "about"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading in ("recorded", "data that are not here"):
-        table.add_column(heading)
+    for heading, width in (("recorded", len("reproduced,")), ("absent data", len("mini-domainnet,"))):
+        table.add_column(heading, overflow="fold", min_width=width)
     for entry in entries:
         table.add_row(
             entry["name"],
-            f"{entry['runs']:,}",
-            f"{entry['updates']:,}",
+            f"{entry['done']:,}/{entry['runs']:,}" if entry["runs"] else "–",
+            f"{entry['updates']:,}" if entry["runs"] else "–",
             duration(entry["seconds"]) if entry["runs"] else "–",
-            f"{entry['done']:,}" if entry["runs"] else "–",
             "; ".join(_counted(each) for each in entry["recorded"]) or "–",
             ", ".join(entry["absent"]) or "–",
         )
@@ -172,8 +173,11 @@ def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> Non
 
 
 def _counted(entry: dict[str, Any]) -> str:
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in entry["verdicts"].items())
-    return f"{entry['follow']}: {counts}" if entry["follow"] else counts
+    counts = [f"{count} {verdict}" for verdict, count in entry["verdicts"].items()]
+    if said := entry["statements"]:
+        counts.append(f"{sum(each['holds'] for each in said)} of {len(said)} statements hold")
+    found = ", ".join(counts) or "curves"
+    return f"{entry['follow']}: {found}" if entry["follow"] else found
 
 
 def _describe(wanted: Artefact, follow: str | None, scale: str) -> None:
