@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -50,7 +51,7 @@ def _print_method(name: str) -> None:
     found = METHODS[name]
     stdout.print()
     stdout.print(_verbatim(f"{name}: {found.family}"), style="bold")
-    stdout.print(_verbatim(getdoc(found) or ""))
+    stdout.print(_verbatim(_flowing(getdoc(found) or "")))
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column()
@@ -105,6 +106,16 @@ def _print_comparison(comparison: Comparison) -> None:
     for variant in comparison.variants:
         table.add_row(_verbatim(variant.who), _verbatim(variant.how), f"{variant.value:.4f}")
     stdout.print(table)
+
+
+def _flowing(text: str) -> str:
+    """Text without the line ends of the source; lists, examples and lines as `Source:` begin anew.
+
+    Example:
+        >>> _flowing("One\\ntwo.\\nSource: here.\\n\\n- a\\n- b")
+        'One two.\\nSource: here.\\n\\n- a\\n- b'
+    """
+    return re.sub(r"(?<!\n)\n(?![\n\s\-]|[A-Z]\w*:|>>>)", " ", text)
 
 
 def _verbatim(text: str) -> Text:
