@@ -279,6 +279,16 @@ def test_curves_run_over_the_epochs_of_both_tasks() -> None:
     assert shown.union == [(15, 0.5), (20, 0.55)]
 
 
+def test_a_task_begins_where_the_other_ended_and_not_where_it_was_last_measured() -> None:
+    """D1 has 10 updates and D2 5, measured at 1, 6, 11 and 13."""
+    experiment = planned("FC", "D9-1b", "mnist", reading=SMALL)
+    curve = [(1, 0, {0: 0.4}), (6, 0, {0: 0.8}), (11, 1, {0: 0.7, 1: 0.1}), (13, 1, {0: 0.5, 1: 0.9})]
+    found = with_curve(experiment, curve)
+    shown = curves(replace(found, values={**found.values, "updates": 15}), 0.95)
+    assert [place for place, _ in shown.first] == pytest.approx([1, 6, 12, 16])
+    assert [place for place, _ in shown.second] == pytest.approx([12, 16])
+
+
 @pytest.mark.parametrize(
     ("figure", "names"),
     [

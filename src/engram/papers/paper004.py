@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from engram.core.errors import InputError
@@ -263,20 +263,21 @@ class Curves:
 
 def curves(run: Result, baseline: float) -> Curves:
     """The curves of a run through both tasks, over the epochs of the two."""
-    trace, scenario = run.trace, run.experiment.scenario
-    learned = [phase[-1] for phase in scenario.phases]
-    ends = [
-        max((step for step, now in zip(trace.step, trace.learning, strict=True) if now == task), default=1)
+    trace, planned_run = run.trace, run.experiment
+    learned = [phase[-1] for phase in planned_run.scenario.phases]
+    steps = [
+        [step for step, now in zip(trace.step, trace.learning, strict=True) if now == task]
         for task in learned
     ]
+    # Where measuring points are counted in every epoch, a task's first update is one, and its last is none.
+    ends = [later[0] - 1 if planned_run.evaluation.per_epoch else own[-1] for own, later in pairwise(steps)]
+    ends.append(run.values.get("updates", steps[-1][-1]))
 
     def over(tasks: Sequence[int], phase: int) -> list[tuple[float, float]]:
         begin = ends[phase - 1] if phase else 0
         length = max(1, ends[phase] - begin)
         points = union_accuracy(trace, learning=learned[phase], tasks=tasks)
-        return [
-            (run.experiment.epochs * (phase + (step - begin) / length), height) for step, height in points
-        ]
+        return [(planned_run.epochs * (phase + (step - begin) / length), height) for step, height in points]
 
     one, two = learned[0], learned[1]
     return Curves(over([one], 0) + over([one], 1), over([two], 1), over([one, two], 1), baseline)
