@@ -168,7 +168,9 @@ def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data
     third, 79.4 % in the fourth and 70.9 % in the fifth (here, with a judge of two passes, 92.3 % and 86.6 %
     in the second and the third). It is the autoencoder that blends digits, and not the
     replay that spoils them: one that learns the digits 0 to 3 from the data themselves generates images of
-    which judge and network say the same in 83.2 % (2,000 updates) or 84.8 % (4,000).
+    which judge and network say the same in 83.2 % (2,000 updates) or 84.8 % (4,000). Of the images that are
+    no blends, because the judge is sure of them by more than .9 (77, 62, 50 and 43 % of all), 100, 99.4, 98.1
+    and 95.2 % have the right label. A code of 10 numbers instead of 100 makes no better images.
     """
     digits = load("mnist", real_data)
     images, test = all_of(digits.train), all_of(digits.test)
@@ -194,11 +196,14 @@ def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data
         replayed = [method.replayed(new) for _ in range(16)]
         y = torch.cat([batch.y for batch in replayed])
         with torch.no_grad():
-            seen = torch.cat([judge(batch.x).argmax(dim=1) for batch in replayed])
+            surety, seen = torch.cat([judge(batch.x).softmax(dim=1) for batch in replayed]).max(dim=1)
         assert len(y) == 16 * 128
         assert y.bincount().min() > 0.6 * len(y) / (2 * task)  # all digits come back
         right[task] = [float((seen == y)[y == digit].float().mean()) for digit in range(2 * task)]
         right[task].append(float((seen == y).float().mean()))
+        recognised = surety > 0.9
+        assert recognised.float().mean() > 0.4
+        assert (seen == y)[recognised].float().mean() > 0.95
         if progress.step == 3001:
             break
     assert right[1][-1] > 0.9 and min(right[1]) > 0.85

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from engram.core.errors import InputError
+from engram.core.files import write_json
 from engram.papers.published import Cell, cells
 from engram.papers.reproduce import chosen_pieces, record, reproduce, runs_done, survey
 from engram.papers.values import Artefact, Piece, Values, measured, percent, scaled_down, updates_of
@@ -14,6 +15,7 @@ from engram.papers.verdict import compare
 from engram.protocols.drive import Failure, Plan, Result
 from engram.protocols.serial import Serial
 from engram.run.experiment import Experiment
+from engram.run.processes import FAILURE
 from engram.run.recipe import experiment
 
 PRINTED = Cell("999", "1", "Digits", "class", "FT", "", "AvgAcc", 20.0, 1.0, "SD (numpy ddof=0)", "2")
@@ -101,6 +103,18 @@ def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
     [seen] = survey([piece()], tmp_path)
     assert seen.compared == whole.compared
     assert (seen.missing, runs_done([piece(), piece()], tmp_path)) == (0, 2)
+
+
+@pytest.mark.parametrize(("kind", "missing", "failures"), [("input", 0, 1), ("killed", 1, 0)])
+def test_a_run_whose_loss_became_no_number_is_done(
+    kind: str, missing: int, failures: int, tmp_path: Path
+) -> None:
+    """One whose process was killed is not: it is run again."""
+    Serial(tmp_path)([digits(0)])
+    said = {"kind": kind, "reason": "the loss became nan", "details": ""}
+    write_json(tmp_path / digits(1).id / FAILURE, said)
+    [found] = survey([piece()], tmp_path)
+    assert (found.missing, len(found.failures), len(found.compared[0].values)) == (missing, failures, 1)
 
 
 def test_a_record_names_every_run_and_value(tmp_path: Path) -> None:

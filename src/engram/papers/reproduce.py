@@ -15,7 +15,7 @@ from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Executor, Failure, Plan, Result, drive
 from engram.protocols.serial import read_result
 from engram.run.experiment import Experiment
-from engram.run.processes import find_row
+from engram.run.processes import Row, find_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Stored:
             if row.failure is None
             else Failure(row.experiment, row.failure.reason)
             for row in rows
-            if row.status != "missing"
+            if _ended(row)
         ]
         if len(found) < len(rows):
             raise MissingRuns(found, len(rows) - len(found))
@@ -253,10 +253,15 @@ def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int,
             return 0
         finally:
             plan.close()
-        return sum(not (out / each.id / RESULT).is_file() for each in asked)
+        return sum(not _ended(find_row(each, out)) for each in asked)
 
     done = next((count for count in range(seeds, 0, -1) if missing(count) == 0), 0)
     return done, missing(seeds)
+
+
+def _ended(row: Row) -> bool:
+    """Whether a run has a result, or would fail again: its loss became no number, not its process or disk."""
+    return row.status != "missing" and (row.failure is None or row.failure.kind == "input")
 
 
 @dataclass(frozen=True, slots=True)
