@@ -21,8 +21,8 @@ class Independent(Learner):
 
     IND of 003. Samples are answered by the network of their own task, those of a task that was not learned
     yet by the initial one: nothing is forgotten. The optimiser starts anew as well. Memory grows with the
-    number of tasks. Without `keep` the newest network answers for all tasks, also for those that it never
-    saw: everything is forgotten, and nothing but the initial weights is kept.
+    number of tasks. Without `keep`, as 003's correlations have it, the newest network answers for all tasks,
+    also for those that it never saw: everything is forgotten, and only the initial weights are kept.
     """
 
     family: ClassVar[str] = "baseline"

@@ -15,7 +15,7 @@ from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Executor, Failure, Plan, Result, drive
 from engram.protocols.serial import read_result
 from engram.run.experiment import Experiment
-from engram.run.processes import Row, find_row
+from engram.run.processes import find_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +88,15 @@ class Stored:
 
     def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
         """The results of all of them."""
-        rows = [find_row(each, self.out) for each in experiments]
+        rows = [find_row(each, self.out) for each in experiments if _ended(each, self.out)]
         found: list[Result | Failure] = [
             read_result(row.experiment, row.folder)
             if row.failure is None
             else Failure(row.experiment, row.failure.reason)
             for row in rows
-            if _ended(row)
         ]
-        if len(found) < len(rows):
-            raise MissingRuns(found, len(rows) - len(found))
+        if len(found) < len(experiments):
+            raise MissingRuns(found, len(experiments) - len(found))
         return found
 
 
@@ -253,15 +252,18 @@ def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int,
             return 0
         finally:
             plan.close()
-        return sum(not _ended(find_row(each, out)) for each in asked)
+        return sum(not _ended(each, out) for each in asked)
 
     done = next((count for count in range(seeds, 0, -1) if missing(count) == 0), 0)
     return done, missing(seeds)
 
 
-def _ended(row: Row) -> bool:
+def _ended(planned: Experiment, out: Path) -> bool:
     """Whether a run has a result, or would fail again: its loss became no number, not its process or disk."""
-    return row.status != "missing" and (row.failure is None or row.failure.kind == "input")
+    if (out / planned.id / RESULT).is_file():
+        return True
+    failure = find_row(planned, out).failure
+    return failure is not None and failure.kind == "input"
 
 
 @dataclass(frozen=True, slots=True)
