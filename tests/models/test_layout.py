@@ -11,7 +11,9 @@ from engram.models.images import channels_last
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("name", ["cnn", "conv", "slim-resnet18"])
+@pytest.mark.parametrize(
+    "name", ["cnn", "conv", "slim-resnet18", pytest.param("resnet18", marks=pytest.mark.slow)]
+)
 def test_scores_and_gradients_are_those_of_the_usual_layout(name: str, channels: int) -> None:
     network = build(ModelSpec(name), shape=(channels, 32, 32), n_units=4, seed=0)
     usual = nn.Sequential(nn.Sequential(*network.features.children()), network.head)
