@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.errors import InputError
 from engram.protocols.causal import CausalOptions, causal, forgetting_threshold, worst_of
-from engram.protocols.drive import Result, drive
+from engram.protocols.drive import Failure, Result, drive
 from engram.run.card import Selected
 from engram.run.experiment import Experiment, PhaseSpec
 from engram.run.probing import balance_name
@@ -56,6 +57,30 @@ def test_algorithm_1() -> None:
     assert [second_rate(each) for each in trials] == [1e-3, 1e-4]
     assert final[0] == trials[0], "the chosen run is the trial itself, not another one"
     assert final[1].scenario.phases == ((0, 1),) and final[1].by_phase == () and final[1].optimizer.lr == 0.01
+
+
+def ending(each: Experiment, reason: str, *, measured: bool) -> Result | Failure:
+    """As `made_up`, but the run of both tasks at once ends after its second evaluation, or before any."""
+    found = made_up(each)
+    if len(each.scenario.phases) == 1 and len(each.scenario.phases[0]) == 2:
+        until = [(10, 1, {0: 0.5, 1: 0.7}), (20, 1, {0: 0.6, 1: 0.8})] if measured else []
+        return Failure(each, reason, with_curve(each, until).trace)
+    return found
+
+
+def test_a_baseline_that_diverges_is_what_it_reached_before() -> None:
+    execute = Recorder(partial(ending, reason="the loss became nan at step 25", measured=True))
+    found = drive(causal([base()], {"lr": [0.01]}, options=RATES), execute)
+    assert (found.best, found.last, found.baseline) == pytest.approx((0.5, 0.45, 0.7))
+
+
+@pytest.mark.parametrize(
+    ("reason", "measured"), [("the loss became nan at step 2", False), ("its process was killed", True)]
+)
+def test_a_baseline_of_which_nothing_is_known_ends_the_protocol(reason: str, measured: bool) -> None:
+    execute = Recorder(partial(ending, reason=reason, measured=measured))
+    with pytest.raises(InputError, match=f"cannot go on: {reason}"):
+        drive(causal([base()], {"lr": [0.01]}, options=RATES), execute)
 
 
 def test_the_second_rate_may_be_chosen_by_both_tasks_together() -> None:

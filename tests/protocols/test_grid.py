@@ -1,6 +1,8 @@
 """Grid search with made-up scores."""
 
 import math
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.summary import summarise
 from engram.protocols.candidates import combinations, varied
-from engram.protocols.drive import Failure, Result, drive
+from engram.protocols.drive import Executor, Failure, Result, drive
 from engram.protocols.grid import grid, metric_name
-from engram.protocols.serial import Serial, diverged
+from engram.protocols.parallel import Parallel
+from engram.protocols.serial import Serial
 from engram.run.checkpoint import execute
 from engram.run.experiment import Experiment
 from engram.run.processes import find_row
@@ -148,7 +151,7 @@ def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
     found = drive(plan, Serial(tmp_path, follow=follow))
     assert found.choice == {"lr": 0.1}
     assert "try a learning rate smaller" in found.candidates[1].failures[0]
-    assert diverged(Failure(base, found.candidates[1].failures[0]))
+    assert Failure(base, found.candidates[1].failures[0]).diverged
     assert began.count(found.results[0].experiment.id) == 2 and steps.count(15) == 1
 
 
@@ -166,9 +169,20 @@ def test_a_run_that_crashes_is_a_failure_and_the_others_go_on(
     found = drive(plan, Serial(tmp_path))
     failed = found.candidates[1]
     assert found.choice == {"lr": 0.1} and failed.failures[0].startswith("out of memory (RuntimeError: Def")
-    assert not diverged(Failure(base, failed.failures[0]))
+    assert not Failure(base, failed.failures[0]).diverged
     told = find_row(varied(base, {"lr": 0.2}), tmp_path).failure
     assert told is not None and told.kind == "memory" and "in crashing" in told.details
     monkeypatch.undo()
     (again,) = Serial(tmp_path)([varied(base, {"lr": 0.2})])
     assert isinstance(again, Result) and not list(tmp_path.glob("*/failure.json"))
+
+
+@pytest.mark.parametrize("executor", [Serial, partial(Parallel, jobs=1)])
+def test_a_run_that_diverges_leaves_what_was_measured_before(
+    executor: Callable[[Path], Executor], tmp_path: Path
+) -> None:
+    base = experiment("split-digits", "finetune", updates=6, evaluation={"every": 1, "subset": 10})
+    (found,) = executor(tmp_path)([varied(base, {"lr": 1e9})])
+    assert isinstance(found, Failure) and found.diverged
+    assert found.trace == Trace.load(tmp_path / found.experiment.id / "trace.parquet")
+    assert f"at step {max(found.trace.step) + 1} " in found.reason

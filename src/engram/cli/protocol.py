@@ -470,14 +470,12 @@ def noting(execute: Executor, failed: dict[str, Failure]) -> Executor:
 
 def report_failures(failed: Collection[Failure]) -> None:
     """Say which runs failed and why; exit with 1 if one did for a reason that is not in its fields."""
-    from engram.protocols.serial import diverged
-
     for each in failed:
         stderr.print(f"failed: {each.experiment.id}: {each.reason}", soft_wrap=True, markup=False)
-    if all(map(diverged, failed)):
+    if all(each.diverged for each in failed):
         return
     fail(
-        f"{sum(not diverged(each) for each in failed)} of the runs failed, and with them another choice "
+        f"{sum(not each.diverged for each in failed)} of the runs failed, and with them another choice "
         "might have been made: the same command tries them again",
         code=1,
     )

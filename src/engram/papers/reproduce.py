@@ -13,7 +13,7 @@ from engram.core.folder import RESULT, finite, versions
 from engram.papers.values import Artefact, Piece, Scale, Statement, quick, together
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Executor, Failure, Plan, Result, drive
-from engram.protocols.serial import read_result
+from engram.protocols.serial import read_row
 from engram.run.experiment import Experiment
 from engram.run.processes import find_row
 
@@ -89,12 +89,7 @@ class Stored:
     def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
         """The results of all of them."""
         rows = [find_row(each, self.out) for each in experiments if _ended(each, self.out)]
-        found: list[Result | Failure] = [
-            read_result(row.experiment, row.folder)
-            if row.failure is None
-            else Failure(row.experiment, row.failure.reason)
-            for row in rows
-        ]
+        found = [read_row(row) for row in rows]
         if len(found) < len(experiments):
             raise MissingRuns(found, len(experiments) - len(found))
         return found

@@ -14,7 +14,7 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.trace import Trace
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
-from engram.protocols.drive import Plan, Result, finished
+from engram.protocols.drive import Failure, Plan, Result, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
 from engram.protocols.selection import audited, selected
 from engram.run.card import Selected
@@ -40,7 +40,8 @@ class Quality:
         best: The highest accuracy on all tasks together while the last one was learned; for methods that
             merge networks, the highest over their balance at the end.
         last: The accuracy on all tasks together at the end.
-        baseline: The highest accuracy on all tasks together when they are learned together.
+        baseline: The highest accuracy on all tasks together when they are learned together; where that
+            diverges, until then.
         so_far: The highest accuracy on all tasks so far, for each task from the second on.
         threshold: Below which best accuracy the stream counts as forgotten.
         balances: The balance of merged networks and their accuracy on all tasks; for IMM alone.
@@ -179,7 +180,8 @@ def causal(
        with the highest accuracy over time (on what, `options.choose_by` says) is chosen.
     3. The choice learns the whole stream: `best` and `last` are the highest and the last accuracy on all
        tasks together, samples pooled, while the last task is learned. It also learns all tasks at once at its
-       first rate: the highest accuracy is the baseline. Ω_all relates the two.
+       first rate: the highest accuracy is the baseline, also where that run diverges later. Ω_all relates
+       the two.
 
     With two tasks and one seed this is 004's Algorithm 1; Ω_all with more tasks is the mean over tasks
     (Kemker et al.), and several seeds choose by their mean scores. A task is learned again, to the same bits,
@@ -259,7 +261,7 @@ def causal(
     together = [replace(winner, scenario=joint(winner.scenario)) for winner in winners]
     found = yield [*final, *together]
     whole, joined = grouped(found, len(bases))
-    qualities = tuple(_quality(finished(a), finished(b)) for a, b in zip(whole, joined, strict=True))
+    qualities = tuple(_quality(finished(a), b) for a, b in zip(whole, joined, strict=True))
     choices = selected("fields", candidates, phases=phases) + stopped
     for phase, tried_here in enumerate(rates, start=1):
         choices += selected(f"the rate of task {phase + 1}", tried_here, phases=phases, since=phase)
@@ -454,11 +456,11 @@ def _check_later(first: Experiment, how: CausalOptions) -> None:
         complete(_retrained(first_phases(first, 2), [rate], [None], how))
 
 
-def _height(result: Result, *, phase: int, tasks: Sequence[int]) -> float:
+def _height(result: Result | Failure, *, phase: int, tasks: Sequence[int]) -> float:
     return _highest(result, phase, tasks)[1]
 
 
-def _highest(result: Result, phase: int, tasks: Sequence[int]) -> tuple[int, float]:
+def _highest(result: Result | Failure, phase: int, tasks: Sequence[int]) -> tuple[int, float]:
     """The step and the height of the highest accuracy on some tasks while a phase is learned."""
     learning = result.experiment.scenario.phases[phase][-1]
     points = union_accuracy(result.trace, learning=learning, tasks=tasks)
@@ -498,7 +500,7 @@ def _so_far(phases: Sequence[Sequence[int]], phase: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(task for tasks in phases[: phase + 1] for task in tasks))
 
 
-def _quality(whole: Result, together: Result) -> Quality:
+def _quality(whole: Result, together: Result | Failure) -> Quality:
     scenario = whole.experiment.scenario
     last = len(scenario.phases) - 1
     everything = _so_far(scenario.phases, last)
@@ -518,8 +520,16 @@ def _quality(whole: Result, together: Result) -> Quality:
         run=whole.experiment.id,
         best=so_far[-1],
         last=points[-1][1],
-        baseline=_height(together, phase=0, tasks=everything),
+        baseline=_baseline(together, everything),
         so_far=tuple(so_far),
         threshold=forgetting_threshold(scenario.name, [sizes[task] for task in everything]),
         balances=balances,
     )
+
+
+def _baseline(together: Result | Failure, tasks: Sequence[int]) -> float:
+    """The highest accuracy of all tasks learned at once; of a run that diverged, what it reached before."""
+    measured = union_accuracy(together.trace, learning=tasks[-1], tasks=tasks)
+    if isinstance(together, Failure) and not (together.diverged and measured):
+        finished(together)
+    return _height(together, phase=0, tasks=tasks)

@@ -65,10 +65,23 @@ class Failure:
     Attributes:
         experiment: What was to be run.
         reason: Why it has none, in one line.
+        trace: Every evaluation until then.
     """
 
     experiment: Experiment
     reason: str
+    trace: Trace = field(default_factory=Trace)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether its loss is no number any more: that says something about its fields.
+
+        Example:
+            >>> from engram.run.recipe import experiment
+            >>> Failure(experiment("split-digits", "er"), "its process was killed by SIGKILL").diverged
+            False
+        """
+        return self.reason.startswith("the loss became ")
 
 
 Plan: TypeAlias = Generator[list[Experiment], Sequence["Result | Failure"], T]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from engram.protocols.drive import Failure, Result
-from engram.protocols.serial import read_result
+from engram.protocols.serial import read_row
 from engram.run.experiment import Experiment
 from engram.run.processes import Row
 from engram.run.sweep import run_sweep
@@ -58,9 +58,4 @@ class Parallel:
             ended=self.ended,
             follow=self.follow,
         )
-        return [
-            read_result(row.experiment, row.folder)
-            if row.failure is None
-            else Failure(row.experiment, row.failure.reason)
-            for row in rows
-        ]
+        return [read_row(row) for row in rows]

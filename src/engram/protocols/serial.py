@@ -14,7 +14,7 @@ from engram.protocols.drive import Failure, Result
 from engram.run.checkpoint import execute
 from engram.run.experiment import Experiment
 from engram.run.loop import Diverged, Progress
-from engram.run.processes import FAILURE, failure_of
+from engram.run.processes import FAILURE, Row, failure_of
 
 Follow = Callable[[Experiment], Callable[[Progress], None]]
 """Told that an experiment begins, gives what is called after each of its updates."""
@@ -74,26 +74,15 @@ class Serial:
                 follow=follow,
             )
         except Diverged as error:
-            return Failure(experiment, str(error))
+            return read_failure(experiment, folder, str(error))
         except InputError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a method raises, the other runs go on
             said = failure_of(error)
             kept = {"id": experiment.id, "label": experiment.label, **asdict(said)}
             write_json(folder / FAILURE, kept)
-            return Failure(experiment, said.reason)
+            return read_failure(experiment, folder, said.reason)
         return read_result(experiment, folder)
-
-
-def diverged(failure: Failure) -> bool:
-    """Whether a run failed because its loss is no number any more: that says something about its fields.
-
-    Example:
-        >>> from engram.run.recipe import experiment
-        >>> diverged(Failure(experiment("split-digits", "er"), "its process was killed by SIGKILL"))
-        False
-    """
-    return failure.reason.startswith("the loss became ")
 
 
 def read_result(experiment: Experiment, folder: Path) -> Result:
@@ -104,6 +93,19 @@ def read_result(experiment: Experiment, folder: Path) -> Result:
         Trace.load(folder / TRACE),
         _readings(folder / PROBES),
     )
+
+
+def read_failure(experiment: Experiment, folder: Path, reason: str) -> Failure:
+    """The failure of an experiment whose run ended early, with what its folder holds of it."""
+    kept = folder / TRACE
+    return Failure(experiment, reason, Trace.load(kept) if kept.is_file() else Trace())
+
+
+def read_row(row: Row) -> Result | Failure:
+    """What became of an experiment that was run, from its folder."""
+    if row.failure is None:
+        return read_result(row.experiment, row.folder)
+    return read_failure(row.experiment, row.folder, row.failure.reason)
 
 
 def _readings(path: Path) -> tuple[Reading, ...]:
