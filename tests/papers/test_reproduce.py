@@ -74,6 +74,7 @@ def test_a_point_is_a_hundredth_where_numbers_are_fractions() -> None:
 def test_spreads_are_of_the_published_kind() -> None:
     values = [19.0, 21.0, 20.0, 22.0]
     assert compare(PRINTED, values).spread == pytest.approx(1.118034)
+    assert math.isnan(compare(PRINTED, values[:1]).spread), "one run has no spread"
     copied = next(cell for cell in cells("002", "2") if "SEM" in cell.spread_kind)
     assert compare(copied, values).spread == pytest.approx(1.290994 / 2)
     interval = next(cell for cell in cells("003", "2") if "CI" in cell.spread_kind)

@@ -82,7 +82,7 @@ def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> 
         ['reproduced', 'differs', 'open']
     """
     found = over_seeds(values, ddof=0 if "ddof=0" in cell.spread_kind else 1)
-    spread = found.sd
+    spread = found.sd if found.n > 1 else math.nan
     if "SEM" in cell.spread_kind and found.n:
         spread = found.sd / math.sqrt(found.n)
     elif "95% CI" in cell.spread_kind:
