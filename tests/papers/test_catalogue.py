@@ -145,6 +145,7 @@ def test_quick_tables_give_a_value_for_every_number(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", each("-figure"))
+@pytest.mark.slow
 def test_quick_figures_are_drawn(name: str) -> None:
     found = artefact(name)
     assert found.draw is not None

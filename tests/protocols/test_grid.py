@@ -177,7 +177,9 @@ def test_a_run_that_crashes_is_a_failure_and_the_others_go_on(
     assert isinstance(again, Result) and not list(tmp_path.glob("*/failure.json"))
 
 
-@pytest.mark.parametrize("executor", [Serial, partial(Parallel, jobs=1)])
+@pytest.mark.parametrize(
+    "executor", [Serial, pytest.param(partial(Parallel, jobs=1), marks=pytest.mark.slow)]
+)
 def test_a_run_that_diverges_leaves_what_was_measured_before(
     executor: Callable[[Path], Executor], tmp_path: Path
 ) -> None:

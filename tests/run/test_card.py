@@ -226,6 +226,7 @@ def test_cheats_break_constraints() -> None:
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith("test-")])
+@pytest.mark.slow
 def test_the_methods_here_play_fair(method: str) -> None:
     for setting in settings_of(method):
         outcome = run(sample_experiment(method, setting), strict=True)
