@@ -529,7 +529,6 @@ def _quality(whole: Result, together: Result | Failure) -> Quality:
 
 def _baseline(together: Result | Failure, tasks: Sequence[int]) -> float:
     """The highest accuracy of all tasks learned at once; of a run that diverged, what it reached before."""
-    measured = union_accuracy(together.trace, learning=tasks[-1], tasks=tasks)
-    if isinstance(together, Failure) and not (together.diverged and measured):
+    if isinstance(together, Failure) and not (together.diverged and any(together.trace.step)):
         finished(together)
     return _height(together, phase=0, tasks=tasks)
