@@ -89,7 +89,7 @@ def test_the_small_reading_has_what_one_computer_can_do() -> None:
     covered = Counter(cell for piece in pieces for cell in piece.cells)
     assert max(covered.values()) == 1
     assert {cell.benchmark for cell in covered} == {"Devanagari", "MNIST", "FashionMNIST"}
-    dense = {cell.method for cell in covered if cell.benchmark == "MNIST"}
+    dense = {cell.method for cell in covered if cell.scenario == "DP10-10"}
     assert dense == {"FC", "D-FC", "LWTA", "EWC"}
     assert {cell.method for cell in covered} == dense | {"CONV", "D-CONV"}
     asked = {code_of(run) for piece in pieces for run in piece.first_runs()}
