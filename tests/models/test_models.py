@@ -146,6 +146,10 @@ def test_dropout_is_inverted_and_only_in_training() -> None:
     spec = ModelSpec("mlp", hidden=(1000,), dropout_input=0.2, dropout_hidden=0.5)
     net = build(spec, shape=(50,), n_units=2, seed=0)
     assert [layer.p for layer in net.modules() if isinstance(layer, nn.Dropout)] == [0.2, 0.5]
+    convolves = build(
+        ModelSpec("conv", dropout_input=0.5, dropout_hidden=0.2), shape=(1, 8, 8), n_units=2, seed=0
+    )
+    assert [layer.p for layer in convolves.modules() if isinstance(layer, nn.Dropout)] == [0.5, 0.2]
     x = torch.ones(64, 50)
     assert torch.equal(net.eval()(x), net(x))
     torch.manual_seed(0)
@@ -189,7 +193,7 @@ def test_a_layer_of_winners_has_block_times_its_size() -> None:
         ({"name": "slim-resnet18"}, "model slim-resnet18 needs images"),
         ({"name": "resnet50"}, "model resnet50 needs images"),
         ({"name": "lwta", "dropout_hidden": 0.5}, "model lwta has no dropout_hidden"),
-        ({"name": "conv", "dropout_input": 0.5}, "model conv has no dropout_input"),
+        ({"name": "cnn", "dropout_input": 0.5}, "model cnn has no dropout_input: it belongs to mlp, conv"),
     ],
 )
 def test_networks_that_cannot_be_built_are_refused(options: dict[str, object], said: str) -> None:

@@ -12,6 +12,7 @@ from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
+    from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
     from engram.papers.values import Artefact
     from engram.papers.verdict import Compared
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 SCALES = ("full", "quick")
 EXECUTORS = ("processes", "serial")
-QUICK = "Quick: a few updates of each run. These numbers are not the paper's set-up."
+SCALED = {
+    "quick": "Quick: a few updates of each run. These numbers are not the paper's set-up.",
+    "small": "Small: the paper's set-up cut down, as the note says. They are not compared by verdict.",
+}
 
 
 def reproduce(
@@ -61,36 +65,44 @@ def reproduce(
 
     start_computing(None, device)
     if name is None:
+        for what, given in (("--cells", cells), ("--follow", follow), ("--done", done)):
+            if given:
+                raise InputError(f"{what} needs a table or figure: engram reproduce lists their names")
         _list(out, seeds=seeds, data=data, json=json)
         return
     from engram.core.files import write_json
     from engram.papers.catalogue import artefact
-    from engram.papers.reproduce import chosen_pieces, record, survey
+    from engram.papers.reproduce import chosen_pieces, record, scale_of, survey
     from engram.papers.reproduce import reproduce as run_all
 
     wanted = artefact(name)
     pieces = chosen_pieces(wanted, follow=follow, cells=cells)
+    size = scale_of(follow, quick=scale == "quick")
     if not json:
-        _describe(wanted, follow, scale)
+        _describe(wanted, follow, size)
     if done:
-        found = survey(pieces, out, seeds=seeds, scale=scale)  # type: ignore[arg-type]
+        found = survey(pieces, out, seeds=seeds, scale=size)
     else:
         executor = _executor(on, out, jobs=jobs, data=data, device=device)
         try:
-            found = run_all(pieces, executor, seeds=seeds, scale=scale)  # type: ignore[arg-type]
+            found = run_all(pieces, executor, seeds=seeds, scale=size, data=data)
         except KeyboardInterrupt:
             fail(
                 f"interrupted: finished runs are kept in {out}; the same command goes on from there",
                 code=INTERRUPTED,
             )
-    written = record(wanted, found, scale=scale, follow=follow)  # type: ignore[arg-type]
-    place = out / "reproduction"
-    label = "-".join(part for part in (name, follow, "quick" if scale == "quick" else None) if part)
-    if cells is None:
-        write_json(place / f"{label}.json", written)
     whole = all(each.returned is not None for each in found)
-    drawn = f"{label}.html" if cells is None else f"{label}-part.html"
-    page = _drawn(wanted, found, written, place / drawn) if whole or not done else None
+    drawn = None
+    if wanted.draw is not None and (whole or not done):
+        drawn = wanted.draw({each.piece.name: each.returned for each in found})
+    written = record(wanted, found, scale=size, follow=follow, drawn=drawn)
+    place = out / "reproduction"
+    label = "-".join(part for part in (name, follow, "quick" if size == "quick" else None) if part)
+    page = None
+    if cells is None and (whole or any(each.results for each in found)):
+        write_json(place / f"{label}.json", written)
+    if drawn is not None:
+        page = _page(drawn, written, place / (f"{label}.html" if cells is None else f"{label}-part.html"))
     if json:
         print_json(written if page is None else {**written, "page": str(page)})
         return
@@ -130,60 +142,77 @@ def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> Non
 
     entries: list[dict[str, Any]] = []
     for found in artefacts().values():
-        need = needs(found.pieces, seeds=seeds, data=data)
-        kept = recorded(found.name)
-        entries.append(
-            {
-                "name": found.name,
-                "title": found.title,
-                "runs": need.runs,
-                "updates": need.updates,
-                "seconds": need.seconds / cores(),
-                "data": list(need.datasets),
-                "absent": list(need.absent),
-                "done": runs_done(found.pieces, out, seeds=seeds),
-                "readings": list(found.others),
-                "recorded": [
-                    {name: each.get(name) for name in ("follow", "verdicts", "statements")} for each in kept
-                ],
-            }
-        )
+        records = {each["follow"]: each for each in recorded(found.name)}
+        own: set[str] = set()
+        for follow, pieces in [(None, found.pieces), *found.others.items()]:
+            kept = records.get(follow)
+            here = runs_done(pieces, out, seeds=seeds)
+            own = here if follow is None else own
+            # Another reading is listed where something is known of it alone.
+            if follow is not None and kept is None and here <= own:
+                continue
+            need = needs(pieces, seeds=seeds, data=data)
+            entries.append(
+                {
+                    "name": found.name,
+                    "follow": follow,
+                    "title": found.title,
+                    "runs": need.runs,
+                    "done": len(here),
+                    "updates": need.updates,
+                    "seconds": need.seconds / cores(),
+                    "data": list(need.datasets),
+                    "absent": list(need.absent),
+                    "readings": list(found.others),
+                    "recorded": kept and {name: kept[name] for name in ("scale", "verdicts", "statements")},
+                }
+            )
     if json:
         print_json({"artefacts": entries})
         return
     from rich.table import Table
 
-    table = Table(box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", collapse_padding=True, pad_edge=False)
     table.add_column("name", no_wrap=True)
     for heading in ("runs here", "updates", "about"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for heading, width in (("recorded", len("reproduced,")), ("absent data", len("mini-domainnet,"))):
+    for heading, width in (("recorded", len("reproduced,")), ("data (absent)", len("(mini-domainnet)"))):
         table.add_column(heading, overflow="fold", min_width=width)
     for entry in entries:
         table.add_row(
-            entry["name"],
+            entry["name"] if entry["follow"] is None else f" {entry['follow']}",
             f"{entry['done']:,}/{entry['runs']:,}" if entry["runs"] else "–",
-            f"{entry['updates']:,}" if entry["runs"] else "–",
+            _large(entry["updates"]) if entry["runs"] else "–",
             duration(entry["seconds"]) if entry["runs"] else "–",
-            "; ".join(_counted(each) for each in entry["recorded"]) or "–",
-            ", ".join(entry["absent"]) or "–",
+            _counted(entry["recorded"]) if entry["recorded"] else "–",
+            " ".join(f"({each})" if each in entry["absent"] else each for each in entry["data"]) or "–",
         )
     stdout.print(table)
-    stderr.print(f"about: on {cores()} cores of this machine; engram reproduce NAME runs what is missing")
+    stderr.print(
+        f"about: on {cores()} cores of this machine; below a name: its other readings (--follow) of which "
+        "something is known; engram reproduce NAME runs what is missing"
+    )
 
 
-def _counted(entry: dict[str, Any]) -> str:
+def _large(count: int) -> str:
+    """A count of updates in few letters, as 23.3 M."""
+    for size, unit in ((10**6, " M"), (10**3, " k")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return str(count)
+
+
+def _counted(entry: Mapping[str, Any]) -> str:
     counts = [f"{count} {verdict}" for verdict, count in entry["verdicts"].items()]
     if said := entry["statements"]:
         counts.append(f"{sum(each['holds'] for each in said)} of {len(said)} statements hold")
-    found = ", ".join(counts) or "curves"
-    return f"{entry['follow']}: {found}" if entry["follow"] else found
+    return ", ".join(counts) or "curves"
 
 
 def _describe(wanted: Artefact, follow: str | None, scale: str) -> None:
     stderr.print(f"[bold]{wanted.name}[/bold]: {wanted.title}")
-    if scale == "quick":
-        stderr.print(QUICK)
+    if scale in SCALED:
+        stderr.print(SCALED[scale])
     if follow is not None:
         stderr.print(f"following: {follow}")
     else:
@@ -242,20 +271,15 @@ def _said(written: Mapping[str, Any]) -> list[str]:
     return [f"{words[each['holds']]}: {each['says']} ({each['figures']})" for each in written["statements"]]
 
 
-def _drawn(
-    wanted: Artefact, found: Sequence[Reproduced], written: Mapping[str, Any], place: Path
-) -> Path | None:
-    if wanted.draw is None:
-        return None
+def _page(drawn: Page, written: Mapping[str, Any], place: Path) -> Path:
     from engram.core.files import write_whole
 
-    returned: dict[str, Any] = {each.piece.name: each.returned for each in found}
     lead = [
-        QUICK if written["scale"] == "quick" else "",
+        SCALED.get(written["scale"], ""),
         f"Following: {written['follow']}." if written["follow"] else "",
     ]
     followed = [] if written["follow"] else written["followed"]
     about = [*_said(written), *followed, written["note"]]
-    text = wanted.draw(returned).html(lead=" ".join(filter(None, lead)), about=[*filter(None, about)])
+    text = drawn.html(lead=" ".join(filter(None, lead)), about=[*filter(None, about)])
     write_whole(place, lambda beside: beside.write_text(text, encoding="utf-8"))
     return place

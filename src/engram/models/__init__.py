@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from engram.core.errors import InputError
 from engram.core.registry import Registry
-from engram.models.spec import ModelSpec, Pretrained
+from engram.models.spec import ModelSpec, Pretrained, check_used
 
 if TYPE_CHECKING:
     from torch import nn
@@ -39,7 +39,6 @@ PRETRAINED: dict[str, Pretrained] = {
 }
 """The models that come with weights of their own."""
 
-_WITH_DROPOUT = {"dropout_input": ("mlp",), "dropout_hidden": ("mlp", "conv")}
 _CONV_STD = 0.1
 
 
@@ -64,9 +63,7 @@ def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -
     from engram.models.initialisation import truncated_normal
 
     builder = MODELS[spec.name]
-    for field, networks in _WITH_DROPOUT.items():
-        if getattr(spec, field) and spec.name not in networks:
-            raise InputError(f"model {spec.name} has no {field}: leave it at 0, or use mlp")
+    check_used(spec.name, [name for name in ("dropout_input", "dropout_hidden") if getattr(spec, name)])
     if n_units < 1:
         raise InputError(f"{n_units} output units cannot be built: give at least 1")
     if spec.init != "default" and spec.name in PRETRAINED:

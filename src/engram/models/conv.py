@@ -11,7 +11,8 @@ def conv(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
     """Two 5×5 convolutions with pooling and a dense layer of 1024 (Pfülb & Gepperth's CONV).
 
     32 and 64 channels; convolutions and poolings keep a started row or column. With `dropout_hidden` it is
-    D-CONV, dropout after the dense layer alone: .5 as in the text (the published code drops .2).
+    D-CONV, dropout after the dense layer: .5 as in the text (the published code drops .2). `dropout_input`
+    drops inputs as well, as the text says and the code does not.
 
     Example:
         >>> net = conv(ModelSpec("conv"), (1, 28, 28), 10)
@@ -31,4 +32,6 @@ def conv(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
     layers.extend([nn.Linear(output_shape(layers, image)[0], 1024), nn.ReLU(inplace=True)])
     if spec.dropout_hidden:
         layers.append(nn.Dropout(spec.dropout_hidden))
+    if spec.dropout_input:
+        layers.insert(0, nn.Dropout(spec.dropout_input))
     return Network(layers, nn.Linear(1024, n_units))

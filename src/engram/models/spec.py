@@ -12,7 +12,7 @@ INITS = ("default", "truncated-normal", "truncated-normal-.1")
 
 _USED_BY = {
     "hidden": ("mlp", "lwta"),
-    "dropout_input": ("mlp",),
+    "dropout_input": ("mlp", "conv"),
     "dropout_hidden": ("mlp", "conv"),
     "stem": ("slim-resnet18", "resnet18", "resnet50"),
 }
@@ -40,7 +40,7 @@ class ModelSpec:
     Attributes:
         name: A name of `engram.models.MODELS`.
         hidden: Widths of the hidden layers of `mlp` and `lwta`; none makes a linear classifier.
-        dropout_input: Share of the inputs that `mlp` drops while training.
+        dropout_input: Share of the inputs that `mlp` and `conv` drop while training.
         dropout_hidden: Share of the hidden units that `mlp` (all layers) and `conv` (dense layer) drop while
             training.
         block: How many units compete in each block of `lwta`.

@@ -25,6 +25,9 @@ from engram.scenarios.values import Transform
 OVERHEAD = 1.6
 """How much longer an update takes than its matrix products at their best; measured on small networks."""
 
+GENERATORS = {"dgr": 6.0, "rtf": 4.8}
+"""How much longer an update with a generator takes than one without; measured with 002's networks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Needs:
@@ -46,7 +49,7 @@ class Needs:
 
 
 def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | None = None) -> Needs:
-    """What pieces take if nothing of them is done yet; runs that several ask for are counted for each.
+    """What pieces take if nothing of them is done yet; a run that several ask for is counted once.
 
     Args:
         pieces: What is asked for.
@@ -55,11 +58,13 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     """
     runs = updates = seconds = 0.0
     datasets: set[str] = set()
+    known: set[str] = set()
     for piece in pieces:
         if piece.outline is not None:
             count, standing = piece.outline()
         else:
-            standing = piece.first_runs(1)
+            standing = [planned for planned in piece.first_runs(1) if planned.id not in known]
+            known.update(planned.id for planned in standing)
             count = len(standing)
         if not standing:
             continue
@@ -69,8 +74,7 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
         for planned in standing:
             updates += times / len(standing) * updates_of(planned)
             seconds += times / len(standing) * operations(planned) * OVERHEAD / rate()
-            names = {task.source.dataset for task in planned.scenario.tasks}
-            datasets.update(DATASETS[name].part_of or name for name in names)
+            datasets |= _read_by(planned)
     return Needs(
         runs=round(runs),
         updates=round(updates),
@@ -80,11 +84,29 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     )
 
 
+def absent(piece: Piece, data: Path | None = None) -> tuple[str, ...]:
+    """The data sets that a piece reads and that are not here.
+
+    Args:
+        piece: What is asked for.
+        data: Where data sets are looked for first.
+    """
+    standing = piece.first_runs(1) if piece.outline is None else piece.outline()[1]
+    names = {name for planned in standing for name in _read_by(planned)}
+    return tuple(name for name in sorted(names) if not _here(name, data))
+
+
+def _read_by(planned: Experiment) -> set[str]:
+    """The data sets that a run reads: those of its tasks, and the one that its first weights come from."""
+    names = {task.source.dataset for task in planned.scenario.tasks} | {planned.evaluation.upstream}
+    return {DATASETS[name].part_of or name for name in names if name}
+
+
 def operations(planned: Experiment) -> float:
     """About how many floating-point operations a run makes, evaluations included.
 
     A learned sample is counted three times as much as an evaluated one; what a method does besides is not
-    counted, except that rehearsal doubles the samples.
+    counted, except that rehearsal doubles the samples, and that generators are learned and asked.
 
     Example:
         >>> from engram.run.recipe import experiment
@@ -96,11 +118,11 @@ def operations(planned: Experiment) -> float:
     shape = _shape(task.source.dataset, task.transforms)
     one = forward(planned.model, shape, planned.scenario.n_units)
     updates = updates_of(planned)
-    again = 2 if any(name in planned.settings for name in ("memory", "memory_batch")) else 1
-    learned = 3 * updates * planned.batch_size * again
+    again = 2.0 if any(name in planned.settings for name in ("memory", "memory_batch")) else 1.0
+    learned = 3 * updates * planned.batch_size * GENERATORS.get(planned.method, again)
     phases = len(planned.scenario.phases)
     asked = planned.evaluation.subset or 2_000
-    rounds = max(updates // planned.evaluation.every, phases)
+    rounds = max(updates // planned.evaluation.every_in(updates // phases), phases)
     evaluated = rounds * asked * (phases + 1) / 2
     return one * (learned + evaluated)
 

@@ -102,6 +102,25 @@ class Page:
             figures=figures,
         )
 
+    def numbers(self, limit: int = 100) -> list[dict[str, Any]]:
+        """What is drawn, to be kept: the named curves of each panel, long ones thinned to so many points.
+
+        Example:
+            >>> line = {"type": "scatter", "name": "ER", "x": [1, 2], "y": [0.9, 0.5], "mode": "lines"}
+            >>> Page("Figure 1", [Panel("MNIST", {"data": [line]})]).numbers()
+            [{'panel': 'MNIST', 'curves': [{'name': 'ER', 'x': [1, 2], 'y': [0.9, 0.5]}]}]
+        """
+        kept = []
+        for panel in self.panels:
+            curves = []
+            for trace in _plain(panel.figure["data"]):
+                if "name" in trace:
+                    points = thin(np.asarray(trace["y"], dtype=np.float64), limit)
+                    axes = {axis: [trace[axis][place] for place in points] for axis in ("x", "y")}
+                    curves.append({"name": trace["name"], **axes})
+            kept.append({"panel": panel.title, "curves": curves})
+        return kept
+
 
 def curve(
     name: str,

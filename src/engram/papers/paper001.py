@@ -197,6 +197,9 @@ def says_of_forgetting(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
         )
         rise = {row: float(each[-1] - each[0]) for row, each in raf.items()}
         plain = {row: float(each[-1] - each[0]) for row, each in af.items()}
+        ends = ", ".join(f"{row} {each[0]:.1f} to {each[-1]:.1f}" for row, each in af.items())
+        says = f"{stream}: AF is rather constant or rises slightly (ends within {NEAR:g} points of its start)"
+        said.append(Statement(says, max(map(abs, plain.values())) <= NEAR, ends))
         figures = "; ".join(f"{row}: AF {plain[row]:+.1f}, RAF {rise[row]:+.1f} points" for row in rise)
         steep = all(rise[row] > max(STRONG, plain[row]) for row in ("finetune", "ER"))
         says = f"{stream}: RAF of finetune and ER rises strongly (over {STRONG:g} points), and more than AF"

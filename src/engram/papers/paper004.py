@@ -102,6 +102,7 @@ class Reading:
         topologies: Hidden layers to choose from.
         points: About how often a task is tested, for dense and for convolutional networks.
         codes: The streams whose lowest values are taken; all unless given.
+        asked_of_ewc: Test images that EWC is asked, drawn once; all unless given.
     """
 
     ways: Mapping[str, Way] = field(default_factory=lambda: WAYS)
@@ -112,6 +113,7 @@ class Reading:
     topologies: tuple[tuple[int, ...], ...] = TOPOLOGIES
     points: tuple[int, int] = (MEASURING_POINTS, MEASURING_POINTS)
     codes: tuple[str, ...] = SLT_CODES
+    asked_of_ewc: int | None = None
 
     def options(self, model: str) -> CausalOptions:
         """How the rates of the second task are chosen for a model."""
@@ -135,6 +137,7 @@ FOLLOWED = Reading()
 TEXT = Reading(
     ways={
         **WAYS,
+        "D-CONV": replace(WAYS["D-CONV"], network=_network("conv", dropout_input=0.5, dropout_hidden=0.5)),
         "EWC": replace(WAYS["EWC"], optimizer=_MOMENTUM),
         **{
             name: replace(WAYS[name], settings={**WAYS[name].settings, "weight_transfer": False})
@@ -149,6 +152,7 @@ TEXT = Reading(
 CODE = Reading(
     ways={**WAYS, "D-CONV": replace(WAYS["D-CONV"], network=_network("conv", dropout_hidden=0.2))},
     permute=False,
+    asked_of_ewc=100,
 )
 """Where text and code differ, the released code."""
 SMALL = Reading(
@@ -180,7 +184,8 @@ def planned(model: str, code: str, dataset: str, *, reading: Reading = FOLLOWED,
     way = reading.ways[model]
     base = experiment(f"slt-{code}-{dataset}", way.method, settings=way.settings, seed=seed)
     points = reading.points[way.network.name == "conv"]
-    evaluation = EvaluationSpec(per_epoch=reading.per_epoch, before=False, subset=None, points=points)
+    subset = reading.asked_of_ewc if model == "EWC" else None
+    evaluation = EvaluationSpec(per_epoch=reading.per_epoch, before=False, subset=subset, points=points)
     scenario = replace(slt(code, dataset, permute=reading.permute), name=base.scenario.name)
     return replace(base, scenario=scenario, model=way.network, optimizer=way.optimizer, evaluation=evaluation)
 
@@ -343,7 +348,7 @@ def _piece(
         f"{benchmark}/{kind}/{model}",
         plan,
         wanted,
-        later=8 / _candidates(model, reading),
+        later=_later(model, reading),
         outline=lambda: _outline(model, codes, DATASETS[benchmark], reading),
     )
 
@@ -359,7 +364,7 @@ def _imm_piece(
         f"{benchmark}/{kind}/wtIMM",
         plan,
         wanted,
-        later=13 / _candidates("wtIMM mean", reading),
+        later=_later("wtIMM mean", reading),
         outline=lambda: _outline("wtIMM mean", codes, DATASETS[benchmark], reading),
     )
 
@@ -377,6 +382,15 @@ def _candidates(model: str, reading: Reading) -> int:
     for values in reading.fields(model).values():
         count *= len(values)
     return count
+
+
+def _later(model: str, reading: Reading) -> float:
+    """How many runs follow for each candidate: the second task at each rate, and both tasks at once.
+
+    Both ways to merge take the chosen rate once more for all balances, and `mode` learns the first task anew.
+    """
+    rates = len(reading.options(model).later_rates) or 1
+    return (2 * rates + 5 if "IMM" in model else rates + 1) / _candidates(model, reading)
 
 
 def _pieces(table: str, reading: Reading = FOLLOWED) -> tuple[Piece, ...]:
@@ -515,8 +529,7 @@ def _shown(model: str, code: str, benchmark: str, reading: Reading) -> Piece:
         return replace(found, first=own, balances=balances)
 
     searched = "wtIMM mean" if model == "wtIMM" else model
-    later = (13 if model == "wtIMM" else 8) / _candidates(searched, reading)
-    return Piece(f"{model} {code} {benchmark}", plan, later=later)
+    return Piece(f"{model} {code} {benchmark}", plan, later=_later(searched, reading))
 
 
 def _line(
@@ -661,8 +674,8 @@ _FOLLOWED = (
     "IMM goes on from the weights of the first task at the same rate, as in the code; the text "
     "re-initialises and tries the rates of the second task (`text`). Dropout is off in tests; in the code it "
     "stays on with two hidden layers",
-    "D-CONV drops .5 after the dense layer; the text says input and hidden layers, the code drops .2 there "
-    "(`code`)",
+    "D-CONV drops .5 after the dense layer; the text says input and hidden layers (`text`), the code drops "
+    ".2 there (`code`)",
     "LWTA: a layer of size S has 2 S units, as in the code",
     "all choices are made on test data, as published",
     "pixels of MNIST are in [0, 1], all others in [−1, 1], as in the code",
@@ -776,11 +789,7 @@ ARTEFACTS = (
             *_each("EWC", "D5-5d", ("EMNIST", "MNIST", "Devanagari")),
         ],
         [
-            *(
-                (model, "D9-1b", benchmark)
-                for model in _B_MODELS
-                for benchmark in ("MNIST", "Devanagari")
-            ),
+            *((model, "D9-1b", benchmark) for model in _B_MODELS for benchmark in ("MNIST", "Devanagari")),
             *_each("EWC", "D5-5d", ("MNIST", "Devanagari")),
         ],
         note="The plots of the paper's appendix B, which have no number there.",

@@ -10,6 +10,8 @@ from typing import Any
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
+from engram.papers.needs import absent
+from engram.papers.pages import Page
 from engram.papers.values import Artefact, Piece, Scale, Statement, quick, together
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Executor, Failure, Plan, Result, drive
@@ -30,7 +32,7 @@ class Reproduced:
         missing: How many of the runs that it asked for are not there; then it is not finished.
         compared: The published numbers beside ours.
         returned: What its plan returned; None where runs are missing, or where it could not go on.
-        stopped: Why it could not go on, in one line; nothing where it could.
+        stopped: Why it could not begin or go on, in one line; nothing where it could.
     """
 
     piece: Piece
@@ -49,12 +51,13 @@ class Reproduced:
             "seeds": list(self.seeds),
             "runs": [
                 {
-                    "id": result.experiment.id,
+                    "id": name,
                     "seed": result.experiment.seed,
                     "updates": result.values.get("updates"),
                     "seconds": (result.values.get("seconds") or {}).get("total"),
                 }
-                for result in self.results
+                # A plan may ask for a run again.
+                for name, result in {each.experiment.id: each for each in self.results}.items()
             ],
             "failures": [
                 {"id": failure.experiment.id, "reason": failure.reason} for failure in self.failures
@@ -101,7 +104,7 @@ def chosen_pieces(artefact: Artefact, *, follow: str | None = None, cells: str |
     Args:
         artefact: The table or figure.
         follow: Another reading than the usual one.
-        cells: A part of a piece's name, or a regular expression.
+        cells: A part of a piece's name, the name of one of its cells, or a regular expression.
 
     Example:
         >>> from engram.papers.catalogue import artefact
@@ -120,7 +123,11 @@ def chosen_pieces(artefact: Artefact, *, follow: str | None = None, cells: str |
         pattern = re.compile(cells or "", re.IGNORECASE)
     except re.error as error:
         raise InputError(f"--cells {cells!r} is no regular expression: {error}") from error
-    found = [piece for piece in pieces if pattern.search(piece.name)]
+    found = [
+        piece
+        for piece in pieces
+        if pattern.search(piece.name) or any(cells == cell.name for cell in piece.cells)
+    ]
     if not found:
         raise InputError(f"no part of {artefact.name} matches {cells!r}: its parts are {_names(pieces)}")
     return found
@@ -132,18 +139,25 @@ def reproduce(
     *,
     seeds: int | None = None,
     scale: Scale = "full",
+    data: Path | None = None,
 ) -> list[Reproduced]:
     """Run pieces to their end, all that they ask for at a time together.
+
+    Pieces whose data are not here are left out, unless that is so for all of them: then the first run says
+    what is missing.
 
     Args:
         pieces: What to run.
         execute: What runs experiments.
         seeds: How many runs of each; as many as the paper made unless given.
-        scale: `quick` for a few updates of each run, which is never compared.
+        scale: `quick` for a few updates of each run. Only what is run in `full` is compared.
+        data: Where data sets are looked for first.
     """
     asked: list[list[Result | Failure]] = [[] for _ in pieces]
+    wanting = [absent(piece, data) for piece in pieces]
     plans = [
-        _listening(_planned(piece, seeds, scale), heard) for piece, heard in zip(pieces, asked, strict=True)
+        _left_out(names) if names and not all(wanting) else _listening(_planned(piece, seeds, scale), heard)
+        for piece, names, heard in zip(pieces, wanting, asked, strict=True)
     ]
     returned = drive(together(plans), execute)
     return [
@@ -175,14 +189,19 @@ def survey(
     return found
 
 
-def runs_done(pieces: Sequence[Piece], out: Path, *, seeds: int | None = None) -> int:
-    """How many of the runs that pieces ask for first are there; one that several ask for is counted once."""
+def runs_done(pieces: Sequence[Piece], out: Path, *, seeds: int | None = None) -> set[str]:
+    """The runs in a folder that pieces ask for, by their ids."""
     there = {result.parent.name for result in out.glob(f"*/{RESULT}")}
-    return len(there & {each for piece in pieces if _begun(piece, there) for each in _ids(piece, seeds)})
-
-
-def _ids(piece: Piece, seeds: int | None) -> list[str]:
-    return [planned.id for planned in piece.first_runs(seeds)]
+    found: set[str] = set()
+    for piece in pieces:
+        if _begun(piece, there):
+            first = {planned.id for planned in piece.first_runs(seeds)}
+            found |= first & there
+            # What is asked for later depends on what came out first.
+            if piece.later and first <= there:
+                [asked] = survey([piece], out, seeds=seeds)
+                found |= {each.experiment.id for each in asked.results}
+    return found
 
 
 def _begun(piece: Piece, there: Set[str]) -> bool:
@@ -199,10 +218,35 @@ def statements(artefact: Artefact, found: Sequence[Reproduced]) -> list[Statemen
     return list(artefact.statements(finished)) if artefact.statements is not None and finished else []
 
 
+def scale_of(follow: str | None, *, quick: bool = False) -> Scale:
+    """How much of the paper's set-up is run.
+
+    Example:
+        >>> scale_of("code"), scale_of("small-code"), scale_of("small", quick=True)
+        ('full', 'small', 'quick')
+    """
+    if quick:
+        return "quick"
+    return "small" if follow is not None and follow.startswith("small") else "full"
+
+
 def record(
-    artefact: Artefact, found: Sequence[Reproduced], *, scale: Scale, follow: str | None = None
+    artefact: Artefact,
+    found: Sequence[Reproduced],
+    *,
+    scale: Scale,
+    follow: str | None = None,
+    drawn: Page | None = None,
 ) -> dict[str, Any]:
-    """All that is worth keeping of a reproduction, as one JSON object."""
+    """All that is worth keeping of a reproduction, as one JSON object.
+
+    Args:
+        artefact: The table or figure.
+        found: What became of its pieces.
+        scale: How they were run.
+        follow: Under which reading.
+        drawn: A figure's page, whose curves are kept.
+    """
     verdicts = [each.verdict for piece in found for each in piece.compared]
     counts = {name: verdicts.count(name) for name in sorted(set(verdicts))}
     whole: dict[str, Any] = finite(
@@ -215,8 +259,9 @@ def record(
             "note": artefact.note,
             "verdicts": counts,
             # Runs of a few updates say nothing about what a paper says.
-            "statements": [asdict(each) for each in statements(artefact, found)] if scale == "full" else [],
+            "statements": [asdict(each) for each in statements(artefact, found)] if scale != "quick" else [],
             "pieces": [each.as_json() for each in found],
+            "panels": [] if drawn is None else drawn.numbers(),
             "versions": _versions(found),
         }
     )
@@ -266,6 +311,12 @@ class _Stopped:
     """What a plan that could not go on returns: why. The others go on."""
 
     reason: str
+
+
+def _left_out(datasets: Sequence[str]) -> Plan[Any]:
+    """The plan of a piece whose data are not here: it asks for nothing."""
+    yield []
+    return _Stopped(f"{' and '.join(datasets)} not found; engram data says what to get, and where to put it")
 
 
 def _listening(plan: Plan[Any], heard: list[Result | Failure]) -> Plan[Any]:

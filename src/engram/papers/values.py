@@ -13,7 +13,8 @@ from engram.protocols.drive import Failure, Plan, Result
 from engram.run.experiment import Experiment
 
 T = TypeVar("T")
-Scale = Literal["full", "quick"]
+Scale = Literal["full", "small", "quick"]
+"""The paper's own set-up; that set-up cut down to what one computer does; a few updates of each run."""
 Values: TypeAlias = Mapping[Cell, Sequence[float]]
 """What came out for each number, one value a run, in the unit in which it is printed."""
 
@@ -88,7 +89,8 @@ class Artefact:
         title: One line.
         pieces: What it consists of.
         followed: Where paper and code disagree, which of them is followed.
-        others: All pieces under another reading, by the name that `--follow` takes.
+        others: All pieces under another reading, by the name that `--follow` takes. One whose name begins
+            with `small` is scaled down, and never compared by verdict.
         draw: For a figure: from what each piece returned, by its name, to a page.
         note: What a reader should know, such as what is left out and why.
         statements: From what each finished piece returned, by its name, to what the paper says of it.
