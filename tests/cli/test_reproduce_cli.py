@@ -19,13 +19,18 @@ def said(*words: str) -> str:
 
 
 def test_without_a_name_all_tables_and_what_they_need(tmp_path: Path) -> None:
-    entries = {each["name"]: each for each in json.loads(said("--json", "--out", str(tmp_path)))["artefacts"]}
+    listed = json.loads(said("--json", "--out", str(tmp_path)))["artefacts"]
+    entries = {each["name"]: each for each in listed if each["follow"] is None}
     split = entries["002-table2"]
     assert (split["runs"], split["done"], split["data"]) == (420, 0, ["mnist"])
     assert split["seconds"] > 60
     assert entries["002-table3"]["updates"] > 10 * split["updates"]
-    [kept] = split["recorded"]
+    kept = split["recorded"]
     assert kept["verdicts"]["reproduced"] > 0 and all(each["holds"] for each in kept["statements"])
+    assert "imagenet" in entries["003-figure4"]["data"], "where its first weights come from"
+    small = {each["name"]: each for each in listed if each["follow"] == "small"}
+    assert small["004-table3"]["recorded"]["scale"] == "small"
+    assert "reproduced" not in small["004-table3"]["recorded"]["verdicts"]
     table = said("--out", str(tmp_path)).split("000-figure3")[1].split("000-figure4")[0]
     assert "statement" in table
 
@@ -48,6 +53,9 @@ def test_what_is_there_is_shown_and_nothing_is_run(tmp_path: Path) -> None:
         ("002-table2", "--on", "ray"),
         ("002-table2", "--cells", "no such cell"),
         ("002-table2", "--follow", "nobody"),
+        ("--cells", "MNIST"),
+        ("--follow", "small"),
+        ("--done",),
     ],
 )
 def test_bad_input_is_refused(words: tuple[str, ...]) -> None:

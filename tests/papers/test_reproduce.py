@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
+from engram.papers.needs import operations
 from engram.papers.published import Cell, cells
 from engram.papers.reproduce import chosen_pieces, record, reproduce, runs_done, survey
 from engram.papers.values import Artefact, Piece, Values, measured, percent, scaled_down, updates_of
@@ -17,6 +19,7 @@ from engram.protocols.serial import Serial
 from engram.run.experiment import Experiment
 from engram.run.processes import FAILURE
 from engram.run.recipe import experiment
+from engram.scenarios import split
 
 PRINTED = Cell("999", "1", "Digits", "class", "FT", "", "AvgAcc", 20.0, 1.0, "SD (numpy ddof=0)", "2")
 
@@ -89,8 +92,9 @@ def test_all_pieces_run_together_and_scaled_down_runs_are_never_compared() -> No
     assert [len(asked) for asked in run.asked] == [4]
     assert [each.compared[0].verdict for each in found] == ["reproduced", "reproduced"]
     assert found[0].compared[0].values == pytest.approx((19.0, 21.0))
-    [quick] = reproduce([piece()], made_up({0: 0.2, 1: 0.2}), scale="quick")
-    assert quick.compared[0].verdict == "not compared"
+    for scale in ("small", "quick"):
+        [cut] = reproduce([piece()], made_up({0: 0.2, 1: 0.2}), scale=scale)
+        assert cut.compared[0].verdict == "not compared"
     assert scaled_down(digits(0)).id != digits(0).id
 
 
@@ -157,13 +161,37 @@ def test_a_plan_that_cannot_go_on_does_not_stop_the_others() -> None:
     assert found.compared[0].verdict == "reproduced"
 
 
+def test_what_lacks_data_is_left_out_and_the_rest_is_run(tmp_path: Path) -> None:
+    def svhn(seed: int) -> Experiment:
+        return replace(digits(seed), scenario=split("svhn", setting="class"))
+
+    lacking = measured("SVHN/class/FT", svhn, {PRINTED: percent("AvgAcc")}, seeds=1)
+    run = made_up({0: 0.2, 1: 0.2})
+    left, found = reproduce([lacking, piece()], run, data=tmp_path)
+    assert left.stopped.startswith("svhn not found") and left.compared[0].verdict == "open"
+    assert found.compared[0].verdict == "reproduced"
+    assert run.asked == [[digits(0).id, digits(1).id]]
+    with pytest.raises(InputError, match="svhn not found"):
+        reproduce([lacking], Serial(tmp_path, data=tmp_path), data=tmp_path)
+
+
 def test_readings_and_filters() -> None:
     made = Artefact("999-table1", "Digits", (piece("a"), piece("b")), others={"code": (piece("c"),)})
     assert [each.name for each in chosen_pieces(made, cells="B")] == ["b"]
     assert [each.name for each in chosen_pieces(made, follow="code")] == ["c"]
+    assert len(chosen_pieces(made, cells=PRINTED.name)) == 2, "a cell by the name that is printed"
     for wrong in ({"cells": "x"}, {"cells": "("}, {"follow": "coed"}):
         with pytest.raises(InputError):
             chosen_pieces(made, **wrong)
+
+
+def test_evaluations_count_as_often_as_they_are_made() -> None:
+    plan = experiment("slt-D5-5a-mnist", "finetune")
+    often, seldom = (
+        operations(replace(plan, evaluation=replace(plan.evaluation, points=points))) for points in (0, 9)
+    )
+    assert often > 2 * seldom
+    assert operations(experiment("split-mnist-002", "dgr")) > 3 * operations(digits(0))
 
 
 def test_updates_are_counted_without_data() -> None:

@@ -15,13 +15,23 @@ from engram.papers.catalogue import artefacts
 HEAD = """# The papers' numbers, published and ours
 
 This page is made by `python -m engram.papers.recorded` from the files in `src/engram/papers/recorded/`, which
-`engram reproduce NAME` wrote: they name every run's experiment by its hash, with seeds, versions and values.
-The same command runs a cell again and gets the same numbers.
+`engram reproduce NAME` wrote: they name every run's experiment by its hash, with seeds, versions and values;
+of figures, the curves. A cell is run again, with the same numbers, by
+
+    engram reproduce NAME --cells 'CELL' --seeds RUNS
+
+with the name, the cell and the number of runs as they stand below, and `--follow READING` where the name has
+a reading in brackets. Where data sets are absent, the rest of a table is run.
 
 A number is **reproduced** where |ours − published| ≤ 2·√(spread² + published spread²), or ≤ 1 point. Where
 it **differs**, a line below its table says what was tried to explain it. Spreads are of the published kind
 (000: sample SD; 002: population SD; van de Ven & Tolias: SEM; 003: 95 % intervals, compared as standard
-errors). Nothing was tuned to hit a number.
+errors). A reading `small` is the paper's set-up cut down, as its note says: its numbers stand beside the
+published ones and are **not compared** by verdict; what the paper concludes from them is. Nothing was tuned
+to hit a number.
+
+Some figures and tables of the papers are drawings, or list settings, and have no name here: 000 figure 1,
+001 figure 1, 002 figures 1 and 2 and tables 1 and 7, 003 figure 2, 004 figure 1 and table 2.
 """
 
 
@@ -30,8 +40,8 @@ def everything() -> tuple[Mapping[str, Any], ...]:
     """All records, by name.
 
     Example:
-        >>> all(each["scale"] == "full" for each in everything())
-        True
+        >>> sorted({each["scale"] for each in everything()})
+        ['full', 'small']
     """
     folder = files("engram.papers") / "recorded"
     if not folder.is_dir():
@@ -53,11 +63,12 @@ def explanations() -> Mapping[str, Mapping[str, str]]:
     return found
 
 
-def explanation(record: Mapping[str, Any], cell: str) -> str:
-    """What was tried to explain that a cell differs: the text under the longest part of its name."""
-    known = explanations().get(_title(record), {})
-    fitting = [part for part in known if part in cell]
-    return known[max(fitting, key=len)] if fitting else ""
+def explained(record: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What is known of a record's cells: each text, and the cells that it is about."""
+    texts = explanations().get(_title(record), {})
+    cells = [cell for piece in record["pieces"] for cell in piece["cells"] if cell["verdict"] != "open"]
+    about = {part: [cell["cell"] for cell in cells if part in cell["cell"]] for part in texts}
+    return {f"{part}: {texts[part]}": names for part, names in about.items() if names}
 
 
 def document() -> str:
@@ -74,14 +85,8 @@ def document() -> str:
             parts += [f"- {words[each['holds']]}: {each['says']} ({each['figures']})." for each in said] + [
                 ""
             ]
-        differing = [
-            f"- {cell['cell']}: {explanation(record, cell['cell'])}"
-            for piece in record["pieces"]
-            for cell in piece["cells"]
-            if cell["verdict"] == "differs"
-        ]
-        if differing:
-            parts += ["What differs, and what was tried to explain it:", "", *differing, ""]
+        if known := explained(record):
+            parts += ["What is known of these numbers:", "", *(f"- {text}." for text in known), ""]
     return "\n".join(parts)
 
 
@@ -91,8 +96,9 @@ def _title(record: Mapping[str, Any]) -> str:
 
 def _overview() -> list[str]:
     lines = [
-        "| what | cells | reproduced | differ | open | statements that hold | runs | hours on one core |",
-        "|---" * 8 + "|",
+        "| what | cells | reproduced | differ | not compared | open | statements that hold | runs "
+        "| hours on one core |",
+        "|---" * 9 + "|",
     ]
     for record in everything():
         counts = record["verdicts"]
@@ -103,6 +109,7 @@ def _overview() -> list[str]:
             sum(counts.values()),
             counts.get("reproduced", 0),
             counts.get("differs", 0),
+            counts.get("not compared", 0),
             counts.get("open", 0),
             f"{sum(each['holds'] for each in said)} of {len(said)}" if said else "–",
             len(seconds),
