@@ -7,7 +7,7 @@ in turn, on one thread. Times are processor time, which other processes hardly d
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -16,9 +16,11 @@ import torch
 
 from benchmarks.report import Options, Report, figure, ratios
 from engram.core.errors import InputError
-from engram.core.values import OptimizerSpec
+from engram.core.values import Batch, OptimizerSpec
 from engram.datasets import arrays
 from engram.methods import METHODS
+from engram.methods.importance import diagonal_fisher
+from engram.models import build
 from engram.models.spec import ModelSpec
 from engram.run.experiment import Experiment
 from engram.run.loop import Progress, complete, run_steps
@@ -28,6 +30,9 @@ SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")
 SHAPE, HIDDEN, CLASSES_A_TASK, BATCH = (1, 32, 32), (400, 400), 2, 128
 UPDATES_A_TURN, WARM_UP, BATCHES_A_TASK = 5, 3, 10
 REFERENCE = "finetune"
+PRIORS, PRIOR_TARGET = ("ewc", "online-ewc", "si", "l2", "mas"), 1.5
+FISHER_SAMPLES, FISHER_TARGET = 12_000, 3.0
+"""As many samples as a task of Split MNIST has; their Fisher information in the time of so many passes."""
 
 
 @dataclass(slots=True)
@@ -75,9 +80,48 @@ def measure(options: Options) -> list[Report]:
     plain = learners[REFERENCE].seconds
     for name, each in learners.items():
         note = f"{each.kept / 1e6:,.2f} MB kept; {each.setting} setting"
-        shown.figures.append(figure(name, ratios(each.seconds, plain), note=note))
+        target = PRIOR_TARGET if name in PRIORS else None
+        shown.figures.append(figure(name, ratios(each.seconds, plain), note=note, target=target))
     shown.remarks.append("processor time on one thread; what a method does at task ends does not count")
-    return [shown]
+    return [shown, importance(options)]
+
+
+def importance(options: Options) -> Report:
+    """The Fisher information of each sample of a task, against one pass of training over the task."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    network = build(ModelSpec("mlp", hidden=HIDDEN), shape=SHAPE, n_units=CLASSES_A_TASK, seed=0)
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.001)
+    draw = torch.Generator().manual_seed(0)
+    heads = (tuple(range(CLASSES_A_TASK)),)
+    batches = [
+        Batch(
+            torch.randn(BATCH, *SHAPE, generator=draw),
+            torch.randint(CLASSES_A_TASK, (BATCH,), generator=draw),
+            heads=heads,
+        )
+        for _ in range(FISHER_SAMPLES // BATCH)
+    ]
+
+    def one_pass() -> None:
+        for batch in batches:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(batch.x), batch.y).backward()
+            optimizer.step()
+
+    def timed(work: Callable[[], object]) -> float:
+        started = time.process_time()
+        work()
+        return time.process_time() - started
+
+    rounds = [
+        (timed(lambda: diagonal_fisher(network, batches)), timed(one_pass)) for _ in range(options.rounds)
+    ]
+    torch.set_num_threads(before)
+    fisher, passes = zip(*rounds, strict=True)
+    shown = Report(f"Fisher information of each of {FISHER_SAMPLES:,} samples, against a pass of training")
+    shown.figures.append(figure("per-sample Fisher / one pass", ratios(fisher, passes), target=FISHER_TARGET))
+    return shown
 
 
 def learning(name: str, data: str, *, updates: int) -> Learning:

@@ -27,6 +27,7 @@ import torch
 from torch import nn
 
 from engram.core.errors import InputError
+from engram.core.seeds import Seeds
 from engram.core.values import OptimizerSpec, TaskInfo
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
@@ -38,6 +39,7 @@ from engram.models.network import Network
 from engram.models.spec import ModelSpec
 from engram.run import loop
 from engram.run.experiment import EvaluationSpec, Experiment
+from engram.run.held import held
 from engram.run.isolation import weights_digest
 from engram.run.loop import task_infos
 from engram.scenarios.values import (
@@ -52,13 +54,17 @@ from engram.scenarios.values import (
 
 SIDE = 6
 SETTINGS: tuple[Setting, ...] = (ClassSetting(), DomainSetting(), TaskSetting())
+HIDDEN: tuple[Setting, ...] = (ClassSetting(boundaries=False), DomainSetting(boundaries=False))
+"""Settings for methods that do not need to be told where tasks begin."""
+Groups = tuple[tuple[int, ...], ...]
+"""The classes of each task."""
 
 
 @cache
 def sample_data() -> str:
-    """The name of a small made-up data set: six classes, unequally many images of 6×6, learnable."""
+    """The name of a small made-up data set: seven classes, unequally many images of 6×6, learnable."""
     draw = np.random.default_rng(0)
-    counts = (17, 16, 9, 1, 12, 20)
+    counts = (17, 16, 9, 1, 12, 20, 1)
     patterns = draw.normal(size=(len(counts), 1, SIDE, SIDE)).astype(np.float32)
     parts = []
     for scale in (counts, (6,) * len(counts)):
@@ -68,9 +74,8 @@ def sample_data() -> str:
     return arrays("contract", *parts)
 
 
-def sample_scenario(setting: Setting) -> Scenario:
+def sample_scenario(setting: Setting, groups: Groups = ((0, 1), (2,), (3, 4, 5))) -> Scenario:
     """Three tasks: two classes with 33 samples, one class with 9, and three of which one has one sample."""
-    groups = ((0, 1), (2,), (3, 4, 5))
     domain = isinstance(setting, DomainSetting)
     tasks = tuple(
         Task(Source(sample_data(), group), tuple(range(len(group))) if domain else group, name=str(number))
@@ -94,14 +99,17 @@ CNN = ModelSpec("contract-cnn")
 
 QUICK: dict[str, dict[str, Any]] = {"gdumb": {"epochs": 8}}
 """Fields that keep a method's checks short."""
+UNTOLD: dict[str, dict[str, Any]] = {"er": {"policy": "reservoir"}}
+"""Fields with which a method does not need boundaries, where others do."""
 
 
 def sample_experiment(method: str, setting: Setting, *, model: ModelSpec = MLP, seed: int = 0) -> Experiment:
     """A run of a few updates; 33 samples in batches of 8 leave a last batch of one."""
+    untold = UNTOLD.get(method, {}) if setting in HIDDEN else {}
     return Experiment(
         sample_scenario(setting),
         method,
-        settings=QUICK.get(method, {}),
+        settings={**QUICK.get(method, {}), **untold},
         model=model,
         optimizer=OptimizerSpec("sgd", lr=0.05, momentum=0.5),
         batch_size=8,
@@ -111,10 +119,10 @@ def sample_experiment(method: str, setting: Setting, *, model: ModelSpec = MLP, 
     )
 
 
-def settings_of(method: str) -> list[Setting]:
+def settings_of(method: str, among: tuple[Setting, ...] = SETTINGS) -> list[Setting]:
     """The settings that a method can be used in."""
     found = []
-    for setting in SETTINGS:
+    for setting in among:
         try:
             loop.complete(sample_experiment(method, setting))
         except InputError:
@@ -172,31 +180,31 @@ def check_gradient_split(method: str) -> None:
     setting = settings_of(method)[0]
     planned = sample_experiment(method, setting)
     split = replace(planned, evaluation=replace(planned.evaluation, gradients=True))
-    assert weights_digest(_last(planned)) == weights_digest(_last(split))
+    assert weights_digest(_whole(method, setting).method) == weights_digest(_last(split))
 
 
 def check_resume(method: str) -> None:
     """Put down in the middle of any task and taken up by a new process, it goes on to the same bits."""
-    for setting in settings_of(method):
-        planned = sample_experiment(method, setting)
+    settings = settings_of(method)
+    for setting in settings:
         whole = _whole(method, setting)
         steps = whole.evaluator.step
-        stops = (3, steps // 2, steps - 2)
-        files = {}
-        for progress in islice(loop.run_steps(planned), max(stops)):
-            if progress.step in stops:
-                files[progress.step] = io.BytesIO()
-                try:
-                    torch.save(progress.snapshot(), files[progress.step])
-                except CannotKeep as reason:
-                    raise AssertionError(f"{method}: {reason}") from reason
-        for stop, file in files.items():
-            file.seek(0)
-            outcome = _drained(loop.run_steps(planned, resume=torch.load(file, weights_only=True)))
-            assert outcome.evaluator.trace == whole.evaluator.trace, (
-                f"{method}: resumed at {stop}, it differs"
-            )
-            assert weights_digest(outcome.method) == weights_digest(whole.method)
+        _check_resumed(sample_experiment(method, setting), whole, stops=(3, steps // 2, steps - 2))
+    planned = replace(sample_experiment(method, settings[0], model=CNN), epochs=1)
+    whole = loop.run(planned)
+    _check_resumed(planned, whole, stops=(whole.evaluator.step // 2,))
+
+
+def check_hidden_boundaries(method: str) -> None:
+    """Where boundaries are hidden and it can do without, it stores data as they come, and resumes."""
+    for setting in settings_of(method, HIDDEN):
+        planned, whole = sample_experiment(method, setting), _whole(method, setting)
+        middle = whole.evaluator.step // 2
+        *_, progress = islice(loop.run_steps(planned, watch=False), middle)
+        if "stored data" in METHODS[method].needs:
+            kept = progress.line.method.kept_bytes()
+            assert kept > 0, f"{method} stores data, but none before it is told that a task ended"
+        _check_resumed(planned, whole, stops=(middle,))
 
 
 def check_identity_hidden(method: str) -> None:
@@ -210,19 +218,31 @@ def check_identity_hidden(method: str) -> None:
 def check_batch_norm(method: str) -> None:
     """It works with a convolutional network that has batch norm."""
     for setting in settings_of(method):
-        planned = replace(sample_experiment(method, setting, model=CNN), epochs=1)
-        outcome = loop.run(planned)
-        for tensor in outcome.method.predictor().state_dict().values():
-            assert bool(torch.isfinite(tensor.float()).all()), f"{method}: a weight is no number"
+        _check_numbers(replace(sample_experiment(method, setting, model=CNN), epochs=1))
+
+
+def check_single_sample(method: str) -> None:
+    """Tasks may have one sample in all: the first, and one after a task that has more."""
+    settings = settings_of(method)
+    for setting, model in [*((setting, MLP) for setting in settings), (settings[0], CNN)]:
+        scenario = sample_scenario(setting, groups=((3,), (2,), (6,)))
+        planned = replace(sample_experiment(method, setting, model=model), scenario=scenario)
+        _check_numbers(planned, watch=False)
 
 
 def check_accounts(method: str) -> None:
-    """It says what it keeps, and keeps nothing before it learned."""
+    """It says of all that it holds how much that is, and a new one holds no samples."""
     for setting in settings_of(method):
-        kept = _whole(method, setting).method.kept_bytes()
-        assert kept >= 0
+        planned = loop.complete(sample_experiment(method, setting))
+        stream, seeds = Stream(planned.scenario), Seeds.of(planned.seed)
+        learned = _whole(method, setting).method
+        new = loop.make_method(planned, loop.make_network(planned, stream, seeds), seeds)
+        for each, answering in ((learned, learned.predictor()), (new, None)):
+            kept, found = each.kept_bytes(), held(each, stream.shape, answering=answering)
+            assert kept >= found.bytes, f"{method} says that it keeps {kept} bytes, but holds {found.bytes}"
+        assert found.samples == 0, f"{method}: a new one holds samples that another was shown"
         if "stored data" in METHODS[method].needs:
-            assert kept > 0, f"{method} stores data but accounts for none"
+            assert learned.kept_bytes() > 0, f"{method} stores data but accounts for none"
 
 
 CHECKS: dict[str, Callable[[str], None]] = {
@@ -232,8 +252,10 @@ CHECKS: dict[str, Callable[[str], None]] = {
     "watching": check_watching,
     "gradient-split": check_gradient_split,
     "resume": check_resume,
+    "hidden-boundaries": check_hidden_boundaries,
     "identity-hidden": check_identity_hidden,
     "batch-norm": check_batch_norm,
+    "single-sample": check_single_sample,
     "accounts": check_accounts,
 }
 
@@ -257,6 +279,34 @@ def _whole(method: str, setting: Setting) -> loop.Outcome:
     if key not in _WHOLE:
         _WHOLE[key] = loop.run(sample_experiment(method, setting))
     return _WHOLE[key]
+
+
+def _check_resumed(planned: Experiment, whole: loop.Outcome, *, stops: tuple[int, ...]) -> None:
+    """Put down at some steps and taken up from files, a run ends like the whole one."""
+    files = {}
+    for progress in islice(loop.run_steps(planned), max(stops)):
+        if progress.step in stops:
+            files[progress.step] = io.BytesIO()
+            try:
+                torch.save(progress.snapshot(), files[progress.step])
+            except CannotKeep as reason:
+                raise AssertionError(f"{planned.method}: {reason}") from reason
+    for stop, file in files.items():
+        file.seek(0)
+        outcome = _drained(loop.run_steps(planned, resume=torch.load(file, weights_only=True)))
+        differs = f"{planned.method}: resumed at {stop}, it differs ({planned.model.name})"
+        assert outcome.evaluator.trace == whole.evaluator.trace, differs
+        assert weights_digest(outcome.method) == weights_digest(whole.method), differs
+
+
+def _check_numbers(planned: Experiment, *, watch: bool = True) -> None:
+    """A run comes to its end with weights that are numbers."""
+    try:
+        method = _last(planned, watch=watch)
+    except loop.Diverged as reason:
+        raise AssertionError(f"{planned.method}: {reason}") from reason
+    for tensor in method.predictor().state_dict().values():
+        assert bool(torch.isfinite(tensor.float()).all()), f"{planned.method}: a weight is no number"
 
 
 def _last(planned: Experiment, *, watch: bool = True) -> Method:

@@ -3,10 +3,13 @@
 import json
 import subprocess
 import sys
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from tests.cli.command import Engram
 
 from engram.cli.listing import list_
 from engram.core.dataset_info import DATASETS
@@ -70,6 +73,71 @@ def test_a_method_comes_with_its_fields(listing: Any) -> None:
     table = listing("methods")
     assert "memory=2000" in table
     assert "distillation" in table and "stored data" in table
+
+
+def test_offline_is_said_to_need_all_tasks(listing: Any) -> None:
+    entries = {entry["name"]: entry for entry in json.loads(listing("methods", "--json"))["methods"]}
+    assert entries["offline"]["needs"] == ["all tasks at once"]
+    assert entries["finetune"]["needs"] == []
+
+
+PLUGIN = """
+import engram
+from torch import nn
+
+@engram.method("test-listed")
+class Listed(engram.Learner):
+    "Fine-tuning by another name."
+
+@engram.model("test-listed-net", head="1")
+def net(shape, n_units):
+    "A linear one."
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, n_units))
+"""
+
+
+@pytest.mark.parametrize("kind", ["methods", "models"])
+def test_ones_own_are_listed_and_explained(kind: str, tmp_path: Path, engram: Engram) -> None:
+    script = tmp_path / "mine.py"
+    script.write_text(PLUGIN)
+    try:
+        done = engram("list", kind, "--plugin", script)
+        assert done.returncode == 0 and "test-listed" in done.stdout
+        done = engram("explain", "test-listed", "--plugin", script)
+        assert done.returncode == 0 and "Fine-tuning by another name." in done.stdout
+    finally:
+        METHODS._entries.pop("test-listed", None)
+        MODELS._entries.pop("test-listed-net", None)
+    for verb in (("list", kind), ("explain", "ewc")):
+        done = engram(*verb, "--plugin", "nowhere.py")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == "error: the plugin nowhere.py is not there: give a Python file\n"
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_broken_or_greedy_package_does_not_break_the_list(
+    engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(METHODS, "_entries", dict(METHODS._entries))
+    monkeypatch.setattr(METHODS, "_taken", {})
+    METHODS.declare("test-gone", "theirs", lambda: import_module("gonepackage"))
+    METHODS.declare("ewc", "theirs", lambda: import_module("gonepackage"))
+    done = engram("list", "methods", "--json")
+    names = [entry["name"] for entry in done.json["methods"]]
+    assert "ewc" in names and "test-gone" not in names
+    broken, taken = (
+        "method 'test-gone' of the package theirs cannot be used: ModuleNotFoundError: No module named "
+        "'gonepackage'; mend or uninstall the package",
+        "warning: the package theirs declares a method 'ewc', a name that engram has already: that of engram "
+        "is used",
+    )
+    assert done.stderr.splitlines() == [taken, f"left out: {broken}"]
+    done = engram("explain", "ewc")
+    assert done.returncode == 0 and done.stderr == f"{taken}\n"
+    for command in (("explain", "test-gone"), ("run", "split-digits", "test-gone")):
+        done = engram(*command)
+        assert (done.returncode, done.stderr) == (2, f"error: {broken}\n")
+    assert engram("explain", "er").stderr == ""
 
 
 def test_an_unknown_kind_gets_the_nearest_one(listing: Any) -> None:

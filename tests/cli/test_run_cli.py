@@ -84,6 +84,15 @@ class Mine(engram.Learner):
 """
 
 
+def test_the_block_of_winners_is_an_option(tmp_path: Path, engram: Engram) -> None:
+    done = engram(
+        "run", "split-digits", "finetune", *SHORT, "--model", "lwta", "--block", 4, "--out", tmp_path
+    )
+    assert done.returncode == 0 and "lwta 64,64 in blocks of 4" in done.stderr
+    (written,) = tmp_path.glob("*/experiment.json")
+    assert json.loads(written.read_text())["model"]["block"] == 4
+
+
 def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
     script = tmp_path / "mine.py"
     script.write_text(PLUGIN)
@@ -109,6 +118,11 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--hidden", "4,a"], "hidden='4,a'"),
         (["split-digits", "er", "--hidden", "-4"], "hidden widths -4"),
         (["split-digits", "er", "--hidden", "3000000,3000000"], "out of memory"),
+        (["split-digits", "er", "--block", "4"], "model mlp has no block: it belongs to lwta"),
+        (["split-digits", "er", "--model", "lwta", "--block", "1"], "at least 2 units must compete"),
+        (["split-digits", "er", "--optimizer", "adamw", "--momentum", ".9"], "belongs to sgd and rmsprop"),
+        (["split-digits", "dgr", "--set", "low=5", "--set", "high=1"], "low=5.0 and high=1.0"),
+        (["split-digits", "rtf", "--set", "low=1", "--set", "high=1"], "low=1.0 and high=1.0"),
         (["split-digits", "er", "--model", "mpl"], "did you mean 'mlp'"),
         (["split-digits", "er", "--optimizer", "adamm"], "did you mean 'adam'"),
         (["split-digits", "er", "--seeds", "0"], "seeds=0"),

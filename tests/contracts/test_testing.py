@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from engram.core.values import Batch, TaskInfo
 from engram.methods import METHODS
@@ -77,9 +78,89 @@ class Boastful(Learner):
     needs: ClassVar[tuple[str, ...]] = ("stored data",)
 
 
+@dataclass(kw_only=True, eq=False)
+class Secretive(Learner):
+    """Holds older weights, and says that it holds nothing."""
+
+    def setup(self) -> None:
+        self.older: list[Tensor] = []
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        self.older = [p.detach().clone() for p in self.network.parameters()]
+
+    def kept_bytes(self) -> int:
+        return 0
+
+
+@dataclass(kw_only=True, eq=False)
+class Shared(Learner):
+    """Keeps samples where every other one of its kind finds them."""
+
+    shown: ClassVar[list[Batch]] = []
+
+    def after_step(self, batch: Batch) -> None:
+        self.shown.append(batch)
+
+    def kept_bytes(self) -> int:
+        return sum(batch.x.nbytes + batch.y.nbytes for batch in self.shown)
+
+
+@dataclass(kw_only=True, eq=False)
+class Patient(Learner):
+    """Stores data when a task ends, and does not say that it must be told."""
+
+    needs: ClassVar[tuple[str, ...]] = ("stored data",)
+
+    def setup(self) -> None:
+        self.kept: list[Batch] = []
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        self.kept += batches
+
+
+@dataclass(kw_only=True, eq=False)
+class Spread(Learner):
+    """Divides by one less than the number of samples."""
+
+    def setup(self) -> None:
+        self.scale = 1.0
+
+    def loss(self, batch: Batch) -> Terms:
+        terms = super().loss(batch)
+        return terms._replace(new=terms.new * self.scale)
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        x = torch.cat([batch.x for batch in batches])
+        away = (x - x.mean(dim=0)).square().mean()
+        self.scale = float(away / torch.tensor(len(x) - 1))
+
+
+@dataclass(kw_only=True, eq=False)
+class Numb(Learner):
+    """Loses what batch norm has learned when it is taken up again."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        for part in self.network.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                part.reset_running_stats()
+
+
 @pytest.fixture
 def registered() -> Iterator[None]:
-    for made in (Nosy, Forgetful, Odd, Watched, Idle, Boastful):
+    for made in (
+        Nosy,
+        Forgetful,
+        Odd,
+        Watched,
+        Idle,
+        Boastful,
+        Secretive,
+        Shared,
+        Patient,
+        Spread,
+        Numb,
+    ):
         METHODS.add(f"test-{made.__name__.lower()}", made)
     yield
 
@@ -93,6 +174,11 @@ def registered() -> Iterator[None]:
         ("test-watched", "watching"),
         ("test-idle", "learns"),
         ("test-boastful", "accounts"),
+        ("test-secretive", "accounts"),
+        ("test-shared", "accounts"),
+        ("test-patient", "hidden-boundaries"),
+        ("test-spread", "single-sample"),
+        ("test-numb", "resume"),
     ],
 )
 @pytest.mark.usefixtures("registered")

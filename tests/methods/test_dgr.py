@@ -1,5 +1,6 @@
 """Deep generative replay: what is replayed, how it is weighed, and whether it looks like its class."""
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,25 @@ def test_the_generator_learns_beside_the_network_and_the_older_one_stays() -> No
     assert all(not torch.equal(a, b) for a, b in zip(held["model"], model.parameters(), strict=True))
     assert all(torch.equal(a, b) for a, b in zip(held["old"], previous.parameters(), strict=True))
     assert all(torch.equal(a, b) for a, b in zip(held["teacher"], teacher.parameters(), strict=True))
+
+
+def test_in_the_third_task_the_generator_learns_two_thirds_from_its_older_self() -> None:
+    method = after(2)
+    previous = method.dreams.previous
+    assert isinstance(method.dreams.model, VAE) and isinstance(previous, VAE)
+    by_hand = copy.deepcopy(method.dreams.model)
+    optimizer = torch.optim.Adam(by_hand.parameters(), lr=0.01)
+    draws = torch.Generator()
+    draws.set_state(method.generator.get_state())
+    noise = [torch.randn(size, 2, generator=draws) for size in (3, 5, 5)]
+    batch = samples(4, 5, 4, head=2)
+    with torch.no_grad():
+        older = previous.generate(noise[1])
+    (by_hand.loss(batch.x, noise[0]) / 3 + 2 * by_hand.loss(older, noise[2]) / 3).backward()
+    optimizer.step()
+    method.after_step(batch)
+    for ours, wanted in zip(method.dreams.model.parameters(), by_hand.parameters(), strict=True):
+        torch.testing.assert_close(ours, wanted)
 
 
 def test_limits_come_from_the_first_batch_unless_given() -> None:

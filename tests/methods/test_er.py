@@ -41,6 +41,14 @@ def test_the_loss_adds_two_means(weight: float | str) -> None:
     )
 
 
+@pytest.mark.parametrize("weight", [0.3, "mean", "sum"])
+@pytest.mark.parametrize("size", [1, 5])
+def test_an_update_looks_at_as_many_remembered_samples_as_asked_for(weight: float | str, size: int) -> None:
+    method = make(ER, weight=weight, memory=20, memory_batch=size)
+    learn(method, 0)
+    assert len(method.rehearse(batches(1)[0])) == 8 + size
+
+
 def test_a_class_balanced_memory_is_filled_when_a_task_ends() -> None:
     method = make(ER, memory=12)
     sizes: list[int] = []

@@ -40,6 +40,14 @@ def test_remembered_samples_compare_all_classes_seen() -> None:
     assert (method.network.head.bias.grad != 0).tolist() == [True] * 4 + [False] * 2
 
 
+@pytest.mark.parametrize(("size", "expected"), [(None, 8), (1, 1), (5, 5)])
+def test_an_update_looks_at_as_many_remembered_samples_as_asked_for(size: int | None, expected: int) -> None:
+    method = make(ERACE, memory=20, memory_batch=size)
+    learn(method, 0)
+    joined = method.rehearse(batches(1)[0])
+    assert (joined.fresh, len(joined)) == (8, 8 + expected)
+
+
 def test_a_batch_of_one_class_has_nothing_to_tell_apart() -> None:
     method = make(ERACE)
     batch = batches(0, count=1)[0]

@@ -90,8 +90,9 @@ def test_later_tasks_add_that_of_one_earlier_task_and_inner_steps_have_the_outer
     )
 
 
-def test_an_earlier_head_is_trained_while_a_later_task_is_learned() -> None:
-    method = learner()
+@pytest.mark.parametrize("previous", [0, 1, 2, 3])
+def test_as_many_earlier_heads_as_asked_for_are_trained_while_a_later_task_is_learned(previous: int) -> None:
+    method = learner(previous=previous)
     for index in range(2):
         method.begin_task(info(index))
         method.end_task([samples(6, head=index)])
@@ -100,7 +101,7 @@ def test_an_earlier_head_is_trained_while_a_later_task_is_learned() -> None:
     method.observe(samples(6, head=2))
     changed = (method.network.head.weight.detach() != before).any(dim=1).tolist()
     assert changed[4:] == [True, True]
-    assert sum(changed[:4]) == 2  # one earlier task, both of its units
+    assert sum(changed[:4]) == 2 * min(previous, 2)  # of each task both units
 
 
 def test_all_samples_are_kept_task_by_task_or_some_of_each_class() -> None:

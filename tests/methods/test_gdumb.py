@@ -1,11 +1,12 @@
 """GDumb: it stores greedily, and what it answers follows from the memory alone."""
 
+import copy
 from collections import Counter
 from typing import Literal
 
 import pytest
 import torch
-from tests.methods.toy import accuracy, batches, learn, make, same_after_resuming, weights
+from tests.methods.toy import accuracy, batches, learn, make, network, same_after_resuming, weights
 from torch import nn
 
 from engram.core.errors import InputError
@@ -25,7 +26,7 @@ def test_updates_only_store() -> None:
     assert losses == [0.0] * 15
     assert torch.equal(weights(method), before)
     assert Counter(method.store.samples.y.tolist()) == dict.fromkeys(range(6), 2)
-    assert method.kept_bytes() == 12 * (16 * 4 + 16)
+    assert method.kept_bytes() == 12 * (16 * 4 + 16) + 4 * before.numel()
 
 
 def test_the_learning_rate_follows_pytorchs_own_schedule() -> None:
@@ -63,6 +64,33 @@ def test_being_asked_changes_nothing() -> None:
     torch.manual_seed(4)
     x = batches(0)[0].x
     assert torch.equal(asked.predictor()(x), left_alone.predictor()(x))
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("weight_decay", [0.0, 0.5])
+@pytest.mark.parametrize("clip", [0.1, 100.0])
+def test_a_fit_has_momentum_weight_decay_and_clipped_gradients(
+    momentum: float, weight_decay: float, clip: float
+) -> None:
+    method = GDumb(
+        network=network(), epochs=4, lr=0.2, momentum=momentum, weight_decay=weight_decay, clip=clip
+    )
+    (batch,) = batches(0, count=16, size=16)
+    method.observe(batch)
+    by_hand = copy.deepcopy(method.network)
+    parameters = list(by_hand.parameters())
+    moving = [torch.zeros_like(p) for p in parameters]
+    for epoch in range(4):
+        loss = nn.functional.cross_entropy(by_hand(batch.x)[:, :2], batch.y)
+        gradients = torch.autograd.grad(loss, parameters)
+        norm = torch.cat([g.flatten() for g in gradients]).norm()
+        assert 0.1 < norm < 100
+        for place, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+            step = min(1, clip / float(norm)) * gradient + weight_decay * parameter.detach()
+            moving[place] = momentum * moving[place] + step
+            parameter.data -= warm_restarts(epoch, 0.2, 0.0005) * moving[place]
+    for found, wanted in zip(method.predictor().parameters(), parameters, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_before_anything_was_stored_it_answers_with_the_initial_network() -> None:

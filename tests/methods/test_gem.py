@@ -9,8 +9,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 from tests.methods.toy import batches, info, learn, make, same_after_resuming
 
+from engram.core.values import Batch
 from engram.methods.gem import GEM, _solve, project
 
 VECTORS = json.loads((Path(__file__).parents[1] / "papers" / "vectors.json").read_text())
@@ -88,6 +90,23 @@ def test_what_is_remembered(policy: str, expected: range | None) -> None:
         assert found == list(expected)
     learn(method, 1)
     assert method.sizes == [10, 10]
+
+
+def test_a_random_memory_is_a_uniform_sample_of_its_task() -> None:
+    method = make(GEM, memory=3, policy="random")
+    x = torch.arange(12.0)[:, None]
+    task = [
+        Batch(part, torch.zeros(len(part), dtype=torch.int64), heads=((0,),))
+        for part in x.split((5, 1, 2, 4))
+    ]
+    for _ in range(600):
+        method.end_task(iter(task))
+    kept = method.store.x.int().reshape(600, 3)
+    assert all(len(set(each)) == 3 for each in kept.tolist())
+    # Draws without replacement vary less than the test assumes, so a p-value near 0 means a real difference.
+    assert chisquare(kept.flatten().bincount(minlength=12)).pvalue > 0.001
+    # Of the 220 sets of three, 600 draws leave about 14 out.
+    assert len({frozenset(each) for each in kept.tolist()}) > 180
 
 
 @pytest.mark.parametrize("policy", ["random", "first", "ring"])

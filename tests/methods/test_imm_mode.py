@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
 from engram.methods.imm_mode import IMMMode
@@ -107,6 +108,51 @@ def test_while_a_task_is_learned_the_latest_samples_say_how_sure_the_network_is(
     assert torch.allclose(first["head.weight"][:2], method.ends[0]["head.weight"][:2], atol=1e-4)
     method.end_task(data(1))
     assert len(method.latest) == 0
+
+
+def test_weight_transfer_starts_where_the_last_task_ended_and_otherwise_where_the_first_began() -> None:
+    for transfer in (True, False):
+        method = learner(weight_transfer=transfer)
+        start = weights_of(method.network)
+        learned(method, 0)
+        method.begin_task(info(1))
+        wanted = method.ends[0] if transfer else start
+        found = weights_of(method.network)
+        assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
+        assert not torch.equal(start["head.weight"], method.ends[0]["head.weight"])
+
+
+def test_l2_transfer_is_the_squared_distance_to_the_last_network() -> None:
+    method = learned(learner(l2_transfer=0.5), 0)
+    method.begin_task(info(1))
+    with torch.no_grad():
+        method.network.head.bias.add_(2.0)
+    terms = method.loss(data(1)[0])
+    assert terms.old is not None
+    assert terms.old.item() == pytest.approx(0.5 * 4 * 4.0, rel=1e-5)
+    (pull,) = torch.autograd.grad(terms.old, [method.network.head.bias])
+    assert torch.allclose(pull, torch.full((4,), 2.0))
+
+
+def test_drop_transfer_lets_units_fall_back_to_what_the_last_network_makes_of_them() -> None:
+    method = learned(learner(drop_transfer=0.25), 0)
+    method.begin_task(info(1))
+    assert isinstance(method.network.features, nn.Sequential)
+    _, layer, rectifier = method.network.features
+    assert isinstance(layer, nn.Linear)
+    with torch.no_grad():
+        layer.bias.add_(2.0)
+    seen: list[Tensor] = []
+    rectifier.register_forward_pre_hook(lambda _module, given: seen.append(given[0].detach().clone()))
+    batch = samples(*[2, 3] * 200, head=1)
+    method.loss(batch)
+    now = nn.functional.linear(batch.x, layer.weight, layer.bias).detach()
+    old = method.ends[0]
+    before = nn.functional.linear(batch.x, old["features.1.weight"], old["features.1.bias"])
+    fallen = torch.isclose(seen[0], before, atol=1e-5)
+    risen = torch.isclose(seen[0], now / 0.75 - before / 3, atol=1e-5)
+    assert bool((fallen != risen).all())
+    assert float(fallen.float().mean()) == pytest.approx(0.25, abs=0.05)
 
 
 def test_the_curve_over_the_balance_is_that_of_the_merged_networks() -> None:

@@ -145,6 +145,34 @@ def test_the_gradient_of_the_distillation_reaches_the_known_head_only() -> None:
     assert gradient[2:].abs().sum() == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("temperature", 5.0),
+        ("squared", True),
+        ("form", "cross-entropy"),
+        ("mean_over_units", True),
+        ("softmax", "padded"),
+        ("softmax", "all"),
+    ],
+)
+def test_the_learner_compares_answers_as_its_fields_say(name: str, value: Any) -> None:
+    batch = samples(2, 3, 2, heads=((0, 1, 2, 3),))
+    method, plain = moved(after_one_task(**{name: value})), moved(after_one_task())
+    assert method.teacher is not None
+    wanted = head_distillation(
+        method.network(batch.x),
+        method.teacher(batch.x),
+        known=(0, 1),
+        active=(0, 1, 2, 3),
+        **{"temperature": 2.0, name: value},
+    )
+    old, usual = method.loss(batch).old, plain.loss(batch).old
+    assert old is not None and usual is not None
+    assert old.item() == pytest.approx(wanted.item(), rel=1e-6)
+    assert old.item() != pytest.approx(usual.item(), rel=1e-2)
+
+
 def test_the_share_gives_the_second_task_one_half_each() -> None:
     batch = samples(2, 3, head=1)
     plain, shared = moved(after_one_task()).loss(batch), moved(after_one_task(weight="share")).loss(batch)

@@ -1,7 +1,8 @@
 """Methods that hold weights where they were: L2, EWC, online EWC, SI and MAS."""
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
 from engram.methods.base import Learner
 from engram.methods.ewc import EWC
 from engram.methods.finetune import Finetune
-from engram.methods.importance import diagonal_fisher, output_sensitivity
+from engram.methods.importance import FisherKind, Label, batch_fisher, diagonal_fisher, output_sensitivity
 from engram.methods.l2 import L2
 from engram.methods.mas import MAS
 from engram.methods.online_ewc import OnlineEWC
@@ -188,10 +189,11 @@ def test_l2_counts_every_weight_alike() -> None:
     method = make(L2)
     learn(method, 0)
     anchor = weights(method)
-    learn(method, 1)
-    moved = weights(method)
-    method.anchors.replace([torch.ones(()) for _ in anchor], anchor)
-    expected = sum(float((a - b).square().sum()) for a, b in zip(anchor, moved, strict=True))
+    method.begin_task(info(1))
+    for batch in batches(1):
+        method.observe(batch)
+    expected = sum(float((a - b).square().sum()) for a, b in zip(anchor, weights(method), strict=True))
+    assert expected > 0
     assert method.penalty().item() == pytest.approx(expected, rel=1e-5)
 
 
@@ -220,10 +222,36 @@ def test_ewc_has_an_anchor_for_every_task() -> None:
 
 def test_ewc_average_is_the_mean_importance_at_the_latest_weights() -> None:
     method = make(EWC, slots="average", label="true", fisher="batch")
+    found = []
     for index in range(3):
         learn(method, index)
+        found.append(batch_fisher(method.network, batches(index)))
     assert method.penalty().item() == 0
     assert same(method.anchors.centre, weights(method))
+    for held, *each in zip(method.anchors.importance, *found, strict=True):
+        torch.testing.assert_close(held, torch.stack(each).mean(dim=0))
+
+
+@pytest.mark.parametrize("kind", [EWC, OnlineEWC])
+def test_the_importance_is_of_the_labels_and_gradients_that_were_asked_for(kind: type[Prior]) -> None:
+    sums = set()
+    for label, fisher in product(get_args(Label), get_args(FisherKind)):
+        method = make(kind, label=label, fisher=fisher)
+        learn(method, 0)
+        draws = torch.Generator().manual_seed(3)
+        if fisher == "sample":
+            expected = diagonal_fisher(method.network, batches(0), label=label, generator=draws)
+        else:
+            expected = batch_fisher(
+                method.network,
+                batches(0),
+                label=label,
+                generator=draws,
+                scale="size" if fisher == "batch-scaled" else "one",
+            )
+        assert same(method.anchors.importance, expected)
+        sums.add(sum(float(each.sum()) for each in expected))
+    assert len(sums) == 9
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.5])

@@ -193,6 +193,7 @@ def test_a_layer_of_winners_has_block_times_its_size() -> None:
         ({"name": "slim-resnet18"}, "model slim-resnet18 needs images"),
         ({"name": "resnet50"}, "model resnet50 needs images"),
         ({"name": "lwta", "dropout_hidden": 0.5}, "model lwta has no dropout_hidden"),
+        ({"block": 4}, "model mlp has no block: it belongs to lwta"),
         ({"name": "cnn", "dropout_input": 0.5}, "model cnn has no dropout_input: it belongs to mlp, conv"),
     ],
 )

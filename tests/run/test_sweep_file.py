@@ -73,6 +73,14 @@ def test_the_same_words_mean_the_same_experiment_as_with_run() -> None:
     assert found.id == expected.id
 
 
+def test_blocks_of_winners_are_swept() -> None:
+    found = expand({"scenario": "split-digits", "method": "er", "model": "lwta", "block": [2, 4]}).experiments
+    assert [each.model.block for each in found] == [2, 4]
+    assert found[0].id == experiment("split-digits", "er", model="lwta").id
+    with pytest.raises(InputError, match="model mlp has no block"):
+        expand({"scenario": "split-digits", "method": "er", "block": 4})
+
+
 def test_every_option_is_one_of_run() -> None:
     from inspect import signature
 

@@ -1,6 +1,7 @@
 """The command line: one file a verb. Nothing heavy is imported before a verb needs it."""
 
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Bad input is one line on stderr that names the thing and what to do; never a traceback.
     """
     try:
-        code = app(args=arguments, prog_name="engram", standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _warn
+            code = app(args=arguments, prog_name="engram", standalone_mode=False)
     except InputError as error:
         fail(str(error))
     except _UsageProblem as error:
@@ -39,3 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # Newer typer turns Ctrl-C into an exit code, without a word.
         fail(STOPPED, code=INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _warn(message: Warning | str, *_where: Any, **_more: Any) -> None:
+    """A warning is one line, too: where in the source it arose helps nobody at the command line."""
+    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engram.cli.options import Plugin, load_own
+
 if TYPE_CHECKING:
     from rich.text import Text
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 def explain(
     name: Annotated[str, typer.Argument(help="A metric (WC-ACC, WF10, forgetting) or a method (ewc).")],
+    plugin: Plugin = None,
 ) -> None:
     """Explain a metric or a method: definition or rule, source, and a worked example or its fields."""
     from engram.cli.output import stdout
@@ -22,6 +25,7 @@ def explain(
     from engram.methods import METHODS
     from engram.metrics.definitions import DEFINITIONS, compare, find
 
+    load_own(plugin)
     if name in METHODS:
         _print_method(name)
         return

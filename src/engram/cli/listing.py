@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.output import print_json, stdout
+from engram.cli.options import Plugin, load_own
+from engram.cli.output import print_json, stderr, stdout
 from engram.core.errors import unknown_name
 
 if TYPE_CHECKING:
@@ -22,12 +23,14 @@ def list_(
         str,
         typer.Argument(help="scenarios, models, methods, metrics, datasets or optimizers.", metavar="KIND"),
     ],
+    plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
 ) -> None:
     """List the names of a kind, with what each stands for."""
     plural = kind if kind in _KINDS or f"{kind}s" not in _KINDS else f"{kind}s"
     if plural not in _KINDS:
         raise unknown_name("kind", kind, _KINDS)
+    load_own(plugin)
     gather, columns = _KINDS[plural]
     entries = gather()
     if json:
@@ -74,16 +77,19 @@ def _methods() -> list[Entry]:
     from engram.methods import METHODS
     from engram.methods.base import fields_of, usual_needs
 
+    methods, broken = METHODS.loaded()
+    for line in broken:
+        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
     return [
         {
             "name": name,
-            "description": _first_line(METHODS[name]),
-            "family": METHODS[name].family,
-            "paper": METHODS[name].paper,
-            "needs": list(usual_needs(name, METHODS[name])),
-            "fields": [field._asdict() for field in fields_of(METHODS[name])],
+            "description": _first_line(method),
+            "family": method.family,
+            "paper": method.paper,
+            "needs": list(usual_needs(name, method)),
+            "fields": [field._asdict() for field in fields_of(method)],
         }
-        for name in METHODS
+        for name, method in methods.items()
     ]
 
 

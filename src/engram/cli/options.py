@@ -44,16 +44,17 @@ class RunOptions:
     dropout_hidden: Annotated[
         float | None, typer.Option(help="Share of hidden units that mlp or conv drops while training.")
     ] = None
+    block: Annotated[int | None, typer.Option(help="How many units compete in each block of lwta.")] = None
     stem: Annotated[
         str | None, typer.Option(help="First layers of a residual network: 32 or 224 pixels.")
     ] = None
     weights: Annotated[
         Path | None, typer.Option(help="Weights to start from: a state dict, .pt or .safetensors.")
     ] = None
-    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adagrad.")] = None
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adam, adamw, adagrad or rmsprop.")] = None
     lr: Annotated[float | None, typer.Option(help="Learning rate.")] = None
-    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd.")] = None
-    weight_decay: Annotated[float | None, typer.Option(help="L2 weight decay.")] = None
+    momentum: Annotated[float | None, typer.Option(help="Momentum of sgd or rmsprop.")] = None
+    weight_decay: Annotated[float | None, typer.Option(help="L2 weight decay; decoupled in adamw.")] = None
     epochs: Annotated[int | None, typer.Option(help="Passes over each task's data.")] = None
     updates: Annotated[int | None, typer.Option(help="Updates of each task, instead of passes.")] = None
     batch_size: Annotated[int | None, typer.Option(help="New samples in each update.")] = None
@@ -114,10 +115,7 @@ class RunOptions:
     def start(self) -> None:
         """Prepare torch, and load the plugin."""
         start_computing(self.threads, self.device)
-        if self.plugin is not None:
-            from engram.methods import load_plugin
-
-            load_plugin(self.plugin)
+        load_own(self.plugin)
 
     def experiments(self, scenario: str, method: str, evaluation: dict[str, Any]) -> list[Experiment]:
         """The experiment with each seed."""
@@ -134,6 +132,7 @@ class RunOptions:
                 hidden=None if self.hidden is None else widths(self.hidden),
                 dropout_input=self.dropout_input,
                 dropout_hidden=self.dropout_hidden,
+                block=self.block,
                 stem=self.stem,  # type: ignore[arg-type]
                 weights=self.weights,
                 optimizer=self.optimizer,
@@ -190,6 +189,14 @@ def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
     spread_verb.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
     spread_verb.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
     return spread_verb
+
+
+def load_own(plugin: Path | None) -> None:
+    """Register the methods and models of a user's own script, if there is one."""
+    if plugin is not None:
+        from engram.methods import load_plugin
+
+        load_plugin(plugin)
 
 
 def start_computing(threads: int | None, device: str) -> None:

@@ -177,6 +177,7 @@ def describe(experiment: Experiment) -> None:
     fields = " ".join(f"{name}={value}" for name, value in experiment.settings.items())
     optimizer, model = experiment.optimizer, experiment.model
     wide = ",".join(map(str, model.hidden)) if model.name in ("mlp", "lwta") else ""
+    wide += f" in blocks of {model.block}" if model.name == "lwta" and model.hidden else ""
     subset = experiment.evaluation.subset
     passes = f"{experiment.updates} updates a task" if experiment.updates else f"{experiment.epochs} epochs"
     rows = {

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, start_computing
+from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
 
@@ -42,11 +42,9 @@ def sweep(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
     start_computing(None, device)
-    from engram.methods import load_plugin
     from engram.run.sweep import run_sweep, seconds_left, survey
 
-    if plugin is not None:
-        load_plugin(plugin)
+    load_own(plugin)
     plan = read_plan(file)
     rows = survey(plan.experiments, out)
     if not json:

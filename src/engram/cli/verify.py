@@ -28,9 +28,14 @@ def isolation(
     from engram.methods import METHODS
     from engram.run.isolation import MODELS, check_isolation
 
-    names = list(methods or METHODS)
+    names = list(methods or ())
     for name in names:
         METHODS[name]
+    if not names:
+        usable, broken = METHODS.loaded()
+        names = list(usable)
+        for line in broken:
+            stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
     found = []
     with stderr.status("training with and without evaluation") as status:
         for name in names:

@@ -1,12 +1,20 @@
 """Names that people type, and what they stand for, imported only when asked for."""
 
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from engram.core.errors import InputError, unknown_name
 
 T = TypeVar("T")
+
+
+class Declared(NamedTuple):
+    """What an installed package declares, and how it is loaded: not before somebody asks for it."""
+
+    package: str
+    load: Callable[[], Any]
 
 
 class Registry(Generic[T]):
@@ -25,7 +33,8 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, entries: Mapping[str, str | T] | None = None) -> None:
         self.kind = kind
-        self._entries: dict[str, str | T] = dict(entries or {})
+        self._entries: dict[str, str | T | Declared] = dict(entries or {})
+        self._taken: dict[str, str] = {}
         self.added = 0
 
     def add(self, name: str, thing: str | T) -> None:
@@ -45,6 +54,51 @@ class Registry(Generic[T]):
             raise InputError(f"{self.kind} {name!r} is engram's own: choose another name")
         self.add(name, thing)
 
+    def declare(self, name: str, package: str, load: Callable[[], Any]) -> None:
+        """Give what an installed package declares a name; one that is taken stays what it is.
+
+        Who asks for a name that a package wanted as well is warned; what cannot be loaded is refused then.
+
+        Example:
+            >>> numbers = Registry[float]("constant", {"pi": "math:pi"})
+            >>> numbers.declare("half", "theirs", lambda: 1 / 2)
+            >>> numbers.declare("none", "theirs", lambda: 1 / 0)
+            >>> numbers["half"]
+            0.5
+            >>> numbers["none"]
+            Traceback (most recent call last):
+            engram.core.errors.InputError: constant 'none' of the package theirs cannot be used:
+            ZeroDivisionError: division by zero; mend or uninstall the package
+        """
+        if name not in self:
+            self._entries[name] = Declared(package, load)
+            return
+        there = self._entries[name]
+        owner = f"the package {there.package}" if isinstance(there, Declared) else "engram"
+        self._taken[name] = (
+            f"the package {package} declares a {self.kind} {name!r}, a name that {owner} has already: "
+            f"that of {owner} is used"
+        )
+
+    def loaded(self) -> tuple[dict[str, T], list[str]]:
+        """Everything that can be used, by name, and a line about each of the rest.
+
+        Example:
+            >>> numbers = Registry[float]("constant", {"pi": "math:pi"})
+            >>> numbers.declare("none", "theirs", lambda: 1 / 0)
+            >>> found, broken = numbers.loaded()
+            >>> list(found), len(broken)
+            (['pi'], 1)
+        """
+        found, broken = {}, []
+        # What is loaded may register more.
+        for name in list(self):
+            try:
+                found[name] = self[name]
+            except InputError as error:
+                broken.append(str(error))
+        return found, broken
+
     def is_ours(self, name: str) -> bool:
         """Whether a name stands for something of this package.
 
@@ -57,11 +111,27 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             raise unknown_name(self.kind, name, self._entries)
+        if name in self._taken:
+            # Said in one place, it is said once.
+            warnings.warn(self._taken[name], stacklevel=1)
         thing = self._entries[name]
+        if isinstance(thing, Declared):
+            thing = self._entries[name] = cast(T, self._load(name, thing))
         if isinstance(thing, str):
             module, _, attribute = thing.partition(":")
             thing = self._entries[name] = cast(T, getattr(import_module(module), attribute))
         return cast(Any, thing)  # type: ignore[no-any-return]
+
+    def _load(self, name: str, declared: Declared) -> Any:
+        try:
+            return declared.load()
+        except (Exception, SystemExit) as error:
+            # Whatever it is, it is the package that failed, and where is in the exception's cause.
+            reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            raise InputError(
+                f"{self.kind} {name!r} of the package {declared.package} cannot be used: "
+                f"{' '.join(reason.split())}; mend or uninstall the package"
+            ) from error
 
     def __contains__(self, name: object) -> bool:
         return name in self._entries
@@ -74,5 +144,7 @@ class Registry(Generic[T]):
 
 
 def _is_ours(thing: object) -> bool:
+    if isinstance(thing, Declared):
+        return False
     module = thing.partition(":")[0] if isinstance(thing, str) else getattr(thing, "__module__", "")
     return str(module).partition(".")[0] == __name__.partition(".")[0]

@@ -69,10 +69,10 @@ class OptimizerSpec:
     """How weights are updated.
 
     Attributes:
-        name: `sgd`, `adam` or `adagrad`.
+        name: `sgd`, `adam`, `adamw`, `adagrad` or `rmsprop`.
         lr: Learning rate.
-        momentum: Momentum of `sgd`.
-        weight_decay: L2 weight decay.
+        momentum: Momentum of `sgd` and `rmsprop`.
+        weight_decay: L2 weight decay; of `adamw` the share of the weights, times `lr`, that a step takes off.
         reset: Whether the optimiser's state is cleared when a task begins.
         schedule: `constant`, or `cosine`: from `lr` down a quarter cosine to 0 within each task (003).
     """

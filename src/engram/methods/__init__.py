@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Callable
-from dataclasses import is_dataclass
-from importlib.metadata import entry_points
+from functools import partial
+from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,12 +48,35 @@ METHODS: Registry[type[Any]] = Registry(
         "offline": "engram.methods.offline:Offline",
     },
 )
-for _found in entry_points(group="engram.methods"):
-    METHODS.add(_found.name, _found.value)
+
+
+def find_declared() -> None:
+    """Add the methods that installed packages declare: entry points of the group `engram.methods`."""
+    for found in entry_points(group="engram.methods"):
+        package = found.module if found.dist is None else found.dist.name
+        METHODS.declare(found.name, package, partial(_declared, found))
+
+
+def _declared(found: EntryPoint) -> type[Any]:
+    from engram.methods.own import accepted
+
+    return accepted(found.name, found.load())
+
+
+find_declared()
 
 
 def method(name: str) -> Callable[[M], M]:
     """Give a method of one's own a name, under which every command knows it.
+
+    It is a dataclass below `Learner`, or any dataclass with a field `network` that has the four verbs:
+    `begin_task`, `observe`, `end_task`, `predictor`. The latter gets the experiment's `optimizer_spec` and
+    `generator` if it has fields of these names, and all its other fields are hyper-parameters. What it does
+    not have itself it is given: `needs` (nothing), `family` ("own"), `paper` (none), `state_dict`,
+    `load_state_dict` and `kept_bytes`, the last three from what its attributes hold.
+
+    Raises:
+        InputError: It cannot be a method; everything that it lacks is named.
 
     Example:
         >>> from engram.methods.base import Learner
@@ -62,15 +85,27 @@ def method(name: str) -> Callable[[M], M]:
         ...     "Fine-tuning by another name."
         >>> METHODS["test-nothing-new"].__name__
         'NothingNew'
+
+        One that learns nothing, with the four verbs alone:
+
+        >>> from dataclasses import dataclass
+        >>> @method("test-idle")
+        ... @dataclass(kw_only=True, eq=False)
+        ... class Idle:
+        ...     "The initial network."
+        ...     network: object
+        ...     def begin_task(self, task): ...
+        ...     def observe(self, batch): return 0.0
+        ...     def end_task(self, batches): ...
+        ...     def predictor(self): return self.network
+        >>> METHODS["test-idle"].family, METHODS["test-idle"].needs
+        ('own', ())
     """
 
     def register(made: M) -> M:
-        lacking = [verb for verb in VERBS if not callable(getattr(made, verb, None))]
-        if not isinstance(made, type) or not is_dataclass(made) or lacking:
-            raise InputError(
-                f"method {name}: {getattr(made, '__name__', made)} is no method: make it a dataclass below "
-                f"Learner, or one that has {', '.join(VERBS)}"
-            )
+        from engram.methods.own import accepted
+
+        accepted(name, made)
         METHODS.add_own(name, made)
         return made
 

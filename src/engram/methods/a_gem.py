@@ -20,10 +20,14 @@ class AGEM(Learner):
 
     With g the gradient of the new samples and r that of the remembered ones: if g·r is below 0, the step
     follows g − (g·r / r·r) r instead of g, which no longer has a part against r. `policy` says what is kept
-    of every class of a task: random samples (003), or those seen last (Chaudhry et al. 2019, whose code keeps
-    25 of each MNIST class and 13 of each CIFAR class). A task's samples come into play when it has ended. 003
-    does not state the size of the memory's batch: here it is as large as the new one, unless `memory_batch`
-    says otherwise (Chaudhry et al.: 256).
+    of every class of a task: random samples, or those seen last. A task's samples come into play when it has
+    ended.
+
+    Source: Chaudhry et al., 2019 (A-GEM), Eq. 11, whose code keeps the last 25 of each MNIST class and 13 of
+    each CIFAR class (`policy=ring`) and takes 256 of them in each update; 003, Appendix A.2, Eq. 8-11, with
+    m samples of each class.
+    Deviations: 003 states neither how its m samples are chosen, here at random, nor the size of the memory's
+    batch, here as large as the new one unless `memory_batch` says otherwise.
     """
 
     family: ClassVar[str] = "gradient constraint"

@@ -92,7 +92,8 @@ class Learner(ABC):
 
     Class attributes say what kind of method it is: `family`, `paper`, `needs` (of "task identity",
     "boundaries", "stored data"), `joint`, which asks for all tasks at once instead of one by one, and for a
-    method whose `memory` counts samples, `bytes_per_value`, with which a budget of bytes sizes it.
+    method whose `memory` counts samples, `bytes_per_value`, with which a budget of bytes sizes it, and
+    `bytes_beside`, what label, head and the like of a sample take (32 unless said).
     """
 
     network: Network
@@ -315,16 +316,19 @@ def fields_of(method: type[Any]) -> list[HyperParameter]:
 
 
 def usual_needs(name: str, method: type[Any]) -> tuple[str, ...]:
-    """What a method needs with its hyper-parameters at their defaults.
+    """What a method needs with its hyper-parameters at their defaults, for people to read.
 
     Example:
         >>> from engram.methods import METHODS
         >>> usual_needs("er", METHODS["er"])  # its memory is filled when a task ends
         ('stored data', 'boundaries')
+        >>> usual_needs("offline", METHODS["offline"])
+        ('all tasks at once',)
     """
     needs_with = getattr(method, "needs_with", None)
     found: tuple[str, ...] = needs_with(validate_fields(name, method, {})) if needs_with else method.needs
-    return found
+    # No setting hides it, so it is nothing that a method could be refused for: it gets another stream.
+    return (*found, "all tasks at once") if getattr(method, "joint", False) else found
 
 
 def readable_type(annotation: Any) -> str:
@@ -375,6 +379,19 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
     return checked
 
 
+def build_method(kind: type[Any], settings: Mapping[str, Any], **shared: Any) -> Method:
+    """A method with its hyper-parameters, and those of the experiment's parts that it has fields for.
+
+    Args:
+        kind: The method's class.
+        settings: All of its hyper-parameters.
+        shared: What every `Learner` is given: `network`, `optimizer_spec`, `generator`.
+    """
+    taken = {item.name for item in fields(kind) if item.init}
+    method: Method = kind(**{name: part for name, part in shared.items() if name in taken}, **settings)
+    return method
+
+
 _FINITE = ConfigDict(allow_inf_nan=False)
 _KNOWN: dict[type[Any], tuple[dict[str, HyperParameter], type[BaseModel]]] = {}
 
@@ -387,7 +404,10 @@ def _described(method: type[Any]) -> tuple[dict[str, HyperParameter], type[BaseM
         own = {item.name: item.default for item in fields(method) if item.name not in shared and item.init}
         missing = [name for name, default in own.items() if default is MISSING]
         if missing:
-            raise InputError(f"{method.__name__}: the field {missing[0]!r} needs a default value")
+            raise InputError(
+                f"{method.__name__}: the field {missing[0]!r} needs a default value, or field(init=False) "
+                "where it is no hyper-parameter"
+            )
         described = {
             name: HyperParameter(
                 name,

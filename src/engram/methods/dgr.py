@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from engram.core.values import Batch, TaskInfo
 from engram.methods.base import Learner
 from engram.methods.distil import Learned
-from engram.methods.generative import GenerativeMemory, Inputs
+from engram.methods.generative import GenerativeMemory, Inputs, check_limits
 from engram.methods.memory import join
 from engram.methods.state import kept_bytes
 from engram.models.vae import VAE
@@ -29,7 +29,8 @@ class DGR(Learner):
     up. The autoencoder learns beside the network, with the same optimiser, rate and number of updates: its
     loss on the new inputs weighs 1/k, that on inputs from its own previous version 1 − 1/k.
 
-    Source: Shin et al., 2017, as in van de Ven & Tolias's code of 2018, from which 002 has its numbers.
+    Source: Shin et al., 2017, as in van de Ven & Tolias's code of 2018, from which 002 has its numbers
+    (Section 3, Tables 2 and 3).
     Deviations: the autoencoder takes its update after each of the network's instead of after all of them,
     which is the same, as both learn from the previous versions only; a network with batch norm sees new and
     replayed inputs in one batch.
@@ -51,6 +52,7 @@ class DGR(Learner):
 
     def setup(self) -> None:
         """There is no generator before the first batch, and nobody to label what it generates."""
+        check_limits(self.low, self.high)
         self.dreams = GenerativeMemory(self._autoencoder, self.optimizer_spec, self.generator)
         self.learned = Learned()
         self.teacher: nn.Module | None = None

@@ -16,12 +16,19 @@ from engram.methods.memory import ClassBalanced, PerClass, Reservoir, join, pool
 class ER(Learner):
     """Minimise weight · L(new) + (1 − weight) · L(remembered), each a mean over its own batch.
 
-    As in 000's code the weight also scales the loss of the first task, when nothing is remembered yet.
     `policy` says what is remembered: `class-balanced` (000) is filled when a task ends, so that a task's
     own samples never come back while it is learned; `reservoir` (001) is a uniform sample of the stream,
     filled after every update; `per-class` (003) keeps `memory` samples of every class for good.
-    Deviation: the code of 001's authors makes no update while its reservoir is empty, here the very first
-    batch is learned as well.
+
+    Source: Chaudhry et al., 2019 (tiny episodic memories), and Rolnick et al., 2019. The defaults are those
+    of 000 on MNIST (Section 4.1, Eq. 8, α is `weight`; Appendix B, as many remembered samples as new ones);
+    as in its code the weight also scales the loss of the first task, when nothing is remembered yet. 001
+    (Section 5.2) has `policy=reservoir`, and its authors' code one mean over both (`weight=mean`). 003
+    (Appendix A.2, Eq. 7) has `policy=per-class` and `weight=sum`.
+    Deviations: 000 names class-based reservoir sampling, its code fills the memory when a task ends, as here.
+    The code of 001's authors makes no update while its reservoir is empty, here the very first batch is
+    learned as well. Eq. 7 is a mean over earlier tasks; here it is estimated on one batch from all memories
+    together, in which a task with more stored samples counts more.
     """
 
     family: ClassVar[str] = "rehearsal"

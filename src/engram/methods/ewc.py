@@ -17,10 +17,17 @@ from engram.methods.importance import Anchors, FisherKind, Label, fisher_informa
 class EWC(Learner):
     """Minimise L(new) + strength · Σ_k Σ_i F_k,i (θ_i − θ*_k,i)², one anchor for every task k.
 
-    F is the diagonal Fisher information at the end of a task, θ* the weights there; no factor ½ (004 has
-    ½: halve the strength). 002 takes the network's own answers as labels and every sample on its own;
-    000 takes true labels and whole mini-batches (`label=true`, `fisher=batch`) and, with
-    `slots=average`, one anchor at the latest weights with the mean of all tasks' importance.
+    F is the diagonal Fisher information at the end of a task, the mean over its samples, θ* the weights
+    there. The anchors are summed in closed form: a sum of parabolas is a parabola.
+
+    Source: Kirkpatrick et al., 2017, Eq. 3, who do not say whose labels F is of. 002 (Section 3) takes in its
+    code the network's own answers as labels and every sample on its own, in the permuted domain runs whole
+    mini-batches times their size (`fisher=batch-scaled`). 000 (Section 4.2, Appendices B and C.4, λ = 1)
+    takes in its code true labels and whole mini-batches (`label=true`, `fisher=batch`), and one anchor at the
+    latest weights with the mean of all tasks' importance (`slots=average`). 003 (Appendix B.7, Table 6,
+    λ = 100) says nothing of F. 004 (Section 2.1, λ = 1/ε2) takes in its code true labels (`label=true`).
+    Deviations: no factor ½, as in 002's and 000's code; Eq. 3 and 004's code have λ/2, so halve the strength.
+    Mini-batches have as many samples as an update, in 000's and 002's code 128.
     """
 
     family: ClassVar[str] = "prior"

@@ -11,8 +11,12 @@ from engram.methods.base import Learner
 class Finetune(Learner):
     """Minimise the loss of the new samples alone.
 
-    The lower baseline of all five papers (000, 001 "finetune", 002 "Adam", "SGD", "Adagrad", 003 "FT",
-    004 "FC", "CONV"); the optimiser is part of the experiment.
+    The lower baseline of all five papers; the optimiser is part of the experiment, and so is whether it
+    starts anew with every task (000's code) or never (002, Section 3).
+
+    Source: 000, Section 4.1 and Appendix C.1 (finetuning); 001, Section 5.2 (finetune); 002, Section 3
+    (Adam, SGD, Adagrad); 003, Appendix A.2, Eq. 4 (FT); 004, Section 2 (FC, CONV).
+    Deviations: none.
     """
 
     family: ClassVar[str] = "baseline"

@@ -24,11 +24,12 @@ class FOMAML(Learner):
     along G, a sum without averaging. Second derivatives are left out, hence first-order.
 
     Source: 003, Eq. 12-14 and Algorithm 1; 2 inner steps (1 on ImageNet), 1 earlier task, the inner rate
-    equal to the outer. Two deviations: as printed, G is computed once before the loop and never reset, here
-    anew in every update; nothing is drawn of earlier tasks in the first task, when there are none. The
-    paper keeps all data of earlier tasks; `memory` keeps a few of each class instead. Of the task being
-    learned, batches are drawn from what it has shown so far, which is all of it after one pass. Batch norm's
-    running statistics are those of the new samples alone.
+    equal to the outer. The sum is Algorithm 1's; Eq. 12 has a mean and a weight λ.
+    Deviations: as printed, G is computed once before the loop and never reset, here anew in every update;
+    nothing is drawn of earlier tasks in the first task, when there are none. The paper keeps all data of
+    earlier tasks; `memory` keeps a few of each class instead. Of the task being learned, batches are drawn
+    from what it has shown so far, which is all of it after one pass. Batch norm's running statistics are
+    those of the new samples alone.
     """
 
     family: ClassVar[str] = "representation"

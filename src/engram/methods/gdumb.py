@@ -101,8 +101,8 @@ class GDumb:
         self.fitted = None
 
     def kept_bytes(self) -> int:
-        """Bytes of the memory."""
-        return kept_bytes(self, beside=("network", "fitted"))
+        """Bytes of the memory, and of the initial weights, from which every fit starts."""
+        return kept_bytes(self, beside=("fitted",))
 
     def _fit(self) -> nn.Module:
         network = copy.deepcopy(self.network)

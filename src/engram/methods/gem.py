@@ -22,7 +22,11 @@ class GEM(Learner):
 
     With g the gradient of the new samples and the rows of G those of the memories: if every product G·g is
     at least 0, g is used. Else g + Gᵀv, v solving min ½ vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv with v ≥ margin.
-    Source: GradientEpisodicMemory's code; 000 uses margin 0.5 and the first samples of each task.
+
+    Source: Lopez-Paz & Ranzato, 2017, Section 3, and their code (ridge, margin 0.5, the last 256 samples of
+    each task: `policy=ring`); 000, Section 4.2, Eq. 9, and Appendix B, with margin 0.5.
+    Deviations: 000's code keeps the first samples of each task (`policy=first`), here they are drawn at
+    random unless asked for.
     """
 
     family: ClassVar[str] = "gradient constraint"

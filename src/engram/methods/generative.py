@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from engram.core.errors import InputError
 from engram.core.values import OptimizerSpec
 from engram.methods.optimizers import build_optimizer
 
@@ -28,10 +29,29 @@ class Inputs(NamedTuple):
             >>> Inputs.of(torch.tensor([[-0.4, 0.0], [2.0, 1.0]]), high=2.5).limits
             (-0.4000000059604645, 2.5)
         """
+        check_limits(low, high)
         least = float(x.min()) if low is None else low
         greatest = float(x.max()) if high is None else high
+        if greatest < least:
+            given = f"high={high}" if low is None else f"low={low}"
+            raise InputError(
+                f"{given} cannot be used: the first batch has inputs from {float(x.min()):g} to "
+                f"{float(x.max()):g}; leave it out, or give both limits"
+            )
         # A first batch that is one value throughout says nothing of the range: any width will do.
         return cls(tuple(x.shape[1:]), (least, greatest if greatest > least else least + 1.0))
+
+
+def check_limits(low: float | None, high: float | None) -> None:
+    """Refuse a range of input values that has no width.
+
+    Example:
+        >>> check_limits(5.0, 1.0)
+        Traceback (most recent call last):
+        engram.core.errors.InputError: low=5.0 and high=1.0 cannot be used: give a low below high, or none
+    """
+    if low is not None and high is not None and low >= high:
+        raise InputError(f"low={low} and high={high} cannot be used: give a low below high, or none")
 
 
 class Generates(Protocol):

@@ -38,9 +38,11 @@ class IMMMode(Learner):
     (weight-transfer), is held to them by l2_transfer·‖θ − θ_before‖² (L2-transfer), and drops units to what
     they were instead of to 0 (drop-transfer).
 
-    Source: Lee et al., 2017; 004 uses weight-transfer with L2-transfer 0 or .01 and the best α on test data,
-    which `curve` gives. Both squared the gradients of whole mini-batches (`fisher=batch`). Deviations:
-    batch norm's statistics are averaged, having no Fisher information; drop-transfer drops no inputs.
+    Source: Lee et al., 2017; 004, Sections 2.1 and 3, Figure 6 and Table 4: weight-transfer with L2-transfer
+    0 or .01 and the best α on test data, which `curve` gives. Both squared the gradients of whole
+    mini-batches (`fisher=batch`).
+    Deviations: 004's text starts the second network anew, its code from the first, as here; batch norm's
+    statistics are averaged, having no Fisher information; drop-transfer drops no inputs.
     """
 
     family: ClassVar[str] = "merging"

@@ -19,10 +19,14 @@ from engram.methods.optimizers import build_optimizer
 class Independent(Learner):
     """Start every task from the initial weights, and keep one network a task.
 
-    IND of 003. Samples are answered by the network of their own task, those of a task that was not learned
-    yet by the initial one: nothing is forgotten. The optimiser starts anew as well. Memory grows with the
-    number of tasks. Without `keep`, as 003's correlations have it, the newest network answers for all tasks,
-    also for those that it never saw: everything is forgotten, and only the initial weights are kept.
+    Samples are answered by the network of their own task, those of a task that was not learned yet by the
+    initial one: nothing is forgotten. The optimiser starts anew as well. Memory grows with the number of
+    tasks. Without `keep` the newest network answers for all tasks, also for those that it never saw:
+    everything is forgotten, and only the initial weights are kept.
+
+    Source: 003, Section 3.1 and Appendix A.2, Eq. 4 (IND), which does not say who answers for earlier tasks;
+    its correlations (Table 1) only come out without `keep`.
+    Deviations: none.
     """
 
     family: ClassVar[str] = "baseline"

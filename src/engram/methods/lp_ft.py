@@ -21,9 +21,12 @@ class LPFT(Learner):
     first `probe_epochs` passes over each task's data train the head on fixed features, which are in
     evaluation mode (batch norm and dropout too), and the rest of the updates train everything.
 
-    Source: Kumar et al., 2022, in the continual version of 003, where it follows pretraining: 10 of 20
-    passes, rate .001. Where a task has less than twice `probe_epochs` passes, half of its updates are for the
-    head, so that fine-tuning always gets its turn.
+    Source: Kumar et al., 2022, in the continual version of 003, Appendix A.2, Eq. 5 (the head), then Eq. 4
+    (all weights), where it follows pretraining; Appendix A.3: 10 epochs of linear probing a task, rate .001.
+    Deviations: 003 does not say whether these 10 are among the 20 epochs that it gives to a task after
+    pretraining. Here they are: the probe takes its updates from those of the task, under one schedule of the
+    rate. Where a task has less than twice `probe_epochs` passes, half of its updates are for the head, so
+    that fine-tuning always gets its turn. The features' evaluation mode is a choice made here.
     """
 
     family: ClassVar[str] = "representation"

@@ -21,15 +21,17 @@ class LwF(Learner):
 
     The teacher is a copy of the network from the end of the previous task. Its answers are compared on
     the units of classes learned before, head by head where there are several (their mean), with the
-    Kullback-Leibler divergence at `temperature` (000: 2, weight 1, no T² factor).
+    Kullback-Leibler divergence at `temperature`.
 
-    000's code differs in three ways: its softmax is over all units (`softmax=all`), its teacher stays in
-    training mode (`teacher_mode=train`, it matters with batch norm), and it knows the classes of the latest
-    task only, which is not offered. It also sets D to 0 in a task's first update, when it is 0 anyway.
-
-    002 has its numbers from van de Ven & Tolias's code of 2018: (1/k)·L(new) + (1 − 1/k)·D in the k-th task
-    (`weight=share`), D = T²·mean of −q·log p over samples and units (`form=cross-entropy`, `squared=true`,
-    `mean_over_units=true`), new classes in the softmax with the target 0 (`softmax=padded`).
+    Source: Li & Hoiem, 2016, Section 3 (temperature 2). The defaults are those of 000 (Section 4.2,
+    distillation-based methods; Appendix B, temperature 2) and its code (weight 1, no T² factor). 002
+    (Section 3) has its numbers from van de Ven & Tolias's code of 2018: (1/k)·L(new) + (1 − 1/k)·D in the
+    k-th task (`weight=share`), D = T²·mean of −q·log p over samples and units (`form=cross-entropy`,
+    `squared=true`, `mean_over_units=true`), new classes in the softmax with the target 0 (`softmax=padded`).
+    Deviations: Li & Hoiem train the new head alone at first, and add up over earlier tasks. 000's code
+    differs in three ways: its softmax is over all units (`softmax=all`, here all that compete), its teacher
+    stays in training mode (`teacher_mode=train`, it matters with batch norm), and it knows the classes of the
+    latest task only, which is not offered. It also sets D to 0 in a task's first update, when it is 0 anyway.
     """
 
     family: ClassVar[str] = "distillation"

@@ -17,11 +17,14 @@ from engram.methods.importance import Anchors, output_sensitivity
 class MAS(Learner):
     """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
-    When a task ends, Ω ← Ω + the mean absolute gradient of the squared scores, over the units that compete
-    (Aljundi et al. 2018); labels play no part. 002's code takes the gradient of whole mini-batches, of the
-    mean over samples and units (`gradients=batch`; its batches have 128 samples, here they have as many as
-    an update). The original takes that of each sample's summed squares (`gradients=sample`), and keeps a
-    running mean over all samples where 002 adds up over tasks, as here. No factor ½.
+    When a task ends, Ω ← Ω + the mean absolute gradient of the squared scores, over the units that compete;
+    labels play no part. No factor ½.
+
+    Source: Aljundi et al., 2018, Section 4, who take the gradient of each sample's summed squares
+    (`gradients=sample`); 002, Section 3, and its code, which takes that of whole mini-batches, of the mean
+    over samples and units (`gradients=batch`).
+    Deviations: Ω adds up over tasks, as in 002's code; the original's code keeps a running mean over all
+    samples. Mini-batches have as many samples as an update, in 002's code 128.
     """
 
     family: ClassVar[str] = "prior"

@@ -26,12 +26,15 @@ class NaiveRehearsal(Learner):
       sees 64 new and 64 remembered samples.
     - `concat` is what its code does: the memory, repeated ⌊new samples / memory⌋ times (at least once), is
       mixed into the new data, so a pass over the task shows each remembered sample that often. With
-      1,100 places that is about half, with 4,400 two fifths. The code's batches vary by chance around these
-      shares; here the shares are even.
+      1,100 places that is about half, with 4,400 two fifths.
 
     A batch size of 64 therefore stands for 002's mini-batches of 128, with twice as many updates a pass as
-    the methods without memory have; only in the first task, when nothing is remembered, the paper's updates
-    have 128 new samples and these have 64.
+    the methods without memory have.
+
+    Source: 002, Section 3 (naive rehearsal strategy; 1,100 images) and Appendix A (4,000), and its code.
+    Deviations: in the first task, when nothing is remembered, the paper's updates have 128 new samples and
+    these have 64. With `concat` the code's batches vary by chance around their shares, here the shares are
+    even; and ⌊new samples / memory⌋ counts what the memory holds, in the code its places.
     """
 
     family: ClassVar[str] = "rehearsal"

@@ -17,15 +17,19 @@ from engram.methods.naive_rehearsal import Mode, accompanied
 class NaiveRehearsalC(Learner):
     """Naive rehearsal whose samples are kept in 8 bits a value: four times the samples in the same bytes.
 
-    The rule is that of `naive-rehearsal` (002, "naive rehearsal-C"). Values are coded in 256 levels between
-    the lowest and the highest of the task's samples, which loses nothing of images that were bytes, and
-    decoded when they are rehearsed. 002's code keeps as many images in 32 bits, which are the same images.
+    The rule is that of `naive-rehearsal`. Values are coded in 256 levels between the lowest and the highest
+    of the task's samples, which loses nothing of images that were bytes, and decoded when they are rehearsed.
+
+    Source: 002, Section 3 (Naive rehearsal-C; 4,400 images) and Appendix A (16,000), and its code.
+    Deviations: those of `naive-rehearsal`; 002's code keeps as many images in 32 bits, which are the same
+    images.
     """
 
     family: ClassVar[str] = "rehearsal"
     paper: ClassVar[str] = "002"
     needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
     bytes_per_value: ClassVar[int] = 1
+    bytes_beside: ClassVar[int] = 16
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 4400
     mode: Annotated[

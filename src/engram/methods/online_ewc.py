@@ -17,10 +17,15 @@ from engram.methods.importance import Anchors, FisherKind, Label, fisher_informa
 class OnlineEWC(Learner):
     """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
-    When a task ends, Ω ← decay · Ω + F, F the diagonal Fisher information of that task (Schwarz et al.
-    2018, with their γ as `decay`). 002 adds up without decay, takes the network's own answers as labels and
-    every sample on its own, whole mini-batches times their size (`fisher=batch-scaled`) in the permuted
-    domain runs. No factor ½. Unlike `ewc` the older tasks' own weights are forgotten.
+    When a task ends, Ω ← decay · Ω + F, F the diagonal Fisher information of that task. Unlike `ewc` the
+    older tasks' own weights are forgotten.
+
+    Source: Schwarz et al., 2018 (online EWC, their γ is `decay`), as in 002, Section 3, and its code, which
+    adds up without decay and takes the network's own answers as labels and every sample on its own, whole
+    mini-batches times their size (`fisher=batch-scaled`) in the permuted domain runs.
+    Deviations: no factor ½, as in 002's code; the penalty has Ω where Schwarz et al. have γ·Ω, which makes a
+    difference to the strength alone, and none with the default decay of 1. Mini-batches have as many samples
+    as an update, in 002's code 128.
     """
 
     family: ClassVar[str] = "prior"

@@ -1,8 +1,7 @@
 """Optimisers by name."""
 
 import math
-from collections.abc import Iterable
-from typing import cast
+from collections.abc import Callable, Iterable
 
 import torch
 from torch import nn
@@ -11,7 +10,15 @@ from torch.optim import Optimizer
 from engram.core.errors import InputError, unknown_name
 from engram.core.values import OptimizerSpec
 
-OPTIMIZERS = ("sgd", "adam", "adagrad")
+OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop")
+_WITH_MOMENTUM = ("sgd", "rmsprop")
+
+
+_FUSED: dict[str, Callable[..., Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adagrad": torch.optim.Adagrad,
+}
 
 
 def check_optimizer(spec: OptimizerSpec) -> None:
@@ -22,8 +29,10 @@ def check_optimizer(spec: OptimizerSpec) -> None:
         raise InputError(f"lr={spec.lr} cannot be used: give a learning rate above 0")
     if not 0 <= spec.momentum < 1:
         raise InputError(f"momentum={spec.momentum} cannot be used: give a number from 0 to below 1")
-    if spec.momentum and spec.name != "sgd":
-        raise InputError(f"momentum belongs to sgd, not to {spec.name}: leave it out")
+    if spec.momentum and spec.name not in _WITH_MOMENTUM:
+        raise InputError(
+            f"momentum belongs to {' and '.join(_WITH_MOMENTUM)}, not to {spec.name}: leave it out"
+        )
     if not 0 <= spec.weight_decay < math.inf:
         raise InputError(f"weight_decay={spec.weight_decay} cannot be used: give 0 or more")
     if spec.schedule not in ("constant", "cosine"):
@@ -46,10 +55,11 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
         return torch.optim.SGD(
             given, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, foreach=together
         )
-    kind = torch.optim.Adam if spec.name == "adam" else torch.optim.Adagrad
+    if spec.name == "rmsprop":
+        return torch.optim.RMSprop(given, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay)
     # One pass over each tensor instead of one an operation: on processors twice as fast.
     fused = all(parameter.device.type == "cpu" for parameter in given) or None
-    return cast(Optimizer, kind(given, lr=spec.lr, weight_decay=spec.weight_decay, fused=fused))
+    return _FUSED[spec.name](given, lr=spec.lr, weight_decay=spec.weight_decay, fused=fused)
 
 
 def cosine_factor(step: int, steps: int) -> float:

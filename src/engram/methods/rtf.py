@@ -13,7 +13,7 @@ from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
 from engram.methods.base import Learner, Terms, cross_entropy
 from engram.methods.distil import Learned, head_distillation
-from engram.methods.generative import GenerativeMemory, Inputs
+from engram.methods.generative import GenerativeMemory, Inputs, check_limits
 from engram.methods.state import kept_bytes
 from engram.models.vae import Feedback
 
@@ -30,9 +30,9 @@ class RtF(Learner):
     network, which also generated them (soft targets), new units having the target 0. In the task setting
     every earlier head is compared on its equal share of them, rounded up; the heads' losses are averaged.
 
-    Source: van de Ven & Tolias, 2018, and its code, from which 002 has its numbers; temperature 2, T² factor,
-    and the distillation loss divided by the number of units (`mean_over_units`, which later versions leave
-    out).
+    Source: van de Ven & Tolias, 2018, and its code, from which 002 has its numbers (Section 3, Tables 2 and
+    3); temperature 2, T² factor, and the distillation loss divided by the number of units
+    (`mean_over_units`, which later versions leave out).
     """
 
     family: ClassVar[str] = "generative"
@@ -57,6 +57,7 @@ class RtF(Learner):
             raise InputError(
                 "method rtf encodes with the network's features, and this one has none: give it hidden layers"
             )
+        check_limits(self.low, self.high)
         self.dreams = GenerativeMemory(self._feedback, self.optimizer_spec, self.generator)
         self.learned = Learned()
         self.teacher: nn.Module | None = None

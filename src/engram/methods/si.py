@@ -19,10 +19,13 @@ class SI(Learner):
     """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
     With every update, w ← w − g · (θ_after − θ_before): g is the gradient of the loss without the penalty,
-    the change of the weights is the one that the optimiser really made (Zenke et al. 2017). When a task
-    ends, Ω ← Ω + w / ((θ_end − θ_start)² + damping), and w starts from 0 again. As in 002's code the
-    damping ξ is 0.1 and Ω may become negative; the original clips it at 0 (`clip`), and has 0.001 on split
-    MNIST. No factor ½.
+    the change of the weights is the one that the optimiser really made. When a task ends,
+    Ω ← Ω + w / ((θ_end − θ_start)² + damping), and w starts from 0 again. No factor ½.
+
+    Source: Zenke et al., 2017, Eq. 4 (the penalty, their c is `strength`) and Eq. 5 (Ω, their ξ is
+    `damping`); 002, Section 3, and its code.
+    Deviations: as in 002's code ξ is 0.1 everywhere and Ω may become negative; the original's code clips Ω
+    at 0 (`clip`), and has 0.001 on split MNIST.
     """
 
     family: ClassVar[str] = "prior"

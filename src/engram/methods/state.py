@@ -199,7 +199,7 @@ def _into(kind: str, value: Any, present: Any, owner: Any) -> Any:
     if present is None:
         raise InputError(
             f"the checkpoint cannot be used: a new {type(owner).__name__} has nothing yet where a {kind} "
-            "was; let it make one in setup, and remove the checkpoint"
+            "was; let it make one in setup or __post_init__, and remove the checkpoint"
         )
     if kind == "defaultdict":
         return defaultdict(present.default_factory, _pairs(value, present, owner))

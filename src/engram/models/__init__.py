@@ -63,7 +63,8 @@ def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -
     from engram.models.initialisation import truncated_normal
 
     builder = MODELS[spec.name]
-    check_used(spec.name, [name for name in ("dropout_input", "dropout_hidden") if getattr(spec, name)])
+    usual, optional = ModelSpec(), ("dropout_input", "dropout_hidden", "block")
+    check_used(spec.name, [name for name in optional if getattr(spec, name) != getattr(usual, name)])
     if n_units < 1:
         raise InputError(f"{n_units} output units cannot be built: give at least 1")
     if spec.init != "default" and spec.name in PRETRAINED:

@@ -14,6 +14,7 @@ _USED_BY = {
     "hidden": ("mlp", "lwta"),
     "dropout_input": ("mlp", "conv"),
     "dropout_hidden": ("mlp", "conv"),
+    "block": ("lwta",),
     "stem": ("slim-resnet18", "resnet18", "resnet50"),
 }
 """The networks of engram that have a use for an option."""

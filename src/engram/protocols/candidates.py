@@ -71,7 +71,7 @@ def varied(base: Experiment, fields: Fields) -> Experiment:
     """The experiment with some fields changed, checked and complete.
 
     A field is one of the method, of the optimiser (`lr`, `momentum`, `weight_decay`), of the network
-    (`hidden` as `400x400`, `dropout_input`, `dropout_hidden`), or `batch_size`, `epochs`, `updates`.
+    (`hidden` as `400x400`, `dropout_input`, `dropout_hidden`, `block`), or `batch_size`, `epochs`, `updates`.
 
     Example:
         >>> from engram.run.recipe import experiment
@@ -218,6 +218,7 @@ _SHARED: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "hidden": ("model", _widths),
     "dropout_input": ("model", float),
     "dropout_hidden": ("model", float),
+    "block": ("model", int),
     "batch_size": ("experiment", int),
     "epochs": ("experiment", int),
     "updates": ("experiment", int),

@@ -7,6 +7,7 @@ import torch
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
 from engram.methods import METHODS
+from engram.methods.base import Method, build_method
 from engram.models import build
 from engram.run.experiment import Experiment
 from engram.run.loop import global_randomness, set_global_randomness
@@ -17,7 +18,8 @@ from engram.scenarios.values import TaskSetting
 def check_budget(experiment: Experiment) -> None:
     """Refuse a method that will keep more than the experiment's budget, before anything is loaded or trained.
 
-    Methods that store samples are left out: how much they keep depends on the data, and a run stops them.
+    Methods that store samples are left out: their memory is sized by the budget, or given beside it; how much
+    they keep depends on the data, and a run that keeps too much is stopped.
 
     Example:
         >>> from engram.scenarios import split
@@ -35,6 +37,23 @@ def check_budget(experiment: Experiment) -> None:
                 f"method {experiment.method} will keep {kept} bytes after phase {phase}, "
                 f"over the budget of {budget}: give it more, or a smaller network"
             )
+
+
+def initial_bytes(experiment: Experiment) -> int:
+    """The bytes that a method keeps before it learned anything.
+
+    Example:
+        >>> from engram.models import ModelSpec
+        >>> from engram.scenarios import split
+        >>> plan = Experiment(split("digits", setting="class"), "gdumb", model=ModelSpec(hidden=()))
+        >>> initial_bytes(plan)  # the weights that every fit starts from: (64 · 10 + 10) · 4
+        2600
+    """
+    random = global_randomness()
+    try:
+        return _new(experiment).kept_bytes()
+    finally:
+        set_global_randomness(random)
 
 
 def predicted_bytes(experiment: Experiment) -> list[int]:
@@ -59,15 +78,21 @@ def predicted_bytes(experiment: Experiment) -> list[int]:
         set_global_randomness(random)
 
 
+def _new(experiment: Experiment) -> Method:
+    scenario = experiment.scenario
+    return build_method(
+        METHODS[experiment.method],
+        experiment.settings,
+        network=build(experiment.model, shape=sample_shape(scenario), n_units=scenario.n_units, seed=0),
+        optimizer_spec=experiment.optimizer,
+        generator=torch.Generator().manual_seed(0),
+    )
+
+
 def _kept_with_noise(experiment: Experiment) -> list[int]:
     scenario = experiment.scenario
     shape = sample_shape(scenario)
-    method = METHODS[experiment.method](
-        network=build(experiment.model, shape=shape, n_units=scenario.n_units, seed=0),
-        optimizer_spec=experiment.optimizer,
-        generator=torch.Generator().manual_seed(0),
-        **experiment.settings,
-    )
+    method = _new(experiment)
     visible = getattr(scenario.setting, "boundaries", True)
     kept = []
     for number, tasks in enumerate(scenario.phases):
@@ -86,9 +111,10 @@ def _kept_with_noise(experiment: Experiment) -> list[int]:
                 )
             )
         method.observe(batch)
+        before = method.kept_bytes()
         if visible or number == len(scenario.phases) - 1:
             method.end_task([batch])
-        kept.append(method.kept_bytes())
+        kept.append(max(before, method.kept_bytes()))
     return kept
 
 

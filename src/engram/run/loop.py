@@ -26,14 +26,14 @@ from engram.datasets.stream import PhaseData, Stream
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS
-from engram.methods.base import Learner, Method, validate_fields
+from engram.methods.base import Learner, Method, build_method, validate_fields
 from engram.methods.optimizers import check_optimizer
 from engram.models import MODELS, build
 from engram.models.network import Network
 from engram.models.weights import load_weights
 from engram.run.card import Card, make_card
 from engram.run.experiment import Experiment
-from engram.run.held import held, shapes_of
+from engram.run.held import Held, held, shapes_of
 from engram.run.probing import check_probes, readings_at_end
 from engram.run.upstream import open_upstream
 from engram.scenarios import joint
@@ -76,10 +76,12 @@ class Account:
 
     Attributes:
         parameters: Weights of the network that answers.
-        kept_bytes: Bytes kept beyond the weights and the optimiser's state, after each phase: memories,
-            importance, older networks, generators; counted from the tensors and arrays that are really
-            held, whatever the method says.
-        flops: Floating-point operations of the first update of each phase, counted as they were done.
+        kept_bytes: Bytes kept beyond the weights and the optimiser's state at the end of each phase, before
+            or after the method made what it will of it, whichever is more: memories, importance, older
+            networks, generators; counted from the tensors and arrays that are really held, whatever the
+            method says.
+        flops: Floating-point operations of an update of each phase, counted as they were done: its first or
+            its last, whichever has more.
         kept_samples: Samples among those bytes.
         update_seconds: The median time of an update, in each phase.
     """
@@ -230,7 +232,8 @@ def run_steps(
                     evaluator.before(line.predictor, learning=learning, together=tasks)
             line.begun = True
         for epoch_step, batch in line.shown(phase, number):
-            loss = line.update(batch, count=watch and line.step_in_phase == 1)
+            ends = line.step_in_phase == 1 or line.steps_left(number) == 0
+            loss = line.update(batch, count=watch and ends)
             if not math.isfinite(loss):
                 raise Diverged(
                     f"the loss became {loss} at step {line.step} while learning task {learning}: "
@@ -331,6 +334,11 @@ class _Line:
                 network = self.method.predictor()
         except NoNumber as error:
             raise Diverged(f"{error} (step {self.step})", self.outcome(self.parameters)) from error
+        if not isinstance(network, nn.Module):
+            raise InputError(
+                f"method {self.experiment.method}: predictor gives a {type(network).__name__}: "
+                "let it return the network that answers"
+            )
         self.answering = weakref.ref(network)
         if hasattr(network, "route"):
             self.ledger.note_route()
@@ -357,7 +365,7 @@ class _Line:
             if count:
                 with FlopCounterMode(display=False) as counter, self.ledger.reading("method"):
                     loss = self.method.observe(batch)
-                self.flops.append(counter.get_total_flops())
+                self.flops[self.phase :] = [max(counter.get_total_flops(), *self.flops[self.phase :], 0)]
             else:
                 with self.ledger.reading("method"):
                     loss = self.method.observe(batch)
@@ -372,24 +380,38 @@ class _Line:
         self.train_seconds += took
         self.phase_seconds.append(took)
         self.step += 1
-        return loss
+        try:
+            return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"method {self.experiment.method}: observe gives a {type(loss).__name__}: "
+                "let it return the loss as a number"
+            ) from error
 
     def end_task(self, phase: PhaseData, number: int, *, visible: bool) -> None:
         """Tell the method that its task ended: each one, or the whole stream at its end."""
         phases = len(self.experiment.scenario.phases)
+        # What is only needed while a task is learned is kept as well.
+        before = self.held_bytes()
         if visible:
             self.tell_end(_once(phase, self.experiment))
         elif number == phases - 1:
             every = (self.stream.phase(each) for each in range(phases))
             self.tell_end(chain.from_iterable(_once(each, self.experiment) for each in every))
-        found = held(self.method, self.stream.shape, network=self.network_shapes, answering=self.answering())
-        # What is found is less than what is kept where several things share a tensor.
-        self.kept_bytes.append(max(self.method.kept_bytes(), found.bytes))
-        self.kept_samples.append(found.samples)
+        self.kept_bytes.append(max(before, self.held_bytes()))
+        self.kept_samples.append(self.found().samples)
         # The first update of a phase is slower: its operations are counted, and much is done for once.
         self.update_seconds.append(statistics.median(self.phase_seconds[1:] or self.phase_seconds))
         self.phase_seconds = []
         self.check_budget()
+
+    def found(self) -> Held:
+        """What the method holds now, besides its network."""
+        return held(self.method, self.stream.shape, network=self.network_shapes, answering=self.answering())
+
+    def held_bytes(self) -> int:
+        """The bytes of it; what is found is less than what is kept where several things share a tensor."""
+        return max(self.method.kept_bytes(), self.found().bytes)
 
     def tell_end(self, batches: Iterator[Batch]) -> None:
         """Tell the method that its task ended, with data that it may read once more."""
@@ -515,11 +537,12 @@ def make_network(experiment: Experiment, stream: Stream, seeds: Seeds) -> Networ
 
 def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Method:
     """The method with its network, seeded."""
-    method: Method = METHODS[experiment.method](
+    method = build_method(
+        METHODS[experiment.method],
+        experiment.settings,
         network=network,
         optimizer_spec=experiment.optimizer,
         generator=torch.Generator().manual_seed(seeds.method),
-        **experiment.settings,
     )
     if isinstance(method, Learner):
         method.split_gradients = experiment.evaluation.gradients

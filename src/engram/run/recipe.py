@@ -19,7 +19,7 @@ from engram.scenarios import SettingName, benchmark
 from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
 
 # Beside its input a stored sample has a label, a head, and the key of its draw or its place in a queue.
-LABEL_BYTES = 32
+BYTES_BESIDE = 32
 
 
 def experiment(
@@ -32,6 +32,7 @@ def experiment(
     hidden: tuple[int, ...] | None = None,
     dropout_input: float | None = None,
     dropout_hidden: float | None = None,
+    block: int | None = None,
     stem: Literal["32", "224"] | None = None,
     weights: Path | str | None = None,
     optimizer: str | None = None,
@@ -58,6 +59,7 @@ def experiment(
         hidden: Its hidden widths.
         dropout_input: The share of inputs that it drops while training.
         dropout_hidden: The share of hidden units that it drops while training.
+        block: How many units compete in each block of `lwta`.
         stem: The first layers of a residual network: see `ModelSpec`.
         weights: A file of weights to start from: a state dict of `torch.save`, or safetensors. What is in it
             is part of the experiment, where it lies is not.
@@ -91,6 +93,7 @@ def experiment(
         "hidden": hidden,
         "dropout_input": dropout_input,
         "dropout_hidden": dropout_hidden,
+        "block": block,
         "stem": stem,
     }
     given = {name: value for name, value in shape.items() if value is not None}
@@ -115,14 +118,6 @@ def experiment(
     # Only learners take images that are changed for them; a method of another kind is asked for nothing.
     usual = recipe.augments(method) and issubclass(METHODS[method], Learner)
     chosen = {**recipe.fields(method, stream.setting.kind), **own_fields, **(settings or {})}
-    if budget_bytes is not None:
-        sized = memory_within(budget_bytes, method, stream, policy=chosen.get("policy"))
-        if twice := sized.keys() & (settings or {}).keys():
-            raise InputError(
-                f"a budget of {budget_bytes} bytes says how large the memory of {method} is: "
-                f"give either the budget or {', '.join(twice)}"
-            )
-        chosen |= sized
     planned = complete(
         Experiment(
             stream,
@@ -140,6 +135,9 @@ def experiment(
             seed=seed,
         )
     )
+    if budget_bytes is not None:
+        sized = memory_within(planned, given=settings or {})
+        planned = complete(replace(planned, settings={**planned.settings, **sized}))
     check_start(planned)
     check_budget(planned)
     return planned
@@ -156,34 +154,49 @@ def augments_itself(method: str) -> bool:
     return not issubclass(found, Learner) and "augment" in {each.name for each in fields(found)}
 
 
-def memory_within(
-    budget_bytes: int, method: str, scenario: Scenario, *, policy: str | None = None
-) -> dict[str, int]:
+def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str, int]:
     """The memory that fits into a budget, for methods that store samples; nothing for the others.
 
     002 compares methods at equal memory: the importance and the older weights of a prior take as much as so
     many images. A memory that is counted for each class of each task (`policy=per-class`) gets its share.
+    What a method keeps besides, such as weights to start from, comes first.
+
+    Args:
+        planned: The experiment, whose memory may have any size.
+        given: The hyper-parameters that were asked for.
 
     Example:
-        >>> digits = benchmark("split-digits").scenario()
-        >>> memory_within(100_000, "er", digits)  # 64 · 4 + 32 bytes each
+        >>> plan = replace(experiment("split-digits", "er"), budget_bytes=100_000)
+        >>> memory_within(plan, given={})  # 64 · 4 + 32 bytes each
         {'memory': 347}
-        >>> memory_within(100_000, "er", digits, policy="per-class")
-        {'memory': 34}
     """
-    if budget_bytes < 1:
-        raise InputError(f"budget_bytes={budget_bytes} cannot be used: give 1 or more")
-    found = METHODS[method]
-    share = getattr(found, "bytes_per_value", None)
+    from engram.run.budget import initial_bytes
+
+    budget, method = planned.budget_bytes, METHODS[planned.method]
+    assert budget is not None
+    if budget < 1:
+        raise InputError(f"budget_bytes={budget} cannot be used: give 1 or more")
+    share = getattr(method, "bytes_per_value", None)
     if share is None:
+        if "stored data" in method.needs and "memory" not in given:
+            raise InputError(
+                f"a budget of {budget} bytes does not say how much {planned.method} remembers: "
+                + ("give its memory as well" if "memory" in planned.settings else "it keeps all data")
+            )
         return {}
-    memory = budget_bytes // (math.prod(sample_shape(scenario)) * share + LABEL_BYTES)
+    if "memory" in given:
+        raise InputError(
+            f"a budget of {budget} bytes says how large the memory of {planned.method} is: "
+            "give either the budget or memory"
+        )
+    one = math.prod(sample_shape(planned.scenario)) * share + getattr(method, "bytes_beside", BYTES_BESIDE)
+    memory = max(budget - initial_bytes(planned), 0) // one
     counted = "sample"
-    if policy == "per-class":
-        memory //= sum(len(set(task.units)) for task in scenario.tasks)
+    if planned.settings.get("policy") == "per-class":
+        memory //= sum(len(set(task.units)) for task in planned.scenario.tasks)
         counted += " of each class"
     if memory < 1:
-        raise InputError(f"a budget of {budget_bytes} bytes holds not a single {counted}: give more")
+        raise InputError(f"a budget of {budget} bytes holds not a single {counted}: give more")
     return {"memory": memory}
 
 

@@ -54,6 +54,7 @@ OPTIONS: dict[str, type[Any]] = {
     "hidden": tuple,
     "dropout_input": float,
     "dropout_hidden": float,
+    "block": int,
     "stem": str,
     "weights": str,
     "optimizer": str,

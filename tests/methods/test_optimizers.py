@@ -1,0 +1,77 @@
+"""Optimisers by name do what PyTorch's do."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from engram.core.errors import InputError
+from engram.core.values import OptimizerSpec
+from engram.methods.optimizers import OPTIMIZERS, build_optimizer
+from engram.run.loop import run, run_steps
+from engram.run.recipe import experiment
+
+THEIRS: dict[str, Callable[..., Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "adagrad": torch.optim.Adagrad,
+    "rmsprop": torch.optim.RMSprop,
+}
+
+
+def test_all_are_compared() -> None:
+    assert set(THEIRS) == set(OPTIMIZERS)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_steps_are_those_of_pytorch(name: str, momentum: float) -> None:
+    options: dict[str, Any] = {"lr": 0.1, "weight_decay": 0.3}
+    spec = OptimizerSpec(name, momentum=momentum, **options)
+    ours, theirs = (nn.Parameter(torch.tensor([1.0, -2.0, 0.5])) for _ in range(2))
+    if momentum and name not in ("sgd", "rmsprop"):
+        with pytest.raises(InputError, match=f"momentum belongs to sgd and rmsprop, not to {name}"):
+            build_optimizer(spec, [ours])
+        return
+    made = build_optimizer(spec, [ours])
+    other = THEIRS[name]([theirs], **options, **({"momentum": momentum} if momentum else {}))
+    for _ in range(3):
+        for weights, optimizer in ((ours, made), (theirs, other)):
+            optimizer.zero_grad()
+            weights.pow(4).sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_the_weight_decay_of_adamw_is_decoupled() -> None:
+    weights = nn.Parameter(torch.tensor([2.0]))
+    weights.grad = torch.zeros(1)
+    build_optimizer(OptimizerSpec("adamw", lr=0.1, weight_decay=0.5), [weights]).step()
+    assert weights.item() == pytest.approx(2.0 * (1 - 0.1 * 0.5))
+
+
+@pytest.mark.parametrize("name", ["adamw", "rmsprop"])
+def test_a_run_goes_on_to_the_same_bits(name: str) -> None:
+    planned = experiment("split-digits", "finetune", optimizer=name, updates=4, evaluation={"every": 2})
+    assert (planned.optimizer.name, planned.optimizer.lr) == (name, 0.001)
+    whole = run(planned)
+    *_, middle = islice(run_steps(planned), 6)
+    rest = run_steps(planned, resume=middle.snapshot())
+    *_, last = rest
+    assert last.line.evaluator.trace == whole.evaluator.trace
+
+
+def test_experiments_keep_their_names() -> None:
+    """More optimisers, options and methods do not make other experiments of those that are recorded."""
+    known = {
+        ("split-mnist", "er"): "split-mnist-class-er-s0-96bb1288c151",
+        ("split-digits", "ewc"): "split-digits-class-ewc-s0-09569e7d311a",
+        ("split-mnist", "offline"): "split-mnist-class-offline-s0-139156fa5e06",
+        ("split-digits", "dgr"): "split-digits-class-dgr-s0-3e657d7d0c89",
+    }
+    assert {pair: experiment(*pair).id for pair in known} == known
