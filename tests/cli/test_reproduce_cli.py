@@ -31,8 +31,13 @@ def test_without_a_name_all_tables_and_what_they_need(tmp_path: Path) -> None:
     small = {each["name"]: each for each in listed if each["follow"] == "small"}
     assert small["004-table3"]["recorded"]["scale"] == "small"
     assert "reproduced" not in small["004-table3"]["recorded"]["verdicts"]
-    table = said("--out", str(tmp_path)).split("000-figure3")[1].split("000-figure4")[0]
-    assert "statement" in table
+
+
+@pytest.mark.slow
+def test_the_list_as_people_read_it(tmp_path: Path) -> None:
+    text = said("--out", str(tmp_path))
+    assert "statement" in text.split("000-figure3")[1].split("000-figure4")[0]
+    assert "cifar100" in text.split("001-figure3")[1].split("001-figure4")[0], "what it reads"
 
 
 def test_what_is_there_is_shown_and_nothing_is_run(tmp_path: Path) -> None:

@@ -8,7 +8,12 @@ from engram.testing import CHECKS
 REGISTERED = [name for name in METHODS if not name.startswith("test-")]
 
 
+SLOW = ("resume-batch-norm", "single-sample")
+
+
 @pytest.mark.parametrize("method", REGISTERED)
-@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize(
+    "check", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CHECKS]
+)
 def test_contract(method: str, check: str) -> None:
     CHECKS[check](method)

@@ -178,7 +178,7 @@ def registered() -> Iterator[None]:
         ("test-shared", "accounts"),
         ("test-patient", "hidden-boundaries"),
         ("test-spread", "single-sample"),
-        ("test-numb", "resume"),
+        ("test-numb", "resume-batch-norm"),
     ],
 )
 @pytest.mark.usefixtures("registered")

@@ -58,13 +58,12 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     """
     runs = updates = seconds = 0.0
     datasets: set[str] = set()
-    known: set[str] = set()
+    known: dict[tuple[str, str], list[Experiment]] = {}
     for piece in pieces:
         if piece.outline is not None:
             count, standing = piece.outline()
         else:
-            standing = [planned for planned in piece.first_runs(1) if planned.id not in known]
-            known.update(planned.id for planned in standing)
+            standing = [planned for planned in piece.first_runs(1) if _is_new(planned, known)]
             count = len(standing)
         if not standing:
             continue
@@ -82,6 +81,15 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
         datasets=tuple(sorted(datasets)),
         absent=tuple(name for name in sorted(datasets) if not _here(name, data)),
     )
+
+
+def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]]) -> bool:
+    """Whether a run was not met before; to compare it with similar ones is faster than to hash it."""
+    similar = known.setdefault((planned.scenario.name, planned.method), [])
+    if planned in similar:
+        return False
+    similar.append(planned)
+    return True
 
 
 def absent(piece: Piece, data: Path | None = None) -> tuple[str, ...]:
