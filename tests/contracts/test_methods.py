@@ -8,7 +8,8 @@ from engram.testing import CHECKS
 REGISTERED = [name for name in METHODS if not name.startswith("test-")]
 
 
-SLOW = ("resume-batch-norm", "single-sample")
+SLOW = ("same-seed", "resume-batch-norm", "single-sample")
+"""A method that draws anew would also fail to be watched and to resume."""
 
 
 @pytest.mark.parametrize("method", REGISTERED)

@@ -80,8 +80,7 @@ class Account:
             or after the method made what it will of it, whichever is more: memories, importance, older
             networks, generators; counted from the tensors and arrays that are really held, whatever the
             method says.
-        flops: Floating-point operations of an update of each phase, counted as they were done: its first or
-            its last, whichever has more.
+        flops: Floating-point operations of the last but one update of each phase, counted as they were done.
         kept_samples: Samples among those bytes.
         update_seconds: The median time of an update, in each phase.
     """
@@ -232,8 +231,9 @@ def run_steps(
                     evaluator.before(line.predictor, learning=learning, together=tasks)
             line.begun = True
         for epoch_step, batch in line.shown(phase, number):
-            ends = line.step_in_phase == 1 or line.steps_left(number) == 0
-            loss = line.update(batch, count=watch and ends)
+            # Late, because some begin gently; not the last, whose batch may be smaller.
+            counted = max(1, line.infos[number].steps - 1)
+            loss = line.update(batch, count=watch and line.step_in_phase == counted)
             if not math.isfinite(loss):
                 raise Diverged(
                     f"the loss became {loss} at step {line.step} while learning task {learning}: "
@@ -365,7 +365,7 @@ class _Line:
             if count:
                 with FlopCounterMode(display=False) as counter, self.ledger.reading("method"):
                     loss = self.method.observe(batch)
-                self.flops[self.phase :] = [max(counter.get_total_flops(), *self.flops[self.phase :], 0)]
+                self.flops.append(counter.get_total_flops())
             else:
                 with self.ledger.reading("method"):
                     loss = self.method.observe(batch)
@@ -392,15 +392,17 @@ class _Line:
         """Tell the method that its task ended: each one, or the whole stream at its end."""
         phases = len(self.experiment.scenario.phases)
         # What is only needed while a task is learned is kept as well.
-        before = self.held_bytes()
+        before = max(self.found().bytes, self.method.kept_bytes())
         if visible:
             self.tell_end(_once(phase, self.experiment))
         elif number == phases - 1:
             every = (self.stream.phase(each) for each in range(phases))
             self.tell_end(chain.from_iterable(_once(each, self.experiment) for each in every))
-        self.kept_bytes.append(max(before, self.held_bytes()))
-        self.kept_samples.append(self.found().samples)
-        # The first update of a phase is slower: its operations are counted, and much is done for once.
+        after = self.found()
+        # What is found is less than what is kept where several things share a tensor.
+        self.kept_bytes.append(max(before, after.bytes, self.method.kept_bytes()))
+        self.kept_samples.append(after.samples)
+        # In the first update of a phase much is done for once.
         self.update_seconds.append(statistics.median(self.phase_seconds[1:] or self.phase_seconds))
         self.phase_seconds = []
         self.check_budget()
@@ -408,10 +410,6 @@ class _Line:
     def found(self) -> Held:
         """What the method holds now, besides its network."""
         return held(self.method, self.stream.shape, network=self.network_shapes, answering=self.answering())
-
-    def held_bytes(self) -> int:
-        """The bytes of it; what is found is less than what is kept where several things share a tensor."""
-        return max(self.method.kept_bytes(), self.found().bytes)
 
     def tell_end(self, batches: Iterator[Batch]) -> None:
         """Tell the method that its task ended, with data that it may read once more."""
