@@ -27,12 +27,15 @@ def test_a_record_fits_its_definition(record: dict) -> None:  # type: ignore[typ
         planned = {each.id for each in piece.first_runs(len(written["seeds"]) or None)}
         if not piece.later:
             assert {run["id"] for run in written["runs"]} <= planned
+        for cell in written["cells"][:1]:
+            again = chosen_pieces(artefact(record["name"]), follow=record["follow"], cells=cell["cell"])
+            assert piece in again, "the command that the page names"
         own = {cell.name: cell for cell in piece.cells}
         for cell in written["cells"]:
-            again = compare(own[cell["cell"]], cell["ours"]["values"], comparable=record["scale"] == "full")
-            assert again.verdict == cell["verdict"]
+            found = compare(own[cell["cell"]], cell["ours"]["values"], comparable=record["scale"] == "full")
+            assert found.verdict == cell["verdict"]
             if cell["ours"]["values"]:
-                assert again.mean == pytest.approx(cell["ours"]["mean"])
+                assert found.mean == pytest.approx(cell["ours"]["mean"])
 
 
 def test_what_differs_is_explained() -> None:
