@@ -83,5 +83,5 @@ def test_a_page_says_what_it_shows(tmp_path: Path) -> None:
         found = json.loads(said("001-figure2", "--json", "--out", str(tmp_path), *words))
         return Path(found["page"]).read_text(encoding="utf-8").split("<script")[0]
 
-    assert "Quick: a few updates of each run." in page("--scale", "quick")
+    assert "Quick: a few updates of each run" in page("--scale", "quick")
     assert "Quick" not in page()

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 SCALES = ("full", "quick")
 EXECUTORS = ("processes", "serial")
 SCALED = {
-    "quick": "Quick: a few updates of each run. These numbers are not the paper's set-up.",
-    "small": "Small: the paper's set-up cut down, as the note says. They are not compared by verdict.",
+    "quick": "Quick: a few updates of each run, tested on few samples. This is not the paper's set-up.",
+    "small": "Small: the paper's set-up cut down, as the note says, and not compared by verdict.",
 }
 
 
@@ -245,7 +245,8 @@ def _show(found: Sequence[Reproduced]) -> None:
         stdout.print(f"{missing} runs are missing")
     for piece in found:
         if piece.stopped:
-            stdout.print(f"stopped: {piece.piece.name}: {piece.stopped}", soft_wrap=True, markup=False)
+            what = "stopped" if piece.results or piece.failures else "left out"
+            stdout.print(f"{what}: {piece.piece.name}: {piece.stopped}", soft_wrap=True, markup=False)
     for failure in failures:
         stdout.print(f"failed: {failure.experiment.id}: {failure.reason}", soft_wrap=True)
 
