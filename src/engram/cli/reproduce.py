@@ -93,8 +93,9 @@ def reproduce(
             )
     whole = all(each.returned is not None for each in found)
     drawn = None
-    if wanted.draw is not None and (whole or not done):
-        drawn = wanted.draw({each.piece.name: each.returned for each in found})
+    shown = {each.piece.name: each.returned for each in found if not each.stopped}
+    if wanted.draw is not None and shown and (whole or not done):
+        drawn = wanted.draw(shown)
     written = record(wanted, found, scale=size, follow=follow, drawn=drawn)
     place = out / "reproduction"
     label = "-".join(part for part in (name, follow, "quick" if size == "quick" else None) if part)
