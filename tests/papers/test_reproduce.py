@@ -11,7 +11,7 @@ from engram.core.errors import InputError
 from engram.core.files import write_json
 from engram.papers.needs import operations
 from engram.papers.published import Cell, cells
-from engram.papers.reproduce import chosen_pieces, record, reproduce, runs_done, survey
+from engram.papers.reproduce import chosen_pieces, finished_runs, record, reproduce, runs_done, survey
 from engram.papers.values import Artefact, Piece, Values, measured, percent, scaled_down, updates_of
 from engram.papers.verdict import compare
 from engram.protocols.drive import Failure, Plan, Result
@@ -101,7 +101,7 @@ def test_all_pieces_run_together_and_scaled_down_runs_are_never_compared() -> No
 def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
     [nothing] = survey([piece()], tmp_path)
     assert (nothing.missing, nothing.compared[0].verdict) == (2, "open")
-    assert runs_done([piece()], tmp_path) == set()
+    assert finished_runs(tmp_path) == set()
     Serial(tmp_path)([digits(0)])
     [half] = survey([piece()], tmp_path)
     assert (half.missing, half.seeds, len(half.compared[0].values)) == (1, (0,), 1)
@@ -109,7 +109,8 @@ def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
     [seen] = survey([piece()], tmp_path)
     assert seen.compared == whole.compared
     assert seen.missing == 0
-    assert runs_done([piece(), piece()], tmp_path) == {digits(0).id, digits(1).id}
+    there = {*finished_runs(tmp_path), "another"}
+    assert runs_done([piece(), piece()], tmp_path, there=there) == {digits(0).id, digits(1).id}
 
 
 @pytest.mark.parametrize(("kind", "missing", "failures"), [("input", 0, 1), ("killed", 1, 0)])

@@ -138,16 +138,17 @@ def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> Non
     from engram.papers.catalogue import artefacts
     from engram.papers.needs import needs
     from engram.papers.recorded import recorded
-    from engram.papers.reproduce import runs_done
+    from engram.papers.reproduce import finished_runs, runs_done
     from engram.run.processes import cores
 
     entries: list[dict[str, Any]] = []
+    there = finished_runs(out)
     for found in artefacts().values():
         records = {each["follow"]: each for each in recorded(found.name)}
         own: set[str] = set()
         for follow, pieces in [(None, found.pieces), *found.others.items()]:
             kept = records.get(follow)
-            here = runs_done(pieces, out, seeds=seeds)
+            here = runs_done(pieces, out, there=there, seeds=seeds)
             own = here if follow is None else own
             # Another reading is listed where something is known of it alone.
             if follow is not None and kept is None and here <= own:

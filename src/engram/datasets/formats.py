@@ -350,10 +350,12 @@ def read_svhn(folder: Path) -> Arrays:
         path = folder / f"{part}_32x32.mat"
         try:
             with reading(path):
+                version, _ = scipy.io.matlab.matfile_version(str(path))
+                if version > 1:
+                    raise ValueError("it is in MATLAB's later format 7.3, SVHN's in format 5")
                 file = scipy.io.loadmat(path, variable_names=("X", "y"))
                 x, y = np.asarray(file["X"]), np.asarray(file["y"])
-        # scipy says NotImplementedError of a file in MATLAB's later format, which is HDF5.
-        except (KeyError, ValueError, TypeError, NotImplementedError, scipy.io.matlab.MatReadError) as error:
+        except (KeyError, ValueError, TypeError, scipy.io.matlab.MatReadError) as error:
             raise InputError(f"{path} is not SVHN's mat file ({error}); get it again") from error
         if x.ndim != 4:
             raise InputError(f"{path} is not SVHN's mat file (X has shape {x.shape}); get it again")

@@ -189,9 +189,20 @@ def survey(
     return found
 
 
-def runs_done(pieces: Sequence[Piece], out: Path, *, seeds: int | None = None) -> set[str]:
-    """The runs in a folder that pieces ask for, by their ids."""
-    there = {result.parent.name for result in out.glob(f"*/{RESULT}")}
+def finished_runs(out: Path) -> set[str]:
+    """All runs in a folder that have a result, by their ids."""
+    return {result.parent.name for result in out.glob(f"*/{RESULT}")}
+
+
+def runs_done(pieces: Sequence[Piece], out: Path, *, there: Set[str], seeds: int | None = None) -> set[str]:
+    """Those of the finished runs in a folder that pieces ask for.
+
+    Args:
+        pieces: What asks for runs.
+        out: The folder.
+        there: The ids of the runs that are finished: see `finished_runs`.
+        seeds: How many runs of each; as many as the paper made unless given.
+    """
     found: set[str] = set()
     for piece in pieces:
         if _begun(piece, there):
