@@ -39,7 +39,7 @@ class RunOptions:
     model: Annotated[str | None, typer.Option(help="A network: see `engram list models`.")] = None
     hidden: Annotated[str | None, typer.Option(help="Hidden widths, for example 400,400.")] = None
     dropout_input: Annotated[
-        float | None, typer.Option(help="Share of inputs that mlp drops while training.")
+        float | None, typer.Option(help="Share of inputs that mlp or conv drops while training.")
     ] = None
     dropout_hidden: Annotated[
         float | None, typer.Option(help="Share of hidden units that mlp or conv drops while training.")
