@@ -123,6 +123,48 @@ def test_in_the_third_task_the_generator_learns_two_thirds_from_its_older_self()
         torch.testing.assert_close(ours, wanted)
 
 
+def surety_of(method: DGR, x: torch.Tensor) -> torch.Tensor:
+    """The older network's highest probability, each head answering its equal share within itself."""
+    assert method.teacher is not None
+    scores = method.teacher(x).split(len(x) // 2)
+    return torch.cat([scores[head][:, TASK[head]].softmax(dim=1).amax(dim=1) for head in (0, 1)])
+
+
+def test_what_the_older_network_is_not_sure_of_is_drawn_again() -> None:
+    method = after(2)
+    before = method.generator.get_state()
+    any_of_them = method.imagined(40)
+    surety = surety_of(method, any_of_them)
+    method.sure = float(surety[20:].median())  # of the head that is less sure
+    method.generator.set_state(before)
+    chosen = method.imagined(40)
+    kept = surety >= method.sure
+    assert 0 < kept.sum() < 40
+    assert torch.equal(chosen[kept], any_of_them[kept])
+    assert (surety_of(method, chosen) >= method.sure).all()
+
+
+def test_what_it_can_never_be_sure_of_ends_as_the_surest_of_some() -> None:
+    method = after(2)
+    before = method.generator.get_state()
+    surety = surety_of(method, method.imagined(40))
+    method.sure = 0.999999
+    method.generator.set_state(before)
+    now = surety_of(method, method.imagined(40))
+    assert now.max() < method.sure
+    assert (now >= surety).all() and (now > surety).sum() > 30
+
+
+def test_network_and_generator_rehearse_only_what_it_is_sure_of() -> None:
+    method = after(2)
+    method.sure = 0.8
+    drawn: list[int] = []
+    imagined = method.imagined
+    method.imagined = lambda size: drawn.append(size) or imagined(size)  # type: ignore[method-assign, func-returns-value]
+    method.observe(samples(4, 5, 4, head=2))
+    assert drawn == [6, 5]
+
+
 def test_limits_come_from_the_first_batch_unless_given() -> None:
     batch = samples(0, 1)
     for settings, wanted in (({}, (batch.x.min(), batch.x.max())), ({"low": -9.0, "high": 8.0}, (-9.0, 8.0))):

@@ -17,6 +17,8 @@ from engram.methods.memory import join
 from engram.methods.state import kept_bytes
 from engram.models.vae import VAE
 
+ROUNDS = 10
+
 
 @final
 @dataclass(kw_only=True, eq=False)
@@ -29,11 +31,14 @@ class DGR(Learner):
     up. The autoencoder learns beside the network, with the same optimiser, rate and number of updates: its
     loss on the new inputs weighs 1/k, that on inputs from its own previous version 1 − 1/k.
 
+    An autoencoder also generates blends of two digits, which stand for no class; they become more from task
+    to task. With `sure`, inputs of which the older network is less sure are drawn again, for both.
+
     Source: Shin et al., 2017, as in van de Ven & Tolias's code of 2018, from which 002 has its numbers
     (Section 3, Tables 2 and 3).
     Deviations: the autoencoder takes its update after each of the network's instead of after all of them,
     which is the same, as both learn from the previous versions only; a network with batch norm sees new and
-    replayed inputs in one batch.
+    replayed inputs in one batch; `sure` is not in the paper, and off unless given.
     """
 
     family: ClassVar[str] = "generative"
@@ -49,6 +54,10 @@ class DGR(Learner):
         None
     )
     high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
+    sure: Annotated[
+        float,
+        Field(ge=0, lt=1, description="probability that the older network must give its answer, 0 for any"),
+    ] = 0.0
 
     def setup(self) -> None:
         """There is no generator before the first batch, and nobody to label what it generates."""
@@ -75,19 +84,49 @@ class DGR(Learner):
 
     def replayed(self, batch: Batch) -> Batch:
         """Generated samples of all earlier tasks, as many as a full batch has."""
-        assert self.task is not None and self.teacher is not None
-        heads = self.learned.before
-        each = -(-self.task.batch_size // len(heads))
-        x = self.dreams.imagine(each * len(heads))
+        assert self.task is not None
+        size = self.task.batch_size
+        x = self.imagined(size + -size % len(self.learned.before))
+        asked = self._asked(len(x), x.device)
+        _, y = self._answers(x, asked)
+        return Batch(x, y, heads=batch.heads, head=asked if len(batch.heads) > 1 else 0)
+
+    def imagined(self, size: int) -> Tensor:
+        """So many inputs of the previous generator; those that the older network is not sure of drawn again.
+
+        An input is replaced by any that it is surer of, until it is sure enough, `ROUNDS` times at most.
+        """
+        x = self.dreams.imagine(size)
+        if self.sure == 0:
+            return x
+        asked = self._asked(size, x.device)
+        surety, _ = self._answers(x, asked)
+        for _ in range(ROUNDS):
+            unsure = (surety < self.sure).nonzero()[:, 0]
+            if len(unsure) == 0:
+                break
+            other = self.dreams.imagine(len(unsure))
+            now, _ = self._answers(other, asked[unsure])
+            better = now > surety[unsure]
+            places = unsure[better]
+            x[places], surety[places] = other[better], now[better]
+        return x
+
+    def _asked(self, size: int, device: torch.device) -> Tensor:
+        """The head that answers each of so many inputs: the earlier ones, one after the other."""
+        heads = torch.tensor(list(self.learned.before), device=device)
+        return heads.repeat_interleave(-(-size // len(heads)))[:size]
+
+    def _answers(self, x: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+        """How sure the older network is of each input, and its answer, among what that head has learned."""
+        assert self.teacher is not None
         with torch.no_grad():
             scores = self.teacher(x)
-        y = torch.cat(
-            [best_of(part, units) for part, units in zip(scores.split(each), heads.values(), strict=True)]
-        )
-        head: int | Tensor = 0
-        if len(batch.heads) > 1:
-            head = torch.tensor(list(heads), device=x.device).repeat_interleave(each)
-        return Batch(x, y, heads=batch.heads, head=head)
+        for head, units in self.learned.before.items():
+            others = torch.ones(scores.shape[1], dtype=torch.bool, device=x.device)
+            others[units] = False
+            scores[(asked == head)[:, None] & others] = -torch.inf
+        return scores.softmax(dim=1).amax(dim=1), scores.argmax(dim=1)
 
     def after_step(self, batch: Batch) -> None:
         """The generator learns from the same new inputs, and from its own older ones."""
@@ -99,7 +138,7 @@ class DGR(Learner):
         loss = self.share * model.loss(batch.x, self.dreams.noise(len(batch)))
         if self.dreams.previous is not None:
             size = self.task.batch_size
-            old = model.loss(self.dreams.imagine(size), self.dreams.noise(size))
+            old = model.loss(self.imagined(size), self.dreams.noise(size))
             loss = loss + (1 - self.share) * old
         loss.backward()
         self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
@@ -119,14 +158,3 @@ class DGR(Learner):
     def kept_bytes(self) -> int:
         """The generator now and before, and the older network."""
         return kept_bytes(self, beside=("network", "optimizer", "dreams")) + self.dreams.bytes
-
-
-def best_of(scores: Tensor, units: list[int]) -> Tensor:
-    """The unit with the highest score among some, sample by sample.
-
-    Example:
-        >>> best_of(torch.tensor([[9.0, 1.0, 2.0]]), [1, 2])
-        tensor([2])
-    """
-    among = torch.tensor(units, device=scores.device)
-    return among[scores[:, among].argmax(dim=1)]
