@@ -15,7 +15,7 @@ from engram.models import ModelSpec, build
 from engram.models.vae import VAE
 from engram.run.experiment import Experiment, PhaseSpec
 from engram.run.loop import run_steps
-from engram.scenarios import prefix, split
+from engram.scenarios import split
 from engram.scenarios.preparation import UNIT_RANGE
 
 TASK: Heads = ((0, 1), (2, 3), (4, 5))
@@ -222,17 +222,17 @@ def all_of(part: Images) -> torch.Tensor:
 
 @pytest.mark.slow
 def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data: Path) -> None:
-    """Over 90 % of what the second task rehearses; of what later tasks do, as much as the generator can.
+    """Over 90 % of what any task rehearses, if the older network must be sure; of the second task's anyway.
 
-    The set-up of 002's numbers: pixels from 0 to 1, Adam at .001, batches of 128, 2,000 updates (the second
-    task has 1,000 here, for the sake of time). With 2,000 in every task and a judge that has 99.2 % on the
-    test set, the share that has the right label is 95.9 % of what the second task rehearses, 86.7 % in the
-    third, 79.4 % in the fourth and 70.9 % in the fifth (here, with a judge of two passes, 92.3 % and 86.6 %
-    in the second and the third). It is the autoencoder that blends digits, and not the
-    replay that spoils them: one that learns the digits 0 to 3 from the data themselves generates images of
-    which judge and network say the same in 83.2 % (2,000 updates) or 84.8 % (4,000). Of the images that are
-    no blends, because the judge is sure of them by more than .9 (77, 62, 50 and 43 % of all), 100, 99.4, 98.1
-    and 95.2 % have the right label. A code of 10 numbers instead of 100 makes no better images.
+    The set-up of 002's numbers: pixels from 0 to 1, Adam at .001, batches of 128, 2,000 updates a task (later
+    tasks have 800 here, for the sake of time). The shares that have the right label, from the second task to
+    the fifth, with a judge that has 99.2 % on the test set:
+
+    - as published, 95.9, 86.7, 79.4 and 70.9 %. It is the autoencoder that blends digits, and not the replay
+      that spoils them: one that learns the digits 0 to 3 from the data themselves generates images of which
+      judge and network say the same in 83.2 % (2,000 updates) or 84.8 % (4,000), and a code of 10 numbers
+      instead of 100 makes no better ones;
+    - with `sure=0.9999`, 97.3, 98.6, 97.2 and 96.2 %.
     """
     digits = load("mnist", real_data)
     images, test = all_of(digits.train), all_of(digits.test)
@@ -240,33 +240,34 @@ def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data
     with torch.no_grad():
         assert float((judge(test).argmax(dim=1) == digits.test.labels).float().mean()) > 0.98
 
-    plan = Experiment(
-        prefix(split("mnist", setting="class", transforms=(UNIT_RANGE,)), 3),
-        "dgr",
-        optimizer=OptimizerSpec("adam", lr=0.001, reset=False),
-        batch_size=128,
-        updates=1000,
-        by_phase=(PhaseSpec(updates=2000),),
-    )
-    right = {}
-    for progress in run_steps(plan, data=real_data, watch=False):
-        if progress.step not in (2001, 3001):
-            continue
-        method, task = progress.line.method, progress.learning
-        assert isinstance(method, DGR)
+    def right(method: DGR, task: int) -> float:
+        """The share of what is rehearsed that the judge takes for what it stands for; all digits do come."""
         new = Batch(images[:1], digits.train.labels[:1], heads=(tuple(range(2 * task + 2)),))
         replayed = [method.replayed(new) for _ in range(16)]
         y = torch.cat([batch.y for batch in replayed])
         with torch.no_grad():
-            surety, seen = torch.cat([judge(batch.x).softmax(dim=1) for batch in replayed]).max(dim=1)
+            seen = torch.cat([judge(batch.x) for batch in replayed]).argmax(dim=1)
         assert len(y) == 16 * 128
-        assert y.bincount().min() > 0.6 * len(y) / (2 * task)  # all digits come back
-        right[task] = [float((seen == y)[y == digit].float().mean()) for digit in range(2 * task)]
-        right[task].append(float((seen == y).float().mean()))
-        recognised = surety > 0.9
-        assert recognised.float().mean() > 0.4
-        assert (seen == y)[recognised].float().mean() > 0.95
-        if progress.step == 3001:
+        assert y.bincount(minlength=2 * task).min() > 0.25 * len(y) / (2 * task)
+        return float((seen == y).float().mean())
+
+    plan = Experiment(
+        split("mnist", setting="class", transforms=(UNIT_RANGE,)),
+        "dgr",
+        {"sure": 0.9999},
+        optimizer=OptimizerSpec("adam", lr=0.001, reset=False),
+        batch_size=128,
+        updates=800,
+        by_phase=(PhaseSpec(updates=2000),),
+    )
+    for progress in run_steps(plan, data=real_data, watch=False):
+        method, task = progress.line.method, progress.learning
+        assert isinstance(method, DGR)
+        if progress.step == 2001:
+            method.sure = 0.0
+            assert right(method, task) > 0.9
+            method.sure = 0.9999
+        if progress.step in (2001, 2801, 3601, 4401):
+            assert right(method, task) > 0.9
+        if progress.step == 4401:
             break
-    assert right[1][-1] > 0.9 and min(right[1]) > 0.85
-    assert right[2][-1] > 0.8 and min(right[2]) > 0.65
