@@ -24,7 +24,7 @@ def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engra
     found = json.loads(done.stdout)
     assert [run["seed"] for run in found["runs"]] == [0, 1]
     first = found["runs"][0]
-    assert first.keys() == {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds"}
+    assert first.keys() == {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds", "account"}
     assert first["updates"] == 30 and first["evaluations"] == 31
     assert first["seconds"].keys() == {"train", "evaluate", "total"}
     assert found["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "n"}

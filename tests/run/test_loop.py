@@ -16,9 +16,10 @@ from engram.core.errors import InputError
 from engram.core.folder import EXPERIMENT, PROBES, RESULT
 from engram.core.trace import Trace
 from engram.core.values import Batch
+from engram.methods import METHODS
 from engram.methods.base import Learner
 from engram.run.checkpoint import CHECKPOINT, execute
-from engram.run.experiment import EvaluationSpec, Experiment
+from engram.run.experiment import EvaluationSpec, Experiment, PhaseSpec
 from engram.run.isolation import weights_digest
 from engram.run.loop import Diverged, complete, run, run_steps
 from engram.run.recipe import experiment
@@ -140,18 +141,58 @@ def test_what_exists_is_not_run_again(tmp_path: Path) -> None:
 
 def test_diverging_run_stops_and_keeps_what_was_measured(tmp_path: Path) -> None:
     planned = experiment("split-digits", "finetune", lr=1e9, updates=20, evaluation={"losses": True})
-    with pytest.raises(Diverged, match=r"at step \d+ while learning task 0: try a learning rate") as error:
+    with pytest.raises(Diverged, match=r"at step \d+ while learning task 1: try a learning rate") as error:
         execute(planned, tmp_path)
     assert "\n" not in str(error.value)
     assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
     assert (tmp_path / EXPERIMENT).is_file() and (tmp_path / PROBES).is_file()
 
 
+@pytest.mark.parametrize("method", [name for name in METHODS if name not in ("gdumb", "offline")])
+@pytest.mark.parametrize("calm", [0, 1])
+def test_whatever_diverges_says_so_and_keeps_what_was_measured(
+    method: str, calm: int, tmp_path: Path
+) -> None:
+    """In the first task and in the second; `gdumb` has its own rate, and `offline` no second task."""
+    planned = replace(
+        experiment("split-digits", method, setting="task", lr=1e12, updates=3, evaluation={"every": 2}),
+        by_phase=(PhaseSpec(lr=1e-3),) * calm,
+    )
+    with pytest.raises(Diverged, match=rf"at step \d+ while learning task {1 + calm}: try a learning rate"):
+        execute(planned, tmp_path)
+    assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "lr"),
+    [("ewc", {"label": "sampled"}, 1e10), ("gem", {}, 1e10), ("imm-mode", {"l2_transfer": 100.0}, 0.1)],
+)
+def test_what_a_method_cannot_compute_from_such_weights_is_no_traceback(
+    method: str, settings: dict[str, Any], lr: float
+) -> None:
+    """What is drawn or solved when a task ends, or in an update, before the loss is known."""
+    for updates in (1, 20):
+        planned = experiment("split-digits", method, lr=lr, updates=updates, settings=settings)
+        try:
+            run(planned)
+        except Diverged:
+            return
+    pytest.fail("it did not diverge")
+
+
+def test_a_generator_that_diverges_is_noticed() -> None:
+    planned = experiment("split-digits", "dgr", setting="class", lr=1.0, optimizer="adam", updates=10)
+    with pytest.raises(Diverged, match="the loss of the generator became"):
+        run(planned)
+
+
 def test_a_fit_that_diverges_keeps_what_was_measured(tmp_path: Path) -> None:
     planned = experiment(
         "split-digits", "gdumb", updates=6, settings={"lr": 1e30, "epochs": 2}, evaluation={"before": True}
     )
-    with pytest.raises(Diverged, match=r"while gdumb fitted its network: .* \(step \d+\)") as error:
+    with pytest.raises(
+        Diverged, match=r"while gdumb fitted its network at step \d+ while learning task 1: set its lr"
+    ) as error:
         execute(planned, tmp_path)
     assert "\n" not in str(error.value)
     assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()

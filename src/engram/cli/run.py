@@ -211,6 +211,7 @@ def as_json(results: list[dict[str, Any]], folders: list[Path]) -> dict[str, Any
             "updates": result["updates"],
             "evaluations": result["evaluations"],
             "seconds": result["seconds"],
+            "account": result["account"],
         }
         for result, folder in zip(results, folders, strict=True)
     ]

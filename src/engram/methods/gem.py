@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from engram.core.errors import NoNumber
 from engram.core.values import Batch, TaskInfo
 from engram.methods.base import Learner, cross_entropy
 from engram.methods.memory import Samples
@@ -125,6 +126,8 @@ def project(gradient: Tensor, memories: Tensor, *, margin: float, ridge: float =
     products = rows @ gradient.detach().double()
     if bool((products >= 0).all()):
         return gradient
+    if not bool(products.isfinite().all()):
+        raise NoNumber("the gradients on the memories became no numbers")
     gram = (rows @ rows.T).cpu().numpy()
     dual = torch.from_numpy(_solve(gram, products.cpu().numpy(), margin=margin, ridge=ridge))
     return gradient + (rows.T @ dual.to(rows.device)).to(gradient.dtype)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from engram.core.errors import NoNumber
 from engram.core.values import Batch
 from engram.methods.base import head_masks
 
@@ -157,6 +158,8 @@ def chosen_label(
     if label == "predicted":
         return logits.argmax(dim=1)
     chances = torch.softmax(logits.double(), dim=1).cpu()
+    if not bool(chances.isfinite().all()):
+        raise NoNumber("the network's answers became no numbers")
     return torch.multinomial(chances, 1, generator=generator).squeeze(1).to(y.device)
 
 

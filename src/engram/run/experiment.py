@@ -30,6 +30,7 @@ _LATER_FIELDS = (
     ("evaluation", "points"),
     ("model", "zero_head"),
     ("scenario", "held_out"),
+    ("settings", "sure"),
 )
 
 
@@ -260,8 +261,8 @@ class Experiment:
             holder = found
             for part in path:
                 holder = holder[part]
-            if not holder[name]:
-                del holder[name]
+            if not holder.get(name):
+                holder.pop(name, None)
         for task in found["scenario"]["tasks"]:
             if not task["source"]["unused"]:
                 del task["source"]["unused"]

@@ -8,6 +8,7 @@ import statistics
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -21,7 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from engram.core.errors import InputError, NoNumber, unknown_name
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
-from engram.datasets.accounting import Ledger, WatchedTask, watched
+from engram.datasets.accounting import Ledger, Reader, WatchedTask, watched
 from engram.datasets.stream import PhaseData, Stream
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.schedule import Schedule
@@ -235,11 +236,7 @@ def run_steps(
             counted = max(1, line.infos[number].steps - 1)
             loss = line.update(batch, count=watch and line.step_in_phase == counted)
             if not math.isfinite(loss):
-                raise Diverged(
-                    f"the loss became {loss} at step {line.step} while learning task {learning}: "
-                    f"try a learning rate smaller than {line.rate(number)}",
-                    line.outcome(),
-                )
+                raise line.diverged(f"the loss became {loss}")
             last = line.steps_left(number) == 0
             if last:
                 # Before the evaluation, so that what a method makes of a task when it ends is measured.
@@ -324,16 +321,13 @@ class _Line:
     def begin_task(self, task: TaskInfo) -> None:
         """Tell the method that a task begins."""
         self.ledger.told += 1
-        with self.ledger.reading("method"):
+        with self.asking():
             self.method.begin_task(task)
 
     def predictor(self) -> nn.Module:
         """The network that would answer now."""
-        try:
-            with self.ledger.reading("method"):
-                network = self.method.predictor()
-        except NoNumber as error:
-            raise Diverged(f"{error} (step {self.step})", self.outcome(self.parameters)) from error
+        with self.asking():
+            network = self.method.predictor()
         if not isinstance(network, nn.Module):
             raise InputError(
                 f"method {self.experiment.method}: predictor gives a {type(network).__name__}: "
@@ -344,10 +338,42 @@ class _Line:
             self.ledger.note_route()
         return network
 
+    @contextmanager
+    def asking(self, reader: Reader = "method") -> Iterator[None]:
+        """The method at work: what it reads is noted, and where it fails for want of numbers the run ends."""
+        try:
+            with self.ledger.reading(reader):
+                yield
+        except NoNumber as error:
+            raise self.diverged(str(error)) from error
+        except InputError:
+            raise
+        except (ArithmeticError, RuntimeError, ValueError) as error:
+            if self.finite():
+                raise
+            raise self.diverged("the weights became no numbers") from error
+
+    def finite(self) -> bool:
+        """Whether the network's weights and gradients are numbers, as far as the method shows them."""
+        network = getattr(self.method, "network", None)
+        weights = list(network.parameters()) if isinstance(network, nn.Module) else []
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        return all(bool(tensor.isfinite().all()) for tensor in (*weights, *gradients))
+
+    def diverged(self, what: str) -> Diverged:
+        """The error of a run that cannot go on, with what it has measured."""
+        phase = min(self.phase, len(self.infos) - 1)
+        what, _, hint = what.partition(": ")
+        hint = hint or f"try a learning rate smaller than {self.rate(phase)}"
+        task = self.experiment.scenario.phases[phase][-1] + 1
+        return Diverged(
+            f"{what} at step {self.step} while learning task {task}: {hint}", self.outcome(self.parameters)
+        )
+
     def probe(self, number: int) -> None:
         """Measure what is measured at the end of a phase only."""
         started = time.perf_counter()
-        with self.ledger.reading("probe"):
+        with self.asking("probe"):
             self.evaluator.readings += readings_at_end(
                 self.experiment,
                 self.stream,
@@ -361,25 +387,25 @@ class _Line:
     def update(self, batch: Batch, *, count: bool) -> float:
         """One update, timed; with `count`, its floating-point operations are counted as well."""
         started = time.perf_counter()
+        self.step += 1
         try:
             if count:
-                with FlopCounterMode(display=False) as counter, self.ledger.reading("method"):
+                with FlopCounterMode(display=False) as counter, self.asking():
                     loss = self.method.observe(batch)
                 self.flops.append(counter.get_total_flops())
             else:
-                with self.ledger.reading("method"):
+                with self.asking():
                     loss = self.method.observe(batch)
         except ValueError as error:
             if len(batch) == 1 and "more than 1 value per channel" in str(error):
                 raise InputError(
-                    f"batch norm cannot learn from the single sample that update {self.step + 1} has: "
+                    f"batch norm cannot learn from the single sample that update {self.step} has: "
                     f"choose a batch size other than {self.experiment.batch_size}"
                 ) from error
             raise
         took = time.perf_counter() - started
         self.train_seconds += took
         self.phase_seconds.append(took)
-        self.step += 1
         try:
             return float(loss.detach() if isinstance(loss, torch.Tensor) else loss)
         except (TypeError, ValueError, RuntimeError) as error:
@@ -413,7 +439,7 @@ class _Line:
 
     def tell_end(self, batches: Iterator[Batch]) -> None:
         """Tell the method that its task ended, with data that it may read once more."""
-        with self.ledger.reading("method"):
+        with self.asking():
             self.method.end_task(self.ledger.handed(batches, "end of task"))
 
     def check_budget(self) -> None:
