@@ -111,6 +111,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--set", "memori=3"], "its fields are memory, memory_batch, weight, policy"),
         (["split-digits", "er", "--set", "memory=-3"], "memory='-3'"),
         (["split-digits", "er", "--set", "memory"], "FIELD=VALUE"),
+        (["split-digits", "er", "--set", "memory=5", "--set", "memory=6"], "memory twice, 5 and 6"),
         (["split-digits", "ewc", "--set", "strength=-1"], "strength='-1'"),
         (["split-digits", "lwf", "--set", "temperature=0"], "temperature='0'"),
         (["split-digits", "er", "--lr", "-1"], "lr=-1"),

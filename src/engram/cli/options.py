@@ -232,10 +232,12 @@ def widths(text: str) -> tuple[int, ...]:
 
 def assignments(pairs: list[str]) -> dict[str, str]:
     """`FIELD=VALUE` pairs as they are typed."""
-    found = {}
+    found: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
             raise InputError(f"--set {pair!r} cannot be used: write FIELD=VALUE")
-        found[name.strip().replace("-", "_")] = value.strip()
+        if (field := name.strip().replace("-", "_")) in found:
+            raise InputError(f"--set gives {field} twice, {found[field]} and {value.strip()}: leave one out")
+        found[field] = value.strip()
     return found

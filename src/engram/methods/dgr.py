@@ -81,6 +81,8 @@ class DGR(Learner):
 
     def rehearse(self, batch: Batch) -> Batch:
         """Join the new samples with generated ones, labelled by the older network."""
+        if self.dreams.model is None:
+            self.dreams.meet(Inputs.of(batch.x, low=self.low, high=self.high), batch.x.device)
         if self.teacher is None:
             return batch
         return join(batch, self.replayed(batch), weight=self.share, remembered_weight=1 - self.share)
@@ -140,8 +142,6 @@ class DGR(Learner):
     def after_step(self, batch: Batch) -> None:
         """The generator learns from the same new inputs, and from its own older ones."""
         self.learned.note(batch)
-        if self.dreams.model is None:
-            self.dreams.meet(Inputs.of(batch.x, low=self.low, high=self.high), batch.x.device)
         model = self.dreams.model
         assert isinstance(model, VAE) and self.task is not None
         loss = self.share * model.loss(batch.x, self.dreams.noise(len(batch)))
