@@ -14,7 +14,7 @@ test: $(INSTALLED)
 
 # Behaviour over seeds and real data: minutes. Set ENGRAM_DATA to a folder with mnist.npz for all of them.
 test-slow: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m slow $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

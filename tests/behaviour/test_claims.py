@@ -64,7 +64,7 @@ def test_offline_is_best(setting: SettingName) -> None:
     That has two layers of 400 units, and with it offline is best in all three settings. With the benchmark's
     own, smaller network it is in class (.974, next .956) and domain (.986, next .977); in the task setting
     `independent`, a network for every task, then knows half a test sample more. Five seeds cannot tell apart
-    what is one test sample of 355: what comes as near is compared over thirty, where offline has .9957,
+    what is one test sample of 355: what comes as near is compared over twenty. Over thirty offline has .9957,
     independent .9949 (p = .02) and lwf .9941 (p = .004).
     """
     hidden = (400, 400) if setting == "task" else None
@@ -80,7 +80,7 @@ def test_offline_is_best(setting: SettingName) -> None:
 
     leads = {name: lead(name) for name in rivals}
     close = [name for name in rivals if abs(leads[name]) < 1 / TEST_SAMPLES]
-    leads |= {name: lead(name, seeds=30) for name in close}
+    leads |= {name: lead(name, seeds=20) for name in close}
     assert min(leads.values()) > 0, leads
 
 
