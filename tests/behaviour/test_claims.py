@@ -50,11 +50,11 @@ def test_no_prior_does(method: str) -> None:
 
 @pytest.mark.parametrize("method", ["ewc", "si", "mas", "lwf"])
 def test_priors_and_distillation_beat_fine_tuning_in_the_task_setting(method: str, real_data: Path) -> None:
-    """With Adam, 002's set-up and its strengths."""
-    gain = accuracies("split-mnist-002", method, "task", data=real_data, epochs=2) - accuracies(
-        "split-mnist-002", "finetune", "task", data=real_data, epochs=2
+    """With Adam, 002's set-up and its strengths, in one pass."""
+    gain = accuracies("split-mnist-002", method, "task", data=real_data, epochs=1) - accuracies(
+        "split-mnist-002", "finetune", "task", data=real_data, epochs=1
     )
-    assert gain.mean() > 0 and (gain > 0).sum() >= 4
+    assert gain.min() > 0
 
 
 @pytest.mark.parametrize("setting", ["class", "domain", "task"])
