@@ -30,8 +30,8 @@ _LATER_FIELDS = (
     ("evaluation", "points"),
     ("model", "zero_head"),
     ("scenario", "held_out"),
-    ("settings", "sure"),
 )
+_LATER_SETTINGS = {"dgr": ("sure",)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +261,11 @@ class Experiment:
             holder = found
             for part in path:
                 holder = holder[part]
-            if not holder.get(name):
-                holder.pop(name, None)
+            if not holder[name]:
+                del holder[name]
+        for name in _LATER_SETTINGS.get(self.method, ()):
+            if not found["settings"].get(name):
+                found["settings"].pop(name, None)
         for task in found["scenario"]["tasks"]:
             if not task["source"]["unused"]:
                 del task["source"]["unused"]
