@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from engram.core.errors import NoNumber
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner
+from engram.methods.base import Learner, head_masks
 from engram.methods.distil import Learned
 from engram.methods.generative import GenerativeMemory, Inputs, check_limits
 from engram.methods.memory import join
@@ -97,47 +97,45 @@ class DGR(Learner):
     def replayed(self, batch: Batch) -> Batch:
         """Generated samples of all earlier tasks, as many as a full batch has."""
         assert self.task is not None
+        heads = list(self.learned.before)
         size = self.task.batch_size
-        x = self.imagined(size + -size % len(self.learned.before))
-        asked = self._asked(len(x), x.device)
-        _, y = self._answers(x, asked)
-        return Batch(x, y, heads=batch.heads, head=asked if len(batch.heads) > 1 else 0)
+        x, y = self.imagined(size + -size % len(heads))
+        head: int | Tensor = 0
+        if len(batch.heads) > 1:
+            head = torch.tensor(heads, device=x.device)[self._turns(len(x), x.device)]
+        return Batch(x, y, heads=batch.heads, head=head)
 
-    def imagined(self, size: int) -> Tensor:
-        """So many inputs of the previous generator; those that the older network is not sure of drawn again.
+    def imagined(self, size: int) -> tuple[Tensor, Tensor]:
+        """So many inputs of the previous generator, and what the older network says they are.
 
         An input is replaced by any that it is surer of, until it is sure enough, `ROUNDS` times at most.
         """
         x = self.dreams.imagine(size)
-        if self.sure == 0:
-            return x
-        asked = self._asked(size, x.device)
-        surety, _ = self._answers(x, asked)
+        turns = self._turns(size, x.device)
+        surety, y = self._answers(x, turns)
         for _ in range(ROUNDS):
             unsure = (surety < self.sure).nonzero()[:, 0]
             if len(unsure) == 0:
                 break
             other = self.dreams.imagine(len(unsure))
-            now, _ = self._answers(other, asked[unsure])
+            now, said = self._answers(other, turns[unsure])
             better = now > surety[unsure]
             places = unsure[better]
-            x[places], surety[places] = other[better], now[better]
-        return x
+            x[places], surety[places], y[places] = other[better], now[better], said[better]
+        return x, y
 
-    def _asked(self, size: int, device: torch.device) -> Tensor:
-        """The head that answers each of so many inputs: the earlier ones, one after the other."""
-        heads = torch.tensor(list(self.learned.before), device=device)
-        return heads[torch.arange(size, device=device) * len(heads) // size]
+    def _turns(self, size: int, device: torch.device) -> Tensor:
+        """Which of the earlier heads answers each of so many inputs: one after the other, equal shares."""
+        return torch.arange(size, device=device) * len(self.learned.before) // size
 
-    def _answers(self, x: Tensor, asked: Tensor) -> tuple[Tensor, Tensor]:
+    def _answers(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
         """How sure the older network is of each input, and its answer, among what that head has learned."""
         assert self.teacher is not None
         with torch.no_grad():
             scores = self.teacher(x)
-        for head, units in self.learned.before.items():
-            others = torch.ones(scores.shape[1], dtype=torch.bool, device=x.device)
-            others[units] = False
-            scores[(asked == head)[:, None] & others] = -torch.inf
+        learned = tuple(tuple(units) for units in self.learned.before.values())
+        allowed = head_masks(learned, scores.shape[1], x.device)[turns]
+        scores = scores.masked_fill(~allowed, -torch.inf)
         return scores.softmax(dim=1).amax(dim=1), scores.argmax(dim=1)
 
     def after_step(self, batch: Batch) -> None:
@@ -148,7 +146,8 @@ class DGR(Learner):
         loss = self.share * model.loss(batch.x, self.dreams.noise(len(batch)))
         if self.dreams.previous is not None:
             size = self.task.batch_size
-            old = model.loss(self.imagined(size), self.dreams.noise(size))
+            older = self.imagined(size)[0] if self.sure else self.dreams.imagine(size)
+            old = model.loss(older, self.dreams.noise(size))
             loss = loss + (1 - self.share) * old
         if not bool(loss.isfinite()):
             raise NoNumber(f"the loss of the generator became {loss.item()}")
