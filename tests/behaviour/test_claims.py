@@ -1,5 +1,6 @@
 """Over seeds, methods do what their papers claim; paired seeds, small sizes."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -57,31 +58,44 @@ def test_priors_and_distillation_beat_fine_tuning_in_the_task_setting(method: st
     assert gain.min() > 0
 
 
-@pytest.mark.parametrize("setting", ["class", "domain", "task"])
-def test_offline_is_best(setting: SettingName) -> None:
+def leads_of_offline(
+    setting: SettingName, hidden: tuple[int, ...] | None, among: Sequence[str], seeds: int = SEEDS
+) -> dict[str, float]:
+    """By how much offline is above each of some methods, in the mean over paired seeds."""
+    best, *others = (
+        accuracies("split-digits", name, setting, hidden=hidden, seeds=seeds) for name in ("offline", *among)
+    )
+    return {name: float((best - other).mean()) for name, other in zip(among, others, strict=True)}
+
+
+@pytest.mark.parametrize(("setting", "hidden"), [("class", None), ("domain", None), ("task", (400, 400))])
+def test_offline_is_best(setting: SettingName, hidden: tuple[int, ...] | None) -> None:
     """Of all methods, in every setting; in the task setting with the network of 000 and 002.
 
-    That has two layers of 400 units, and with it offline is best in all three settings. With the benchmark's
-    own, smaller network it is in class (.974, next .956) and domain (.986, next .977); in the task setting
-    `independent`, a network for every task, then knows half a test sample more. Five seeds cannot tell apart
+    That has two layers of 400 units, and with it offline is best in all three settings; with the benchmark's
+    own, smaller network in class (.974, next .956) and domain (.986, next .977). Five seeds cannot tell apart
     what is one test sample of 355: what comes as near is compared over twenty. Over thirty offline has .9957,
     independent .9949 (p = .02) and lwf .9941 (p = .004).
     """
-    hidden = (400, 400) if setting == "task" else None
-    rivals = [name for name in ALL if name != "offline" and allowed(name, setting)]
-    assert len(rivals) >= 23
-
-    def lead(rival: str, seeds: int = SEEDS) -> float:
-        ours, theirs = (
-            accuracies("split-digits", name, setting, hidden=hidden, seeds=seeds)
-            for name in ("offline", rival)
-        )
-        return float((ours - theirs).mean())
-
-    leads = {name: lead(name) for name in rivals}
+    rivals = rivals_in(setting)
+    leads = leads_of_offline(setting, hidden, rivals)
     close = [name for name in rivals if abs(leads[name]) < 1 / TEST_SAMPLES]
-    leads |= {name: lead(name, seeds=20) for name in close}
+    leads |= leads_of_offline(setting, hidden, close, seeds=20)
     assert min(leads.values()) > 0, leads
+
+
+def test_with_the_smaller_network_only_independent_is_above_offline_in_the_task_setting() -> None:
+    """By half a test sample: there is little to gain from other tasks with two digits to tell apart."""
+    leads = leads_of_offline("task", None, rivals_in("task"))
+    above = {name: lead for name, lead in leads.items() if lead <= 0}
+    assert set(above) <= {"independent"}
+    assert min(above.values(), default=0.0) > -2 / TEST_SAMPLES
+
+
+def rivals_in(setting: SettingName) -> list[str]:
+    found = [name for name in ALL if name != "offline" and allowed(name, setting)]
+    assert len(found) >= 23
+    return found
 
 
 def allowed(method: str, setting: SettingName) -> bool:
