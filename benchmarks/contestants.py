@@ -44,8 +44,8 @@ def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
     """engram itself, with its trace recorded and written; it finds the data by itself."""
     del data
     from engram.datasets import load
-    from engram.run.loop import run_steps
-    from engram.run.recipe import experiment
+    from engram.engine.loop import run_steps
+    from engram.engine.recipe import experiment
 
     planned = experiment(
         "split-fashion-mnist",

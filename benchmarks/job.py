@@ -13,7 +13,7 @@ from benchmarks import avalanche_env
 from benchmarks.report import Figure, Options, Report, Skipped, figure, ratios
 from benchmarks.turns import Contestant, Time, race
 from benchmarks.work import PARTS, TASKS, WHOLE_TASK, write_arrays
-from engram.run.threads import WAITING
+from engram.engine.threads import WAITING
 
 QUICK_UPDATES = 10
 DOCUMENTED_UPDATES = 5

@@ -18,12 +18,12 @@ from benchmarks.report import Options, Report, figure, ratios
 from engram.core.errors import InputError
 from engram.core.values import Batch, OptimizerSpec
 from engram.datasets import arrays
+from engram.engine.experiment import Experiment
+from engram.engine.loop import Progress, complete, run_steps
 from engram.methods import METHODS
 from engram.methods.importance import diagonal_fisher
 from engram.models import build
 from engram.models.spec import ModelSpec
-from engram.run.experiment import Experiment
-from engram.run.loop import Progress, complete, run_steps
 from engram.scenarios import SettingName, split
 
 SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")

@@ -14,10 +14,10 @@ import torch
 from benchmarks.report import Options, Report, figure, ratios
 from engram.core.values import OptimizerSpec
 from engram.datasets import arrays
+from engram.engine.experiment import EvaluationSpec, Experiment, TransferSpec
+from engram.engine.loop import Progress, complete, run_steps
+from engram.engine.probing import readings_at_end
 from engram.models.spec import ModelSpec
-from engram.run.experiment import EvaluationSpec, Experiment, TransferSpec
-from engram.run.loop import Progress, complete, run_steps
-from engram.run.probing import readings_at_end
 from engram.scenarios import split
 
 SHAPE, TASKS, CLASSES_A_TASK = (3, 32, 32), 2, 2

@@ -60,9 +60,9 @@ def command(way: str, updates: int) -> float:
 
 def main() -> None:
     """Run the sweep one way."""
-    from engram.run.checkpoint import execute
-    from engram.run.sweep import run_sweep
-    from engram.run.sweep_file import expand
+    from engram.engine.checkpoint import execute
+    from engram.executors.sweep import run_sweep
+    from engram.protocols.sweep_file import expand
 
     way, out, updates = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     # The papers' network, and seconds a run, as in real sweeps: what a process costs once must not decide,

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from benchmarks.report import Options, Report, figure, ratios
 from benchmarks.turns import Contestant, race
-from engram.run.threads import WAITING
+from engram.engine.threads import WAITING
 
 UPDATES, QUICK_UPDATES = 30, 8
 _TWO = {"OMP_NUM_THREADS": "2", "MKL_NUM_THREADS": "2"}

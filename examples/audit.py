@@ -12,9 +12,9 @@ from torch.nn import functional
 import engram
 from engram.core.errors import InputError
 from engram.datasets.stream import Stream
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
 from engram.methods import METHODS
-from engram.run.loop import run
-from engram.run.recipe import experiment
 from engram.scenarios import split
 
 

@@ -4,9 +4,9 @@ import tempfile
 from pathlib import Path
 
 import engram
+from engram.engine.checkpoint import execute
 from engram.results.compare import compare_runs
 from engram.results.store import find_runs
-from engram.run.checkpoint import execute
 
 
 def main(folder: Path) -> None:

@@ -8,11 +8,11 @@ import torch
 from torch import nn
 
 import engram
+from engram.engine.experiment import TransferSpec
+from engram.engine.loop import run
+from engram.executors.serial import Serial
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
-from engram.protocols.serial import Serial
-from engram.run.experiment import TransferSpec
-from engram.run.loop import run
 
 
 # Any module will do: its last linear layer is named, and gets as many units as a benchmark has classes.

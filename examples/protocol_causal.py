@@ -3,10 +3,10 @@
 import tempfile
 from pathlib import Path
 
+from engram.engine.recipe import experiment
+from engram.executors.serial import Serial
 from engram.protocols.causal import CausalOptions, causal
 from engram.protocols.drive import drive
-from engram.protocols.serial import Serial
-from engram.run.recipe import experiment
 
 
 def main(folder: Path) -> None:

@@ -3,11 +3,11 @@
 import tempfile
 from pathlib import Path
 
+from engram.engine.experiment import TransferSpec
+from engram.engine.recipe import experiment
+from engram.executors.serial import Serial
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
-from engram.protocols.serial import Serial
-from engram.run.experiment import TransferSpec
-from engram.run.recipe import experiment
 
 
 def main(folder: Path) -> None:

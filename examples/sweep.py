@@ -3,8 +3,8 @@
 import tempfile
 from pathlib import Path
 
-from engram.run.sweep import run_sweep
-from engram.run.sweep_file import expand
+from engram.executors.sweep import run_sweep
+from engram.protocols.sweep_file import expand
 
 
 def main(folder: Path) -> None:

@@ -1,7 +1,7 @@
 """engram measures what a neural network remembers while it keeps learning.
 
 The names below are imported when they are first used, so `import engram` is instant. Data sets are in
-`engram.datasets`, scenarios in `engram.scenarios`, metrics in `engram.metrics`, and `engram.run.loop.run`
+`engram.datasets`, scenarios in `engram.scenarios`, metrics in `engram.metrics`, and `engram.engine.loop.run`
 runs an experiment.
 """
 
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engram.core.errors import InputError
     from engram.core.values import Batch, TaskInfo
+    from engram.engine.experiment import Experiment
+    from engram.engine.recipe import experiment
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
     from engram.methods.base import Learner, Terms
     from engram.models import Pretrained, model
-    from engram.run.experiment import Experiment
-    from engram.run.recipe import experiment
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Batch": "engram.core.values",
     "Evaluator": "engram.evaluation.evaluator",
-    "Experiment": "engram.run.experiment",
+    "Experiment": "engram.engine.experiment",
     "InputError": "engram.core.errors",
     "Learner": "engram.methods.base",
     "Pretrained": "engram.models",
     "TaskInfo": "engram.core.values",
     "Terms": "engram.methods.base",
-    "experiment": "engram.run.recipe",
+    "experiment": "engram.engine.recipe",
     "method": "engram.methods",
     "model": "engram.models",
 }

@@ -31,17 +31,17 @@ from engram.core.seeds import Seeds
 from engram.core.values import OptimizerSpec, TaskInfo
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
+from engram.engine import loop
+from engram.engine.experiment import EvaluationSpec, Experiment
+from engram.engine.isolation import weights_digest
+from engram.engine.loop import task_infos
+from engram.engine.retained import held
 from engram.methods import METHODS
 from engram.methods.base import Method
 from engram.methods.state import CannotKeep
 from engram.models import MODELS
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
-from engram.run import loop
-from engram.run.experiment import EvaluationSpec, Experiment
-from engram.run.held import held
-from engram.run.isolation import weights_digest
-from engram.run.loop import task_infos
 from engram.scenarios.values import (
     ClassSetting,
     DomainSetting,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
 from engram.methods import METHODS
-from engram.run.loop import run
-from engram.run.recipe import experiment
 from engram.scenarios import SettingName
 
 pytestmark = pytest.mark.slow

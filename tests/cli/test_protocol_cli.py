@@ -12,10 +12,10 @@ from tests.protocols.made_up import Recorder, with_curve, with_metrics
 from engram.core.errors import InputError
 from engram.core.folder import Reading
 from engram.datasets.stream import Stream
+from engram.engine.experiment import Experiment
+from engram.engine.probing import probe_name
+from engram.engine.recipe import experiment
 from engram.protocols.drive import Failure, Result
-from engram.run.experiment import Experiment
-from engram.run.probing import probe_name
-from engram.run.recipe import experiment
 
 MakeUp = Callable[[Callable[[Experiment], Result | Failure]], Recorder]
 
@@ -212,7 +212,7 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
     stamp = place.stat().st_mtime_ns
     assert (place.parent / "probes.parquet").is_file()
     assert protocol(*command).json == found and place.stat().st_mtime_ns == stamp
-    with patch("engram.run.checkpoint.run_steps", side_effect=InputError("the data are gone")):
+    with patch("engram.engine.checkpoint.run_steps", side_effect=InputError("the data are gone")):
         assert protocol(*command, "--again").returncode == 2
     assert place.stat().st_mtime_ns == stamp
     assert protocol(*command, "--again").json["summary"]["ACC"] == found["summary"]["ACC"]
@@ -223,7 +223,7 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
 def test_what_fails_when_it_is_run_again_has_failed(protocol: Engram, tmp_path: Path) -> None:
     command = ["grid", "split-digits", "finetune", "--updates", 2, "--grid", "lr=.1,.01", "--json"]
     found = protocol(*command).json
-    with patch("engram.run.checkpoint.run_steps", side_effect=RuntimeError("no luck")):
+    with patch("engram.engine.checkpoint.run_steps", side_effect=RuntimeError("no luck")):
         done = protocol(*command, "--again")
     assert done.returncode == 2 and "no luck" in done.stderr
     folder = tmp_path / "runs" / found["runs"][0]

@@ -14,10 +14,10 @@ from tests.cli.command import Engram
 
 from engram.core.folder import RESULT
 from engram.core.trace import Trace
-from engram.run.checkpoint import CHECKPOINT
-from engram.run.loop import run
-from engram.run.processes import FAILURE
-from engram.run.sweep_file import expand, read_sweep
+from engram.engine.checkpoint import CHECKPOINT
+from engram.engine.loop import run
+from engram.executors.processes import FAILURE
+from engram.protocols.sweep_file import expand, read_sweep
 
 SHORT = 'scenario = "split-digits"\nupdates = 4\nsubset = 20\n'
 

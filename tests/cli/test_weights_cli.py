@@ -6,9 +6,9 @@ import pytest
 import torch
 from tests.cli.command import Engram
 
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
 from engram.models import ModelSpec, build
-from engram.run.loop import run
-from engram.run.recipe import experiment
 
 SHORT = ["--setting", "task", "--updates", "4", "--subset", "20"]
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
 from engram.methods import METHODS, load_plugin
-from engram.run.loop import run
-from engram.run.recipe import experiment
 from engram.testing import CHECKS
 
 ROOT = Path(__file__).parents[2]

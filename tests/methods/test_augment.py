@@ -13,13 +13,13 @@ from torch import nn
 from engram.core.errors import InputError
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
+from engram.engine.experiment import Experiment
+from engram.engine.isolation import weights_digest
+from engram.engine.loop import run, run_steps
+from engram.engine.recipe import experiment
 from engram.methods.augment import crop_and_flip
 from engram.methods.er import ER
 from engram.models.network import Network
-from engram.run.experiment import Experiment
-from engram.run.isolation import weights_digest
-from engram.run.loop import run, run_steps
-from engram.run.recipe import experiment
 from engram.scenarios import split
 
 
@@ -127,7 +127,7 @@ def test_papers_that_change_images() -> None:
 
 def test_a_method_of_another_kind_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a benchmark whose images are changed it runs as it is, and is refused only if somebody asks."""
-    monkeypatch.setattr("engram.run.recipe.augments_itself", lambda _: False)
+    monkeypatch.setattr("engram.engine.recipe.augments_itself", lambda _: False)
     assert not experiment("split-cifar10-003", "gdumb").augment
     with pytest.raises(InputError, match="gdumb does not take images changed at random"):
         experiment("split-cifar10-003", "gdumb", augment=True)

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
 from engram.methods.finetune import Finetune
 from engram.methods.independent import Independent, Routed
 from engram.models import ModelSpec, build
 from engram.models.network import Network
-from engram.run.loop import run
-from engram.run.recipe import experiment
 
 HEADS = ((0, 1), (2, 3), (4, 5))
 

@@ -137,8 +137,8 @@ def test_it_goes_on_to_the_same_bits(kind: type[Any], mode: str) -> None:
 def test_published_accuracy_on_split_mnist(
     name: str, setting: Setting, published: float, real_data: Path
 ) -> None:
-    from engram.run.loop import run
-    from engram.run.recipe import experiment
+    from engram.engine.loop import run
+    from engram.engine.recipe import experiment
 
     planned = experiment(
         "split-mnist-002",

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from engram.datasets.stream import Stream
-from engram.run.loop import run
-from engram.run.recipe import experiment
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
 from engram.scenarios import SettingName
 
 

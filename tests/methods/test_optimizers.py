@@ -11,9 +11,9 @@ from torch.optim import Optimizer
 
 from engram.core.errors import InputError
 from engram.core.values import OptimizerSpec
+from engram.engine.loop import run, run_steps
+from engram.engine.recipe import experiment
 from engram.methods.optimizers import OPTIMIZERS, build_optimizer
-from engram.run.loop import run, run_steps
-from engram.run.recipe import experiment
 
 THEIRS: dict[str, Callable[..., Optimizer]] = {
     "sgd": torch.optim.SGD,

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from engram.core.errors import InputError
+from engram.engine.loop import Outcome, run
+from engram.engine.recipe import experiment
 from engram.methods import METHODS, find_declared, load_plugin
 from engram.methods.base import fields_of, usual_needs
-from engram.run.loop import Outcome, run
-from engram.run.recipe import experiment
 from engram.testing import CHECKS
 
 MODULE = """

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from engram.engine.experiment import Experiment
+from engram.engine.loop import run_steps
+from engram.engine.recipe import experiment
 from engram.methods.base import Method
-from engram.run.experiment import Experiment
-from engram.run.loop import run_steps
-from engram.run.recipe import experiment
 
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
     ("lwf", "class", {"weight": "share", "softmax": "padded"}),

@@ -8,11 +8,11 @@ import numpy as np
 
 from engram.core.folder import Reading
 from engram.core.trace import Trace
+from engram.engine.experiment import Experiment
+from engram.engine.probing import UPSTREAM, UPSTREAM_START, balance_name, probe_name, tuned_name
 from engram.metrics.summary import summarise
 from engram.papers.values import AT_ENDS
 from engram.protocols.drive import Failure, Result
-from engram.run.experiment import Experiment
-from engram.run.probing import UPSTREAM, UPSTREAM_START, balance_name, probe_name, tuned_name
 from engram.scenarios.values import Scenario
 
 LOOKS = 3

@@ -12,6 +12,9 @@ from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.core.trace import COLUMNS, Trace
+from engram.engine.experiment import Experiment
+from engram.engine.recipe import experiment
+from engram.executors.serial import Serial
 from engram.metrics.summary import summarise
 from engram.papers.catalogue import artefact
 from engram.papers.paper000 import (
@@ -30,9 +33,6 @@ from engram.papers.paper000 import (
 from engram.papers.published import Cell, cells
 from engram.papers.values import quick
 from engram.protocols.drive import Failure, Result, drive
-from engram.protocols.serial import Serial
-from engram.run.experiment import Experiment
-from engram.run.recipe import experiment
 
 EPOCH = 12
 SAMPLES = 60

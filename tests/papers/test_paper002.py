@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import torch
 
+from engram.engine.experiment import Experiment
+from engram.executors.serial import Serial
 from engram.models import build
 from engram.papers import paper002
 from engram.papers.catalogue import artefact
 from engram.papers.published import cells
 from engram.papers.values import Piece, quick
 from engram.protocols.drive import Executor, Failure, Result, drive
-from engram.protocols.serial import Serial
-from engram.run.experiment import Experiment
 
 STRENGTH_OF_BEST = 100.0
 STRENGTH_OF_WORST = 10000.0

@@ -10,6 +10,9 @@ from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.datasets.find import locate
+from engram.engine.experiment import Experiment
+from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
+from engram.executors.serial import Serial
 from engram.papers.catalogue import artefact
 from engram.papers.paper003 import (
     RESNET18,
@@ -22,9 +25,6 @@ from engram.papers.published import cells
 from engram.papers.values import Piece, quick
 from engram.protocols.drive import Failure, Result, drive
 from engram.protocols.forward_transfer import spearman
-from engram.protocols.serial import Serial
-from engram.run.experiment import Experiment
-from engram.run.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 
 # How much each method forgets, how well it transfers and how diverse its features are.
 TOLD = {

@@ -11,6 +11,10 @@ import torch
 from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.trace import Trace
+from engram.engine.experiment import EvaluationSpec, Experiment
+from engram.engine.loop import complete, run
+from engram.engine.probing import balance_name
+from engram.executors.serial import Serial
 from engram.models import ModelSpec, build
 from engram.papers.catalogue import artefact
 from engram.papers.paper004 import (
@@ -28,10 +32,6 @@ from engram.papers.paper004 import (
 from engram.papers.published import Cell, cells
 from engram.papers.values import Piece, Values, quick
 from engram.protocols.drive import Failure, Result, drive
-from engram.protocols.serial import Serial
-from engram.run.experiment import EvaluationSpec, Experiment
-from engram.run.loop import complete, run
-from engram.run.probing import balance_name
 from engram.scenarios import joint, slt
 from engram.scenarios.values import Permute
 

@@ -9,16 +9,16 @@ import pytest
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
+from engram.engine.experiment import Experiment
+from engram.engine.recipe import experiment
+from engram.executors.processes import FAILURE
+from engram.executors.serial import Serial
 from engram.papers.needs import operations
 from engram.papers.published import Cell, cells
 from engram.papers.reproduce import chosen_pieces, finished_runs, record, reproduce, runs_done, survey
 from engram.papers.values import Artefact, Piece, Values, measured, percent, scaled_down, updates_of
 from engram.papers.verdict import compare
 from engram.protocols.drive import Failure, Plan, Result
-from engram.protocols.serial import Serial
-from engram.run.experiment import Experiment
-from engram.run.processes import FAILURE
-from engram.run.recipe import experiment
 from engram.scenarios import split
 
 PRINTED = Cell("999", "1", "Digits", "class", "FT", "", "AvgAcc", 20.0, 1.0, "SD (numpy ddof=0)", "2")

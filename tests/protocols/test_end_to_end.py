@@ -8,6 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engram.engine.experiment import Experiment, TransferSpec
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
+from engram.executors.parallel import Parallel
+from engram.executors.serial import Serial
 from engram.metrics.curve import Curve
 from engram.metrics.matrix import average_accuracy, rescaled_average_accuracy
 from engram.protocols.causal import CausalOptions, causal
@@ -15,12 +20,7 @@ from engram.protocols.drive import Plan, drive
 from engram.protocols.forward_transfer import forward_transfer
 from engram.protocols.grid import GridOutcome, grid
 from engram.protocols.online import online
-from engram.protocols.parallel import Parallel
 from engram.protocols.queue import queue
-from engram.protocols.serial import Serial
-from engram.run.experiment import Experiment, TransferSpec
-from engram.run.loop import run
-from engram.run.recipe import experiment
 from engram.scenarios import prefix
 
 AT_ENDS = 10**6

@@ -12,16 +12,16 @@ from tests.protocols.made_up import Recorder, with_metrics
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
+from engram.engine.checkpoint import execute
+from engram.engine.experiment import Experiment
+from engram.engine.recipe import experiment
+from engram.executors.parallel import Parallel
+from engram.executors.processes import find_row
+from engram.executors.serial import Serial
 from engram.metrics.summary import summarise
 from engram.protocols.candidates import combinations, varied
 from engram.protocols.drive import Executor, Failure, Result, drive
 from engram.protocols.grid import grid, metric_name
-from engram.protocols.parallel import Parallel
-from engram.protocols.serial import Serial
-from engram.run.checkpoint import execute
-from engram.run.experiment import Experiment
-from engram.run.processes import find_row
-from engram.run.recipe import experiment
 
 
 def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
@@ -163,7 +163,7 @@ def test_a_run_that_crashes_is_a_failure_and_the_others_go_on(
             raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
         return execute(each, folder, **how)
 
-    monkeypatch.setattr("engram.protocols.serial.execute", crashing)
+    monkeypatch.setattr("engram.executors.serial.execute", crashing)
     base = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
     plan = grid([base], {"lr": [0.1, 0.2]})
     found = drive(plan, Serial(tmp_path))

@@ -8,15 +8,15 @@ import torch
 from torch import nn
 
 from engram.core.errors import InputError
+from engram.engine.experiment import EvaluationSpec, Experiment, TransferSpec
+from engram.engine.isolation import weights_digest
+from engram.engine.loop import run
+from engram.engine.probing import probe_name, tuned_name
+from engram.engine.recipe import experiment
 from engram.evaluation.diversity import diversity
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
 from engram.evaluation.samples import TensorSet
 from engram.models.network import Network
-from engram.run.experiment import EvaluationSpec, Experiment, TransferSpec
-from engram.run.isolation import weights_digest
-from engram.run.loop import run
-from engram.run.probing import probe_name, tuned_name
-from engram.run.recipe import experiment
 
 PROBE = TransferSpec(shots=(1, 5), epochs=20, tuned_lrs=(0.01,), tuned_epochs=(1, 3))
 

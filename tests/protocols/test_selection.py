@@ -8,16 +8,16 @@ from typing import Any, Literal
 import pytest
 from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
+from engram.engine.card import Card, Constraint, selection_lines
+from engram.engine.experiment import Experiment, TransferSpec
+from engram.engine.recipe import experiment
+from engram.executors.serial import Serial
 from engram.protocols.causal import CausalOptions, causal, worst_of
 from engram.protocols.drive import Result, drive
 from engram.protocols.forward_transfer import forward_transfer
 from engram.protocols.grid import grid
 from engram.protocols.online import online
 from engram.protocols.queue import queue
-from engram.protocols.serial import Serial
-from engram.run.card import Card, Constraint, selection_lines
-from engram.run.experiment import Experiment, TransferSpec
-from engram.run.recipe import experiment
 
 
 def bases(method: str = "finetune", scenario: str = "split-digits", every: int = 10**6) -> list[Experiment]:

@@ -11,10 +11,10 @@ from tests.results.simulated import write_run
 from tests.results.test_report import NASTY, OVERFLOW
 
 from engram.core.errors import InputError
+from engram.engine.card import SELECTION, Card, Constraint, Line, Selected, selection_lines
 from engram.results.card import cards_section, group_card
 from engram.results.report import write_report
 from engram.results.store import find_runs, group_runs
-from engram.run.card import SELECTION, Card, Constraint, Line, Selected, selection_lines
 
 CARD = Card(
     (

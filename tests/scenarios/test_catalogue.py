@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from engram.core.errors import InputError
+from engram.engine.recipe import experiment
 from engram.methods import METHODS
 from engram.methods.base import validate_fields
 from engram.methods.optimizers import OPTIMIZERS, check_optimizer
 from engram.models import MODELS, ModelSpec
-from engram.run.recipe import experiment
 from engram.scenarios import BENCHMARKS, ClassSetting, Normalise, Pad, SettingName, TaskSetting, benchmark
 from engram.scenarios.build import SLT_CODES
 

@@ -11,7 +11,7 @@ from engram.cli.output import print_json, stderr, stdout
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
-    from engram.run.card import Card
+    from engram.engine.card import Card
 
 COLOURS = {"held": "green", "broken": "red", "unknown": "yellow"}
 

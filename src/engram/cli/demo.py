@@ -21,7 +21,7 @@ def demo(
     from engram.cli.run import print_summary, run_all, write_page
 
     start_computing(None, "cpu")
-    from engram.run.recipe import experiment
+    from engram.engine.recipe import experiment
 
     folders = []
     for method in METHODS:

@@ -14,7 +14,7 @@ import typer
 from engram.core.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
-    from engram.run.experiment import Experiment
+    from engram.engine.experiment import Experiment
 
 Plugin = Annotated[
     Path | None, typer.Option(help="A Python file that registers methods or models of your own.")
@@ -119,7 +119,7 @@ class RunOptions:
 
     def experiments(self, scenario: str, method: str, evaluation: dict[str, Any]) -> list[Experiment]:
         """The experiment with each seed."""
-        from engram.run.recipe import experiment
+        from engram.engine.recipe import experiment
 
         setting = None if self.setting is None else one_of("setting", self.setting, _SETTINGS)
         return [
@@ -201,7 +201,7 @@ def load_own(plugin: Path | None) -> None:
 
 def start_computing(threads: int | None, device: str) -> None:
     """Prepare torch: threads, and a device that is really there."""
-    from engram.run.threads import prepare_threads
+    from engram.engine.threads import prepare_threads
 
     prepare_threads(threads)
     import torch

@@ -21,9 +21,9 @@ from engram.core.folder import finite
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
+    from engram.engine.experiment import Experiment
+    from engram.engine.loop import Progress
     from engram.protocols.drive import Executor, Failure, Plan, Result
-    from engram.run.experiment import Experiment
-    from engram.run.loop import Progress
 
 # Ends of tasks are always evaluated, and no task is learned for so many updates.
 AT_TASK_ENDS = 2**31 - 1
@@ -286,8 +286,8 @@ def plan_causal(asked: Asked) -> Plan[Any]:
 
 def plan_forward_transfer(asked: Asked) -> Plan[Any]:
     """k-shot probing of one or several methods."""
+    from engram.engine.experiment import TransferSpec
     from engram.protocols.forward_transfer import TUNED_LRS, forward_transfer
-    from engram.run.experiment import TransferSpec
 
     names = [part.strip() for part in asked.method.split(",") if part.strip()]
     groups = {each: asked.seeded(asked.scenario, each) for each in names}
@@ -309,7 +309,7 @@ def upstream_of(groups: Mapping[str, Sequence[Experiment]], asked: Asked) -> str
         InputError: There is no data set of that name.
     """
     from engram.core.dataset_info import DATASETS
-    from engram.run.upstream import open_upstream
+    from engram.engine.upstream import open_upstream
 
     if not asked.upstream or not groups:
         return ""
@@ -405,8 +405,8 @@ def executor(
     out: Path, *, data: Path | None, device: str, jobs: int, plugin: Path | None, strict: bool = False
 ) -> Executor:
     """What runs experiments, one or several at a time, with progress on stderr."""
-    from engram.protocols.parallel import Parallel
-    from engram.protocols.serial import Serial
+    from engram.executors.parallel import Parallel
+    from engram.executors.serial import Serial
 
     def run_some(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
         with progress_bar() as bar:
@@ -537,7 +537,7 @@ def print_outcome(result: dict[str, Any]) -> None:
     from rich.table import Table
 
     from engram.cli.audit import print_card
-    from engram.run.card import Card
+    from engram.engine.card import Card
 
     for heading, rows in tables_of(result):
         table = Table(heading, box=None, header_style="bold")

@@ -12,12 +12,12 @@ from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
+    from engram.engine.experiment import Experiment
     from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
     from engram.papers.values import Artefact
     from engram.papers.verdict import Compared
     from engram.protocols.drive import Executor, Failure, Result
-    from engram.run.experiment import Experiment
 
 SCALES = ("full", "quick")
 EXECUTORS = ("processes", "serial")
@@ -116,11 +116,11 @@ def reproduce(
 
 def _executor(on: str, out: Path, *, jobs: int | None, data: Path | None, device: str) -> Executor:
     if on == "serial":
-        from engram.protocols.serial import Serial
+        from engram.executors.serial import Serial
 
         return Serial(out, data=data, device=device)
     from engram.cli.sweep import Watcher, sweep_bar
-    from engram.protocols.parallel import Parallel
+    from engram.executors.parallel import Parallel
 
     def watched(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
         if not experiments:
@@ -135,11 +135,11 @@ def _executor(on: str, out: Path, *, jobs: int | None, data: Path | None, device
 
 def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> None:
     from engram.cli.sweep import duration
+    from engram.executors.processes import cores
     from engram.papers.catalogue import artefacts
     from engram.papers.needs import needs
     from engram.papers.recorded import recorded
     from engram.papers.reproduce import finished_runs, runs_done
-    from engram.run.processes import cores
 
     entries: list[dict[str, Any]] = []
     there = finished_runs(out)

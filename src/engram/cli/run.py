@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from engram.run.experiment import Experiment
-    from engram.run.loop import Progress
+    from engram.engine.experiment import Experiment
+    from engram.engine.loop import Progress
 
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "AA", "AF", "RAA", "RAF")
 
@@ -75,8 +75,8 @@ def run_all(
     strict: bool = False,
 ) -> list[dict[str, Any]]:
     """Run experiments one after the other with a progress bar; what exists already is read."""
-    from engram.run.checkpoint import execute
-    from engram.run.processes import failure_of
+    from engram.engine.checkpoint import execute
+    from engram.executors.processes import failure_of
 
     results = []
     with progress_bar() as bar:
@@ -192,7 +192,7 @@ def describe(experiment: Experiment) -> None:
         f"{'all' if subset is None else subset} {experiment.evaluation.on} samples of each task",
     }
     if experiment.start is not None:
-        from engram.run.start import check_start
+        from engram.engine.start import check_start
 
         start = experiment.start
         rows["start"] = f"{start.file.name} (sha256 {start.sha256[:12]}…), {check_start(experiment)}"

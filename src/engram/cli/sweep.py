@@ -16,9 +16,9 @@ from engram.core.errors import InputError
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from engram.run.experiment import Experiment
-    from engram.run.processes import Row
-    from engram.run.sweep_file import Plan
+    from engram.engine.experiment import Experiment
+    from engram.executors.processes import Row
+    from engram.protocols.sweep_file import Plan
 
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
@@ -42,7 +42,7 @@ def sweep(
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
     start_computing(None, device)
-    from engram.run.sweep import run_sweep, seconds_left, survey
+    from engram.executors.sweep import run_sweep, seconds_left, survey
 
     load_own(plugin)
     plan = read_plan(file)
@@ -83,7 +83,7 @@ def sweep(
 
 def read_plan(file: Path) -> Plan:
     """The experiments of a file; mistakes are named with the file and their keys."""
-    from engram.run.sweep_file import expand, read_sweep
+    from engram.protocols.sweep_file import expand, read_sweep
 
     table = read_sweep(file)
     try:
@@ -216,7 +216,7 @@ def print_groups(rows: Sequence[Row]) -> None:
 
 def print_failures(rows: Sequence[Row]) -> None:
     """The runs that failed, each with its reason and where to read more."""
-    from engram.run.processes import FAILURE
+    from engram.executors.processes import FAILURE
 
     failed = [row for row in rows if row.failure is not None]
     for row in failed:

@@ -25,8 +25,8 @@ def isolation(
     from engram.cli.options import start_computing
 
     start_computing(None, "cpu")
+    from engram.engine.isolation import MODELS, check_isolation
     from engram.methods import METHODS
-    from engram.run.isolation import MODELS, check_isolation
 
     names = list(methods or ())
     for name in names:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from engram.core.dataset_info import DATASETS
 from engram.datasets.find import locate
 from engram.datasets.transforms import prepared_shape
+from engram.engine.experiment import Experiment
 from engram.models import build
 from engram.models.spec import ModelSpec
 from engram.papers.values import Piece, updates_of
-from engram.run.experiment import Experiment
 from engram.scenarios.values import Transform
 
 OVERHEAD = 1.6
@@ -117,7 +117,7 @@ def operations(planned: Experiment) -> float:
     counted, except that rehearsal doubles the samples, and that generators are learned and asked.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> planned = experiment("split-mnist-002", "finetune", evaluation={"every": 10**9})
         >>> round(operations(planned) / 1e12, 1)
         0.8

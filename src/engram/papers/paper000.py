@@ -14,6 +14,8 @@ from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 from engram.core.seeds import Seeds
 from engram.core.trace import Trace
+from engram.engine.experiment import Experiment
+from engram.engine.recipe import experiment
 from engram.metrics.curve import Curve, Mode, min_accuracy
 from engram.metrics.summary import Measurement, summarise
 from engram.papers.pages import Floats, Page, Panel, Traces, curve, level, upright
@@ -21,8 +23,6 @@ from engram.papers.published import Cell, cells
 from engram.papers.values import Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan, Result
 from engram.protocols.grid import grid
-from engram.run.experiment import Experiment
-from engram.run.recipe import experiment
 from engram.scenarios import SettingName
 
 SEEDS = 5

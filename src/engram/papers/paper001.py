@@ -9,6 +9,8 @@ from functools import partial
 import numpy as np
 
 from engram.core.errors import InputError
+from engram.engine.experiment import Experiment
+from engram.engine.recipe import experiment
 from engram.metrics.arrays import Matrix
 from engram.metrics.matrix import (
     accuracy_difficulty,
@@ -22,8 +24,6 @@ from engram.papers.published import Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan
 from engram.protocols.online import OnlineOutcome, online
-from engram.run.experiment import Experiment
-from engram.run.recipe import experiment
 
 # The random classifier ----------------------------------------------------------------------------
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from engram.core.errors import InputError
+from engram.engine.experiment import Experiment, Start, TransferSpec
+from engram.engine.recipe import experiment
+from engram.engine.start import start_from
 from engram.metrics.intervals import over_seeds
 from engram.models.spec import ModelSpec
 from engram.papers.pages import Page, Panel
@@ -23,9 +26,6 @@ from engram.protocols.forward_transfer import (
     forward_transfer,
     spearman,
 )
-from engram.run.experiment import Experiment, Start, TransferSpec
-from engram.run.recipe import experiment
-from engram.run.start import start_from
 from engram.scenarios import benchmark
 
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
+from engram.engine.experiment import Experiment
+from engram.executors.processes import find_row
+from engram.executors.serial import read_row
 from engram.papers.needs import absent
 from engram.papers.pages import Page
 from engram.papers.values import Artefact, Piece, Scale, Statement, quick, together
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Executor, Failure, Plan, Result, drive
-from engram.protocols.serial import read_row
-from engram.run.experiment import Experiment
-from engram.run.processes import find_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Stored:
     """The executor that runs nothing: it reads what is there, and stops a plan that asks for more.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> Stored(Path("nowhere"))([experiment("split-digits", "er")])
         Traceback (most recent call last):
         engram.papers.reproduce.MissingRuns: 1 runs are missing

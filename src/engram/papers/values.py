@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from engram.core.dataset_info import DATASETS
+from engram.engine.experiment import Experiment
 from engram.papers.pages import Page
 from engram.papers.published import Cell
 from engram.protocols.drive import Failure, Plan, Result
-from engram.run.experiment import Experiment
 
 T = TypeVar("T")
 Scale = Literal["full", "small", "quick"]
@@ -135,7 +135,7 @@ def measured(
     Example:
         >>> from engram.papers.published import cells
         >>> from engram.protocols.drive import drive
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> cell = cells("002", "2")[0]
         >>> adam = lambda seed: experiment("split-mnist-002", "finetune", seed=seed)
         >>> piece = measured("Adam", adam, {cell: percent("AvgAcc")}, seeds=10)
@@ -156,7 +156,7 @@ def percent(metric: str) -> Callable[[Result], float]:
     """Read a metric in percent.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> percent("ACC")(Result(experiment("split-digits", "er"), {"metrics": {"ACC": 0.25}}))
         25.0
     """
@@ -188,7 +188,7 @@ def scaled_down(planned: Experiment) -> Experiment:
     they are told apart by their passes.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> short = scaled_down(experiment("split-cifar100", "gdumb"))
         >>> updates_of(short), short.settings["epochs"], short.evaluation.subset
         (200, 1, 200)
@@ -220,7 +220,7 @@ def updates_of(planned: Experiment) -> int:
     """About how many updates an experiment takes, judged by the sizes of complete data sets.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> updates_of(experiment("split-mnist-002", "ewc"))
         1880
     """

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
+from engram.engine.experiment import Experiment
 from engram.protocols.drive import Failure, Result
-from engram.run.experiment import Experiment
 
 Fields = Mapping[str, Any]
 """Names of fields and their values; text is converted to the field's type."""
@@ -74,15 +74,15 @@ def varied(base: Experiment, fields: Fields) -> Experiment:
     (`hidden` as `400x400`, `dropout_input`, `dropout_hidden`, `block`), or `batch_size`, `epochs`, `updates`.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> base = experiment("split-digits", "ewc")
         >>> other = varied(base, {"lr": "0.1", "strength": "7", "hidden": "32x16"})
         >>> other.optimizer.lr, other.settings["strength"], other.model.hidden
         (0.1, 7.0, (32, 16))
     """
+    from engram.engine.loop import complete
     from engram.methods import METHODS
     from engram.methods.base import fields_of
-    from engram.run.loop import complete
 
     own = [field.name for field in fields_of(METHODS[base.method])]
     settings = dict(base.settings)
@@ -112,7 +112,7 @@ def as_tried(experiment: Experiment, fields: Fields) -> dict[str, Any]:
     """The same fields with the values that the experiment really has, converted from text.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> as_tried(varied(experiment("split-digits", "er"), {"lr": ".1"}), {"lr": ".1"})
         {'lr': 0.1}
     """

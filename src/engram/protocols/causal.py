@@ -12,14 +12,14 @@ import numpy as np
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.trace import Trace
+from engram.engine.card import Selected
+from engram.engine.experiment import Experiment, PhaseSpec
+from engram.engine.probing import balance_name
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Failure, Plan, Result, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
 from engram.protocols.selection import audited, selected
-from engram.run.card import Selected
-from engram.run.experiment import Experiment, PhaseSpec
-from engram.run.probing import balance_name
 from engram.scenarios import joint
 
 LATER_RATES = (1e-3, 1e-4, 1e-5)
@@ -199,7 +199,7 @@ def causal(
 
     Example:
         >>> from engram.protocols.drive import drive
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     found = []
         ...     for each in experiments:
@@ -443,9 +443,9 @@ def _check(bases: Sequence[Experiment], how: CausalOptions) -> None:
 
 def _check_later(first: Experiment, how: CausalOptions) -> None:
     """Refuse what would be wrong with every later task, before the first one is learned."""
+    from engram.engine.loop import complete
     from engram.methods import METHODS
     from engram.methods.base import Learner
-    from engram.run.loop import complete
 
     if how.later_rates and not issubclass(METHODS[first.method], Learner):
         raise InputError(

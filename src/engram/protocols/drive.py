@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import Reading
 from engram.core.trace import Trace
-from engram.run.experiment import Experiment
+from engram.engine.experiment import Experiment
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class Failure:
         """Whether its loss is no number any more: that says something about its fields.
 
         Example:
-            >>> from engram.run.recipe import experiment
+            >>> from engram.engine.recipe import experiment
             >>> Failure(experiment("split-digits", "er"), "its process was killed by SIGKILL").diverged
             False
         """
@@ -96,7 +96,7 @@ def drive(plan: Plan[T], execute: Executor) -> T:
 
     Args:
         plan: What asks for experiments.
-        execute: What runs them: `engram.protocols.serial.Serial`, or anything that returns one result or
+        execute: What runs them: `engram.executors.serial.Serial`, or anything that returns one result or
             failure an experiment, in their order.
 
     Example:

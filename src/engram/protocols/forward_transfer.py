@@ -13,15 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from engram.core.errors import InputError
+from engram.engine.card import Selected
+from engram.engine.experiment import Experiment, TransferSpec
+from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.metrics.arrays import mean_of_known
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate
 from engram.protocols.drive import Plan, Result, finished
 from engram.protocols.grid import SelectOn, grid, metric_name, with_validation
 from engram.protocols.selection import audited, selected
-from engram.run.card import Selected
-from engram.run.experiment import Experiment, TransferSpec
-from engram.run.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 
 TUNED_LRS = (0.01, 0.001)
 """The learning rates that 003 tries for k-shot fine-tuning."""
@@ -189,7 +189,7 @@ def forward_transfer(
 
     Example:
         >>> from engram.protocols.drive import drive
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     metrics = {"AvgFgt": -0.2, "AvgAcc": 0.7, "AvgLAcc": 0.9}
         ...     readings = ((9, 0, 1, "Fwt 5", 0.8), (18, 1, 2, "Fwt 5", 0.6), (9, 0, 1, "FDiv", 3.0))

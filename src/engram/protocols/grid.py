@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engram.core.errors import InputError, unknown_name
+from engram.engine.card import Selected
+from engram.engine.experiment import Experiment
 from engram.metrics.intervals import over_seeds
 from engram.metrics.streaming import StreamingMetrics
 from engram.protocols.candidates import (
@@ -21,8 +23,6 @@ from engram.protocols.candidates import (
 )
 from engram.protocols.drive import Plan, Result, finished
 from engram.protocols.selection import audited, selected
-from engram.run.card import Selected
-from engram.run.experiment import Experiment
 
 SelectOn = Literal["test", "validation"]
 
@@ -100,7 +100,7 @@ def grid(
 
     Example:
         >>> from engram.protocols.drive import drive
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     return [Result(each, {"metrics": {"ACC": each.optimizer.lr}}) for each in experiments]
         >>> found = drive(grid([experiment("split-digits", "er")], {"lr": [0.1, 0.5]}), made_up)
@@ -156,7 +156,7 @@ def with_validation(experiment: Experiment, held_out: float) -> Experiment:
     """The same experiment, with a share of the training samples held out unless some are already.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> with_validation(experiment("split-digits", "er"), 0.1).scenario.held_out
         0.1
     """

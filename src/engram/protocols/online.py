@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engram.core.errors import InputError
+from engram.engine.experiment import Experiment
 from engram.metrics.curve import Curve
 from engram.metrics.intervals import over_seeds
 from engram.protocols.drive import Plan, Result
 from engram.protocols.grid import GridOutcome, SelectOn, grid
-from engram.run.experiment import Experiment
 from engram.scenarios import online as shown_once
 
 CURVES = ("AA", "AF", "RAA", "RAF")
@@ -73,7 +73,7 @@ def online(
 
     Example:
         >>> from engram.protocols.drive import drive
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     curves = {name: [0.9, 0.5] for name in CURVES}
         ...     return [Result(each, {"metrics": {"AA": 0.5}, "by_task": curves}) for each in experiments]

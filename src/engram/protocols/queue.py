@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from engram.core.errors import InputError
+from engram.engine.card import Selected
+from engram.engine.experiment import Experiment
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, Result
 from engram.protocols.selection import audited, selected
-from engram.run.card import Selected
-from engram.run.experiment import Experiment
 
 METRIC = "AA"
 
@@ -88,7 +88,7 @@ def queue(
 
     Example:
         >>> from engram.protocols.drive import drive
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     final = [1 / each.settings["strength"] for each in experiments]
         ...     return [Result(each, {"metrics": {"AA": value}, "by_task": {"AA": [1.0] * 4 + [value]}})

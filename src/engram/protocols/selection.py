@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from engram.core.files import read_json, write_json
+from engram.engine.card import SELECTION, Card, Selected, merged, selection_lines
 from engram.protocols.candidates import Candidate
-from engram.run.card import SELECTION, Card, Selected, merged, selection_lines
 
 
 def selected(

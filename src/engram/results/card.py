@@ -5,9 +5,9 @@ from typing import TypeVar
 
 from engram.core.errors import InputError
 from engram.core.files import read_json
+from engram.engine.card import SELECTION, Card, Constraint, Line, Selected, merged
 from engram.results.markup import Html, element, joined
 from engram.results.store import Run, RunGroup
-from engram.run.card import SELECTION, Card, Constraint, Line, Selected, merged
 
 Named = TypeVar("Named", Line, Constraint)
 NO_CARD = "made before cards were recorded, or by a loop of your own"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from engram.core.errors import InputError
-from engram.run.recipe import experiment
-from engram.run.sweep_file import OPTIONS, Plan, expand, read_sweep
+from engram.engine.recipe import experiment
+from engram.protocols.sweep_file import OPTIONS, Plan, expand, read_sweep
 from engram.scenarios import benchmark
 
 

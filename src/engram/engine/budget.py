@@ -6,12 +6,12 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
+from engram.engine.experiment import Experiment
+from engram.engine.loop import global_randomness, set_global_randomness
+from engram.engine.start import sample_shape
 from engram.methods import METHODS
 from engram.methods.base import Method, build_method
 from engram.models import build
-from engram.run.experiment import Experiment
-from engram.run.loop import global_randomness, set_global_randomness
-from engram.run.start import sample_shape
 from engram.scenarios.values import TaskSetting
 
 

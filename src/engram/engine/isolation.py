@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+from engram.engine.experiment import Experiment
+from engram.engine.loop import run_steps
+from engram.engine.recipe import experiment
 from engram.methods.base import Method
 from engram.models.spec import ModelSpec
-from engram.run.experiment import Experiment
-from engram.run.loop import run_steps
-from engram.run.recipe import experiment
 
 
 @dataclass(frozen=True, slots=True)

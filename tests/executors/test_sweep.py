@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from engram.core.files import write_json
-from engram.run.experiment import Experiment
-from engram.run.processes import FAILURE, Row
-from engram.run.recipe import experiment
-from engram.run.sweep import seconds_left, survey
+from engram.engine.experiment import Experiment
+from engram.engine.recipe import experiment
+from engram.executors.processes import FAILURE, Row
+from engram.executors.sweep import seconds_left, survey
 
 
 def row(method: str, seconds: float | None, *, scenario: str = "split-digits", seed: int = 0) -> Row:

@@ -16,13 +16,13 @@ from engram.core.errors import InputError
 from engram.core.folder import EXPERIMENT, PROBES, RESULT
 from engram.core.trace import Trace
 from engram.core.values import Batch
+from engram.engine.checkpoint import CHECKPOINT, execute
+from engram.engine.experiment import EvaluationSpec, Experiment, PhaseSpec
+from engram.engine.isolation import weights_digest
+from engram.engine.loop import Diverged, complete, run, run_steps
+from engram.engine.recipe import experiment
 from engram.methods import METHODS
 from engram.methods.base import Learner
-from engram.run.checkpoint import CHECKPOINT, execute
-from engram.run.experiment import EvaluationSpec, Experiment, PhaseSpec
-from engram.run.isolation import weights_digest
-from engram.run.loop import Diverged, complete, run, run_steps
-from engram.run.recipe import experiment
 from engram.scenarios import DomainSetting, joint, online, prefix, split
 
 
@@ -114,7 +114,7 @@ def test_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     """A real process, killed without warning."""
     program = (
         "from pathlib import Path; import sys, time\n"
-        "from engram.run.recipe import experiment; from engram.run.checkpoint import execute\n"
+        "from engram.engine.recipe import experiment; from engram.engine.checkpoint import execute\n"
         "planned = experiment('split-digits', 'er', updates=20, evaluation={'subset': 20})\n"
         "execute(planned, Path(sys.argv[1]), checkpoint_seconds=0, follow=lambda p: time.sleep(.02))\n"
     )

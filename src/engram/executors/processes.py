@@ -28,11 +28,11 @@ from engram.core.folder import RESULT
 from engram.datasets import Dataset, InMemory, load
 from engram.datasets.images import Images
 from engram.datasets.loading import OWN
+from engram.engine.checkpoint import CHECKPOINT, check_card, execute, save_checkpoint
+from engram.engine.experiment import Experiment
+from engram.engine.loop import Progress
+from engram.engine.threads import WAITING
 from engram.methods import load_plugin
-from engram.run.checkpoint import CHECKPOINT, check_card, execute, save_checkpoint
-from engram.run.experiment import Experiment
-from engram.run.loop import Progress
-from engram.run.threads import WAITING
 
 FAILURE = "failure.json"
 
@@ -92,7 +92,7 @@ def find_row(experiment: Experiment, out: Path) -> Row:
     """What has become of an experiment, as its folder in `out` tells.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> find_row(experiment("split-digits", "er"), Path("nowhere")).status
         'missing'
     """

@@ -8,16 +8,16 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
+from engram.engine.checkpoint import CHECKPOINT, execute
+from engram.engine.experiment import Experiment, TransferSpec
+from engram.engine.loop import Progress, run, run_steps
+from engram.engine.recipe import experiment
+from engram.engine.upstream import open_upstream
+from engram.executors.serial import Serial
+from engram.executors.sweep import run_sweep
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
-from engram.protocols.serial import Serial
-from engram.run.checkpoint import CHECKPOINT, execute
-from engram.run.experiment import Experiment, TransferSpec
-from engram.run.loop import Progress, run, run_steps
-from engram.run.recipe import experiment
-from engram.run.sweep import run_sweep
-from engram.run.sweep_file import expand
-from engram.run.upstream import open_upstream
+from engram.protocols.sweep_file import expand
 
 
 @pytest.fixture(scope="module")

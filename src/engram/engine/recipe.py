@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engram.core.errors import InputError
+from engram.engine.experiment import EvaluationSpec, Experiment
+from engram.engine.start import check_start, sample_shape, start_from
 from engram.methods import METHODS
 from engram.methods.base import Learner
 from engram.models import MODELS, PRETRAINED
 from engram.models.spec import ModelSpec, Pretrained, check_used
-from engram.run.experiment import EvaluationSpec, Experiment
-from engram.run.start import check_start, sample_shape, start_from
 from engram.scenarios import SettingName, benchmark
 from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
 
@@ -82,8 +82,8 @@ def experiment(
         >>> experiment("split-digits", "er", lr=0.1).optimizer.lr
         0.1
     """
-    from engram.run.budget import check_budget
-    from engram.run.loop import complete
+    from engram.engine.budget import check_budget
+    from engram.engine.loop import complete
 
     found = benchmark(scenario)
     recipe = found.recipe
@@ -170,7 +170,7 @@ def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str,
         >>> memory_within(plan, given={})  # 64 · 4 + 32 bytes each
         {'memory': 347}
     """
-    from engram.run.budget import initial_bytes
+    from engram.engine.budget import initial_bytes
 
     budget, method = planned.budget_bytes, METHODS[planned.method]
     assert budget is not None

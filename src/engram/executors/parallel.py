@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from engram.engine.experiment import Experiment
+from engram.executors.processes import Row
+from engram.executors.serial import read_row
+from engram.executors.sweep import run_sweep
 from engram.protocols.drive import Failure, Result
-from engram.protocols.serial import read_row
-from engram.run.experiment import Experiment
-from engram.run.processes import Row
-from engram.run.sweep import run_sweep
 
 
 class Parallel:

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
+from engram.engine.budget import predicted_bytes
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
 from engram.methods import METHODS
-from engram.run.budget import predicted_bytes
-from engram.run.loop import run
-from engram.run.recipe import experiment
 from engram.scenarios import SettingName
 
 WITHOUT_SAMPLES = [name for name in METHODS if "stored data" not in METHODS[name].needs]

@@ -18,9 +18,9 @@ from engram.core.errors import InputError
 from engram.core.files import is_file, make_folder, read_json, write_whole
 from engram.core.folder import RESULT, save_run
 from engram.datasets.accounting import Forbidden, refusal
+from engram.engine.experiment import Experiment
+from engram.engine.loop import CHECKPOINT_FORMAT, Diverged, Outcome, Progress, run_steps
 from engram.methods.state import CannotKeep
-from engram.run.experiment import Experiment
-from engram.run.loop import CHECKPOINT_FORMAT, Diverged, Outcome, Progress, run_steps
 
 CHECKPOINT = "checkpoint.pt"
 

@@ -21,16 +21,16 @@ from engram.core.values import Batch, TaskInfo
 from engram.datasets import load
 from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
+from engram.engine.card import Card, growth, later_through_normalisation
+from engram.engine.checkpoint import CHECKPOINT, execute, save_checkpoint
+from engram.engine.experiment import EvaluationSpec, Experiment
+from engram.engine.isolation import weights_digest
+from engram.engine.loop import Outcome, run, run_steps
+from engram.engine.recipe import experiment
+from engram.engine.retained import held, held_samples, shapes_of
 from engram.methods import METHODS
 from engram.methods.base import Learner
 from engram.models import ModelSpec, build
-from engram.run.card import Card, growth, later_through_normalisation
-from engram.run.checkpoint import CHECKPOINT, execute, save_checkpoint
-from engram.run.experiment import EvaluationSpec, Experiment
-from engram.run.held import held, held_samples, shapes_of
-from engram.run.isolation import weights_digest
-from engram.run.loop import Outcome, run, run_steps
-from engram.run.recipe import experiment
 from engram.scenarios import DomainSetting, joint, online, permuted, prefix, split
 from engram.scenarios.preparation import UNIT_RANGE
 from engram.scenarios.values import ClassSetting

@@ -19,12 +19,12 @@ from engram.core.errors import InputError
 from engram.core.folder import RESULT
 from engram.core.trace import Trace
 from engram.datasets import InMemory, arrays, load
+from engram.engine.checkpoint import CHECKPOINT
+from engram.engine.experiment import Experiment
+from engram.engine.loop import complete, run
+from engram.engine.recipe import experiment
+from engram.executors.processes import FAILURE, Row, SharedImages, run_in_processes, share
 from engram.methods import load_plugin
-from engram.run.checkpoint import CHECKPOINT
-from engram.run.experiment import Experiment
-from engram.run.loop import complete, run
-from engram.run.processes import FAILURE, Row, SharedImages, run_in_processes, share
-from engram.run.recipe import experiment
 from engram.scenarios import split
 
 PLUGIN = """
@@ -160,8 +160,8 @@ def test_workers_of_a_killed_process_put_their_runs_down(plugin: Path, tmp_path:
     program = f"""
 from pathlib import Path
 from engram.methods import load_plugin
-from engram.run.processes import run_in_processes
-from engram.run.recipe import experiment
+from engram.executors.processes import run_in_processes
+from engram.engine.recipe import experiment
 
 if __name__ == "__main__":
     plugin = Path({str(plugin)!r})
@@ -205,8 +205,8 @@ def _until(happened: Callable[[], bool], *, seconds: float = 60) -> None:
 def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
-from engram.run.processes import run_in_processes
-from engram.run.recipe import experiment
+from engram.executors.processes import run_in_processes
+from engram.engine.recipe import experiment
 
 list(run_in_processes([experiment("split-digits", "er")], Path({str(tmp_path / "runs")!r}), jobs=1))
 """
@@ -232,7 +232,7 @@ def test_nothing_starts_where_something_is_wrong(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from engram.run.processes import SharedImages
+from engram.executors.processes import SharedImages
 
 images = SharedImages(Path(sys.argv[1]))
 print(int(images.pixels.sum()), flush=True)

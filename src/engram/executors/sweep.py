@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-from engram.run.experiment import Experiment
-from engram.run.processes import Row, cores, find_row, run_in_processes
+from engram.engine.experiment import Experiment
+from engram.executors.processes import Row, cores, find_row, run_in_processes
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def survey(experiments: Iterable[Experiment], out: Path) -> list[Row]:
     """What has become of each experiment so far, as the folders in `out` tell; nothing is run.
 
     Example:
-        >>> from engram.run.sweep_file import expand
+        >>> from engram.protocols.sweep_file import expand
         >>> plan = expand({"scenario": "split-digits", "method": ["er", "ewc"]})
         >>> [row.status for row in survey(plan.experiments, Path("nowhere"))]
         ['missing', 'missing']
@@ -45,7 +45,7 @@ def seconds_left(rows: Sequence[Row], jobs: int | None = None) -> float | None:
         Seconds; 0 where everything is done, None where nothing is done to judge by.
 
     Example:
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> folder = Path("nowhere")
         >>> done = Row(experiment("split-digits", "er"), folder, result={"seconds": {"total": 8.0}})
         >>> left = [Row(experiment("split-digits", "er", seed=seed), folder) for seed in (1, 2, 3)]
@@ -78,11 +78,11 @@ def run_sweep(
 ) -> list[Row]:
     """Run what is missing of a sweep, in local processes, and return what has become of every experiment.
 
-    Runs that failed are rows like the others, with their reasons. `engram.run.processes.run_in_processes`
+    Runs that failed are rows like the others, with their reasons. `run_in_processes` of `processes.py`
     says what happens to runs that crash, are killed or are interrupted, and what a script must do.
 
     Args:
-        experiments: The sweep, as `engram.run.sweep_file.expand` gives it.
+        experiments: The sweep, as `engram.protocols.sweep_file.expand` gives it.
         out: Where runs are kept.
         jobs: How many run at a time; None for one a core.
         data: Where data sets are looked for first.

@@ -24,6 +24,11 @@ from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger, Reader, WatchedTask, watched
 from engram.datasets.stream import PhaseData, Stream
+from engram.engine.card import Card, make_card
+from engram.engine.experiment import Experiment
+from engram.engine.probing import check_probes, readings_at_end
+from engram.engine.retained import Held, held, shapes_of
+from engram.engine.upstream import open_upstream
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS
@@ -32,11 +37,6 @@ from engram.methods.optimizers import check_optimizer
 from engram.models import MODELS, build
 from engram.models.network import Network
 from engram.models.weights import load_weights
-from engram.run.card import Card, make_card
-from engram.run.experiment import Experiment
-from engram.run.held import Held, held, shapes_of
-from engram.run.probing import check_probes, readings_at_end
-from engram.run.upstream import open_upstream
 from engram.scenarios import joint
 from engram.scenarios.values import Permute, TaskSetting
 

@@ -10,11 +10,11 @@ from engram.core.errors import InputError
 from engram.core.files import read_json, remove_file, write_json
 from engram.core.folder import PROBES, RESULT, TRACE, Reading
 from engram.core.trace import Trace
+from engram.engine.checkpoint import execute
+from engram.engine.experiment import Experiment
+from engram.engine.loop import Diverged, Progress
+from engram.executors.processes import FAILURE, Row, failure_of
 from engram.protocols.drive import Failure, Result
-from engram.run.checkpoint import execute
-from engram.run.experiment import Experiment
-from engram.run.loop import Diverged, Progress
-from engram.run.processes import FAILURE, Row, failure_of
 
 Follow = Callable[[Experiment], Callable[[Progress], None]]
 """Told that an experiment begins, gives what is called after each of its updates."""
@@ -36,7 +36,7 @@ class Serial:
 
     Example:
         >>> import tempfile
-        >>> from engram.run.recipe import experiment
+        >>> from engram.engine.recipe import experiment
         >>> execute_all = Serial(Path(tempfile.mkdtemp()))
         >>> planned = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
         >>> [found] = execute_all([planned])

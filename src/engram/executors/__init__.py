@@ -1,0 +1,1 @@
+"""Executors: what runs experiments, one after the other or side by side."""
