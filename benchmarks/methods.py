@@ -18,7 +18,7 @@ from benchmarks.report import Options, Report, figure, ratios
 from engram.core.errors import InputError
 from engram.core.values import Batch, OptimizerSpec
 from engram.datasets import arrays
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.loop import Progress, complete, run_steps
 from engram.methods import METHODS
 from engram.methods.importance import diagonal_fisher

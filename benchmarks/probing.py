@@ -14,7 +14,7 @@ import torch
 from benchmarks.report import Options, Report, figure, ratios
 from engram.core.values import OptimizerSpec
 from engram.datasets import arrays
-from engram.engine.experiment import EvaluationSpec, Experiment, TransferSpec
+from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
 from engram.engine.loop import Progress, complete, run_steps
 from engram.engine.probing import readings_at_end
 from engram.models.spec import ModelSpec

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import engram
-from engram.engine.experiment import TransferSpec
+from engram.record.experiment import TransferSpec
 from engram.engine.loop import run
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive

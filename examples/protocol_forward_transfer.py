@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from engram.engine.experiment import TransferSpec
+from engram.record.experiment import TransferSpec
 from engram.engine.recipe import experiment
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive

@@ -1,37 +1,56 @@
 """engram measures what a neural network remembers while it keeps learning.
 
-The names below are imported when they are first used, so `import engram` is instant. Data sets are in
-`engram.datasets`, scenarios in `engram.scenarios`, metrics in `engram.metrics`, and `engram.engine.loop.run`
-runs an experiment.
+    import engram
+
+    run = engram.run("split-digits", "er", seed=0)    # train, and evaluate after every update
+    run.metrics["min-ACC"]                             # every metric, computed from the trace
+    watch = engram.Evaluator(test_sets)                # the same in your own loop
+
+The names below are imported when they are first used, so `import engram` is instant.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from engram.api import compare, load, report, run, sweep
     from engram.core.errors import InputError
+    from engram.core.trace import Trace
     from engram.core.values import Batch, TaskInfo
-    from engram.engine.experiment import Experiment
     from engram.engine.recipe import experiment
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
-    from engram.methods.base import Learner, Terms
+    from engram.methods.base import Learner, Method, Terms
     from engram.models import Pretrained, model
+    from engram.record.experiment import Experiment
+    from engram.record.run import Run
+    from engram.results.runs import Runs
+    from engram.scenarios.values import Scenario
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "Batch": "engram.core.values",
     "Evaluator": "engram.evaluation.evaluator",
-    "Experiment": "engram.engine.experiment",
+    "Experiment": "engram.record.experiment",
     "InputError": "engram.core.errors",
     "Learner": "engram.methods.base",
+    "Method": "engram.methods.base",
     "Pretrained": "engram.models",
+    "Run": "engram.record.run",
+    "Runs": "engram.results.runs",
+    "Scenario": "engram.scenarios.values",
     "TaskInfo": "engram.core.values",
     "Terms": "engram.methods.base",
+    "Trace": "engram.core.trace",
+    "compare": "engram.api",
     "experiment": "engram.engine.recipe",
+    "load": "engram.api",
     "method": "engram.methods",
     "model": "engram.models",
+    "report": "engram.api",
+    "run": "engram.api",
+    "sweep": "engram.api",
 }
 
 __all__ = [
@@ -40,13 +59,23 @@ __all__ = [
     "Experiment",
     "InputError",
     "Learner",
+    "Method",
     "Pretrained",
+    "Run",
+    "Runs",
+    "Scenario",
     "TaskInfo",
     "Terms",
+    "Trace",
     "__version__",
+    "compare",
     "experiment",
+    "load",
     "method",
     "model",
+    "report",
+    "run",
+    "sweep",
 ]
 
 

@@ -32,7 +32,6 @@ from engram.core.values import OptimizerSpec, TaskInfo
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
 from engram.engine import loop
-from engram.engine.experiment import EvaluationSpec, Experiment
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import task_infos
 from engram.engine.retained import held
@@ -42,6 +41,7 @@ from engram.methods.state import CannotKeep
 from engram.models import MODELS
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
+from engram.record.experiment import EvaluationSpec, Experiment
 from engram.scenarios.values import (
     ClassSetting,
     DomainSetting,

@@ -23,7 +23,7 @@ from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
 from engram.engine.card import Card, growth, later_through_normalisation
 from engram.engine.checkpoint import CHECKPOINT, execute, save_checkpoint
-from engram.engine.experiment import EvaluationSpec, Experiment
+from engram.record.experiment import EvaluationSpec, Experiment
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import Outcome, run, run_steps
 from engram.engine.recipe import experiment

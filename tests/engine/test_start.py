@@ -9,7 +9,7 @@ import torch
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.engine.checkpoint import CHECKPOINT, execute
-from engram.engine.experiment import Experiment, TransferSpec
+from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.loop import Progress, run, run_steps
 from engram.engine.recipe import experiment
 from engram.engine.upstream import open_upstream

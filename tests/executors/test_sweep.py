@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engram.core.files import write_json
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.executors.processes import FAILURE, Row
 from engram.executors.sweep import seconds_left, survey

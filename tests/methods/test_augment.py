@@ -13,7 +13,7 @@ from torch import nn
 from engram.core.errors import InputError
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps
 from engram.engine.recipe import experiment

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.loop import run_steps
 from engram.engine.recipe import experiment
 from engram.methods.base import Method

@@ -8,7 +8,7 @@ import numpy as np
 
 from engram.core.folder import Reading
 from engram.core.trace import Trace
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, balance_name, probe_name, tuned_name
 from engram.metrics.summary import summarise
 from engram.papers.values import AT_ENDS

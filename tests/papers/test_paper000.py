@@ -12,7 +12,7 @@ from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.core.trace import COLUMNS, Trace
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.executors.serial import Serial
 from engram.metrics.summary import summarise

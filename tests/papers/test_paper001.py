@@ -6,7 +6,7 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 import pytest
 from tests.protocols.made_up import Recorder
 
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.papers.catalogue import artefact
 from engram.papers.published import cells
 from engram.protocols.drive import Result, drive

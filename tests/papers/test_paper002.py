@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.executors.serial import Serial
 from engram.models import build
 from engram.papers import paper002

@@ -10,7 +10,7 @@ from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.datasets.find import locate
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.executors.serial import Serial
 from engram.papers.catalogue import artefact

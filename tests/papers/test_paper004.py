@@ -11,7 +11,7 @@ import torch
 from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.trace import Trace
-from engram.engine.experiment import EvaluationSpec, Experiment
+from engram.record.experiment import EvaluationSpec, Experiment
 from engram.engine.loop import complete, run
 from engram.engine.probing import balance_name
 from engram.executors.serial import Serial

@@ -9,7 +9,7 @@ import pytest
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.executors.processes import FAILURE
 from engram.executors.serial import Serial

@@ -6,7 +6,7 @@ import numpy as np
 
 from engram.core.folder import Reading
 from engram.core.trace import Trace
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.protocols.drive import Failure, Result
 
 SAMPLES = 100

@@ -9,7 +9,7 @@ from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.errors import InputError
 from engram.engine.card import Selected
-from engram.engine.experiment import Experiment, PhaseSpec
+from engram.record.experiment import Experiment, PhaseSpec
 from engram.engine.probing import balance_name
 from engram.engine.recipe import experiment
 from engram.protocols.causal import CausalOptions, causal, forgetting_threshold, worst_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engram.engine.experiment import Experiment, TransferSpec
+from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
 from engram.executors.parallel import Parallel

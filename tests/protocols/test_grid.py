@@ -13,7 +13,7 @@ from tests.protocols.made_up import Recorder, with_metrics
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.engine.checkpoint import execute
-from engram.engine.experiment import Experiment
+from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.executors.parallel import Parallel
 from engram.executors.processes import find_row

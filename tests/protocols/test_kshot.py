@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from engram.core.errors import InputError
-from engram.engine.experiment import EvaluationSpec, Experiment, TransferSpec
+from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import run
 from engram.engine.probing import probe_name, tuned_name

@@ -9,7 +9,7 @@ from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
-from engram.engine.experiment import Experiment, TransferSpec
+from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.probing import probe_name, tuned_name
 from engram.engine.recipe import experiment
 from engram.protocols.drive import Failure, Result, drive, finished

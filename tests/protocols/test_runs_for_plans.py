@@ -11,7 +11,7 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.datasets.stream import Stream, held_out
 from engram.engine.checkpoint import CHECKPOINT, execute
-from engram.engine.experiment import EvaluationSpec, Experiment, PhaseSpec
+from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import complete, run, run_steps
 from engram.engine.probing import balance_name

@@ -9,7 +9,7 @@ import pytest
 from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
 from engram.engine.card import Card, Constraint, selection_lines
-from engram.engine.experiment import Experiment, TransferSpec
+from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.recipe import experiment
 from engram.executors.serial import Serial
 from engram.protocols.causal import CausalOptions, causal, worst_of

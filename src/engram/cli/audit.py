@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.output import print_json, stderr, stdout
+from engram.cli.output import name_incomplete, print_json, stdout
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,11 +31,10 @@ def audit(
     refused.
     """
     from engram.results.card import card_of, group_card
-    from engram.results.store import find_runs, group_runs, unfinished_runs
+    from engram.results.runs import find_runs, group_runs
 
     found = find_runs(runs)
-    for folder in unfinished_runs(runs):
-        stderr.print(f"left out, because it is not finished: {folder}", markup=False, soft_wrap=True)
+    name_incomplete(found)
     cards = {run.id: card_of(run) for run in found}
     for run in found:
         if cards[run.id] is None:

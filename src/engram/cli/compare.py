@@ -36,14 +36,13 @@ def compare(
     Runs that differ only in the seed are one method. Methods that share a letter cannot be told apart.
     """
     from engram.cli.options import one_of
-    from engram.cli.output import print_json, stderr
+    from engram.cli.output import name_incomplete, print_json
     from engram.results.compare import compare_runs
-    from engram.results.store import find_runs, unfinished_runs
+    from engram.results.runs import find_runs
 
     chosen = one_of("test", test, ("sign-flip", "t"))
     found = find_runs(runs)
-    for folder in unfinished_runs(runs):
-        stderr.print(f"left out, because it is not finished: {folder}", markup=False, soft_wrap=True)
+    name_incomplete(found)
     compared = compare_runs(found, metrics=metric or (), test=chosen)  # type: ignore[arg-type]
     if json:
         print_json(compared.as_json())

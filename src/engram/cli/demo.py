@@ -18,17 +18,18 @@ def demo(
 ) -> None:
     """Fine-tuning, ER and EWC on Split-Digits, three seeds, and a report to look at."""
     from engram.cli.options import start_computing
-    from engram.cli.run import print_summary, run_all, write_page
+    from engram.cli.run import print_summary, run_all
 
     start_computing(None, "cpu")
     from engram.engine.recipe import experiment
+    from engram.engine.where import Where
+    from engram.results.runs import Runs
 
-    folders = []
+    runs = []
     for method in METHODS:
         planned = [experiment("split-digits", method, seed=seed) for seed in range(SEEDS)]
-        results = run_all(planned, out=out, data=None, device="cpu", again=False)
-        folders += [out / each.id for each in planned]
+        runs += (over_seeds := run_all(planned, Where(out=out)))
         stdout.print(f"\n{planned[0].label}, {SEEDS} seeds", style="bold")
-        print_summary(results)
-    page = write_page(folders, out / "report.html")
+        print_summary(over_seeds)
+    page = Runs(runs).report(out / "report.html")
     stdout.print(f"\nOpen {page} in a browser: between the ends of tasks, accuracy falls and recovers.")

@@ -14,7 +14,8 @@ import typer
 from engram.core.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
-    from engram.engine.experiment import Experiment
+    from engram.engine.where import Where
+    from engram.record.experiment import Experiment
 
 Plugin = Annotated[
     Path | None, typer.Option(help="A Python file that registers methods or models of your own.")
@@ -111,6 +112,12 @@ class RunOptions:
             "losses": self.losses,
             "gradients": self.gradients,
         }
+
+    def where(self) -> Where:
+        """Where and how to run."""
+        from engram.engine.where import Where
+
+        return Where(out=self.out, data=self.data, device=self.device, plugin=self.plugin, strict=self.strict)
 
     def start(self) -> None:
         """Prepare torch, and load the plugin."""

@@ -21,9 +21,9 @@ from engram.core.folder import finite
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from engram.engine.experiment import Experiment
     from engram.engine.loop import Progress
     from engram.protocols.drive import Executor, Failure, Plan, Result
+    from engram.record.experiment import Experiment
 
 # Ends of tasks are always evaluated, and no task is learned for so many updates.
 AT_TASK_ENDS = 2**31 - 1
@@ -286,8 +286,8 @@ def plan_causal(asked: Asked) -> Plan[Any]:
 
 def plan_forward_transfer(asked: Asked) -> Plan[Any]:
     """k-shot probing of one or several methods."""
-    from engram.engine.experiment import TransferSpec
     from engram.protocols.forward_transfer import TUNED_LRS, forward_transfer
+    from engram.record.experiment import TransferSpec
 
     names = [part.strip() for part in asked.method.split(",") if part.strip()]
     groups = {each: asked.seeded(asked.scenario, each) for each in names}

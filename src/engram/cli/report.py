@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.output import stderr
+from engram.cli.output import name_incomplete
 
 
 def report(
@@ -19,10 +19,9 @@ def report(
     Runs that differ only in the seed become one mean with a band. Prints the page's path.
     """
     from engram.results.report import write_report
-    from engram.results.store import find_runs, unfinished_runs
+    from engram.results.runs import find_runs
 
     found = find_runs(runs)
-    for folder in unfinished_runs(runs):
-        stderr.print(f"left out, because it is not finished: {folder}", markup=False, soft_wrap=True)
+    name_incomplete(found)
     write_report(found, out)
     typer.echo(out)

@@ -12,12 +12,14 @@ from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
-    from engram.engine.experiment import Experiment
+    from engram.engine.where import Where
+    from engram.executors import Executor
     from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
     from engram.papers.values import Artefact
     from engram.papers.verdict import Compared
-    from engram.protocols.drive import Executor, Failure, Result
+    from engram.record.experiment import Experiment
+    from engram.record.run import Run
 
 SCALES = ("full", "quick")
 EXECUTORS = ("processes", "serial")
@@ -64,6 +66,8 @@ def reproduce(
     from engram.cli.options import start_computing
 
     start_computing(None, device)
+    from engram.engine.where import Where
+
     if name is None:
         for what, given in (("--cells", cells), ("--follow", follow), ("--done", done)):
             if given:
@@ -83,12 +87,12 @@ def reproduce(
     if done:
         found = survey(pieces, out, seeds=seeds, scale=size)
     else:
-        executor = _executor(on, out, jobs=jobs, data=data, device=device)
+        where = Where(out=out, data=data, device=device, jobs=jobs)
         try:
-            found = run_all(pieces, executor, seeds=seeds, scale=size, data=data)
+            found = run_all(pieces, _executor(on, where), seeds=seeds, scale=size, data=data)
         except KeyboardInterrupt:
             fail(
-                f"interrupted: finished runs are kept in {out}; the same command goes on from there",
+                f"interrupted: finished runs are kept in {out}; run the same command again to resume",
                 code=INTERRUPTED,
             )
     whole = all(each.returned is not None for each in found)
@@ -114,23 +118,19 @@ def reproduce(
         stdout.print(f"[bold]{page}[/bold]", soft_wrap=True)
 
 
-def _executor(on: str, out: Path, *, jobs: int | None, data: Path | None, device: str) -> Executor:
-    if on == "serial":
-        from engram.executors.serial import Serial
+def _executor(on: str, where: Where) -> Executor:
+    from engram.cli.sweep import SweepBar, sweep_bar
+    from engram.executors.processes import Processes
+    from engram.executors.serial import Serial
 
-        return Serial(out, data=data, device=device)
-    from engram.cli.sweep import Watcher, sweep_bar
-    from engram.executors.parallel import Parallel
-
-    def watched(experiments: Sequence[Experiment]) -> Sequence[Result | Failure]:
+    def execute(experiments: Sequence[Experiment]) -> Sequence[Run]:
         if not experiments:
             return []
         with sweep_bar() as bar:
-            seen = Watcher(bar, len(experiments))
-            run = Parallel(out, jobs=jobs, data=data, device=device, ended=seen.ended, follow=seen.follow)
-            return run(experiments)
+            observers = [SweepBar(bar, len(experiments))]
+            return (Serial if on == "serial" else Processes)(where, observers)(experiments)
 
-    return watched
+    return execute
 
 
 def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> None:
@@ -250,7 +250,8 @@ def _show(found: Sequence[Reproduced]) -> None:
             what = "stopped" if piece.results or piece.failures else "left out"
             stdout.print(f"{what}: {piece.piece.name}: {piece.stopped}", soft_wrap=True, markup=False)
     for failure in failures:
-        stdout.print(f"failed: {failure.experiment.id}: {failure.reason}", soft_wrap=True)
+        assert failure.failure is not None
+        stdout.print(f"failed: {failure.id}: {failure.failure.reason}", soft_wrap=True)
 
 
 def _row(each: Compared) -> tuple[str, ...]:

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
-from pathlib import Path
+import math
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from engram.cli.options import RunOptions, one_of, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
-from engram.core.errors import InputError
-from engram.core.files import is_file
-from engram.core.folder import RESULT
+from engram.core.folder import finite
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from engram.engine.experiment import Experiment
-    from engram.engine.loop import Progress
+    from engram.engine.observers import Step
+    from engram.engine.where import Where
+    from engram.record.experiment import Experiment
+    from engram.record.run import Run
 
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "AA", "AF", "RAA", "RAF")
 
@@ -35,6 +36,7 @@ def run(
     options: RunOptions,
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
+    from engram.results.runs import Runs
     from engram.scenarios import benchmark
 
     benchmark(scenario)
@@ -46,94 +48,45 @@ def run(
     experiments = options.experiments(scenario, method, evaluation)
     if not options.json:
         describe(experiments[0])
-    out = options.out
-    results = run_all(
-        experiments,
-        out=out,
-        data=options.data,
-        device=options.device,
-        again=options.again,
-        strict=options.strict,
-    )
-    folders = [out / experiment.id for experiment in experiments]
+    where = options.where()
+    runs = run_all(experiments, where, again=options.again)
     if options.json:
-        print_json(as_json(results, folders))
+        print_json(as_json(runs))
         return
-    page = write_page(folders, out / f"{scenario}-{method}.html")
-    print_summary(results)
-    print_account(results[-1]["account"])
+    page = Runs(runs).report(where.folder / f"{scenario}-{method}.html")
+    print_summary(runs)
+    print_account(runs[-1])
     stdout.print(f"report: {page}", soft_wrap=True)
 
 
-def run_all(
-    experiments: list[Experiment],
-    *,
-    out: Path,
-    data: Path | None,
-    device: str,
-    again: bool,
-    strict: bool = False,
-) -> list[dict[str, Any]]:
-    """Run experiments one after the other with a progress bar; what exists already is read."""
-    from engram.engine.checkpoint import execute
-    from engram.executors.processes import failure_of
+def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = False) -> list[Run]:
+    """Run experiments one after the other with a progress bar; what is finished already is read."""
+    from engram.engine.execute import execute
+    from engram.engine.failures import RunFailed, explain_crash
+    from engram.record.aside import restore, set_aside
 
-    results = []
+    runs: list[Run] = []
     with progress_bar() as bar:
+        observers = [RunBars(bar)]
         for experiment in experiments:
-            folder = out / experiment.id
-            before = make_way(folder, again=again)
-            line = bar.add_task(f"{experiment.method} seed {experiment.seed}", total=None, news="")
-            follow = Follower(bar, line)
+            folder = where.folder / experiment.id
+            aside = set_aside(folder, again=again)
             try:
-                results.append(
-                    execute(experiment, folder, data=data, device=device, strict=strict, follow=follow)
-                )
-            except BaseException as error:
-                if before is not None:
-                    take_back(folder, before)
-                if not isinstance(error, KeyboardInterrupt):
-                    if (said := failure_of(error)).kind == "memory":
-                        raise InputError(f"{said.reason}: give a smaller network or batch") from error
-                    raise
+                runs.append(execute(experiment, where, observers))
+            except RunFailed as error:
                 bar.stop()
-                done = len(results)
+                fail(explain_crash(error.run))
+            except KeyboardInterrupt:
+                bar.stop()
                 fail(
-                    f"interrupted: {done} of {len(experiments)} runs are finished and kept in {out}; "
-                    "the same command goes on from there",
+                    f"interrupted: {len(runs)} of {len(experiments)} runs are finished and kept in "
+                    f"{where.folder}; run the same command again to resume",
                     code=INTERRUPTED,
                 )
-            if before is not None:
-                take_back(folder, before)
-            bar.update(line, total=1, completed=1, news="done")
-    return results
-
-
-def make_way(folder: Path, *, again: bool) -> Path | None:
-    """Make a run's folder ready: `again` moves a finished run where nobody looks for runs, and says where.
-
-    What a command that was killed has left there is put back first. What is not finished is removed.
-    """
-    aside = folder.with_name(f".{folder.name}.before")
-    if is_file(aside / RESULT):
-        take_back(folder, aside)
-    if not again:
-        return None
-    for useless in (aside, *([] if is_file(folder / RESULT) else [folder])):
-        shutil.rmtree(useless, ignore_errors=True)
-    if not folder.exists():
-        return None
-    folder.replace(aside)
-    return aside
-
-
-def take_back(folder: Path, aside: Path) -> None:
-    """Put a run back in its place, unless a new one came to its end there: what is whole is worth more."""
-    if is_file(folder / RESULT):
-        shutil.rmtree(aside)
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-        aside.replace(folder)
+            finally:
+                if aside is not None:
+                    restore(folder, aside)
+    return runs
 
 
 def progress_bar() -> Bar:
@@ -152,24 +105,41 @@ def progress_bar() -> Bar:
     )
 
 
-class Follower:
-    """Shows where a run is, a few times a second."""
+class RunBars:
+    """The observer that shows where runs are, a few times a second."""
 
-    def __init__(self, bar: Bar, line: TaskID) -> None:
-        self.bar, self.line = bar, line
+    def __init__(self, bar: Bar) -> None:
+        self.bar = bar
+        self.lines: dict[str, TaskID] = {}
         self.shown = 0.0
 
-    def __call__(self, progress: Progress) -> None:
-        """Take note of an update."""
-        import time
+    def began(self, run: Run) -> None:
+        """Show a bar for a run."""
+        name = f"{run.method} seed {run.seed}"
+        self.lines[run.id] = self.bar.add_task(name, total=None, news="")
 
+    def updated(self, step: Step) -> None:
+        """Move its bar, if it is time."""
         now = time.monotonic()
-        if now - self.shown < 0.2 and progress.step < progress.steps:
+        if now - self.shown < 0.2 and step.step < step.steps:
             return
         self.shown = now
-        latest = " ".join(f"{100 * value:.0f}" for value in progress.accuracies.values())
-        news = f"task {progress.learning + 1}  accuracy {latest}"
-        self.bar.update(self.line, total=progress.steps, completed=progress.step, news=news)
+        self.bar.update(self.lines[step.run.id], total=step.steps, completed=step.step)
+
+    def evaluated(self, step: Step) -> None:
+        """Show the latest accuracies."""
+        latest = " ".join(f"{100 * value:.0f}" for value in step.accuracies.values())
+        self.bar.update(self.lines[step.run.id], news=f"task {step.learning + 1}  accuracy {latest}")
+
+    def task_ended(self, step: Step) -> None:
+        """Nothing to add."""
+
+    def ended(self, run: Run) -> None:
+        """Say that it is done, or that it failed."""
+        if run.id not in self.lines:
+            self.began(run)
+            self.bar.update(self.lines[run.id], total=1, completed=1)
+        self.bar.update(self.lines[run.id], news="done" if run.failure is None else str(run.failure.kind))
 
 
 def describe(experiment: Experiment) -> None:
@@ -200,45 +170,40 @@ def describe(experiment: Experiment) -> None:
         stderr.print(f"{name:>10}  {text}", soft_wrap=True, markup=False)
 
 
-def as_json(results: list[dict[str, Any]], folders: list[Path]) -> dict[str, Any]:
+def as_json(runs: Sequence[Run]) -> dict[str, Any]:
     """The runs and their summary, as `--json` prints them."""
-    runs = [
-        {
-            "id": result["id"],
-            "seed": result["seed"],
-            "folder": str(folder),
-            "metrics": result["metrics"],
-            "updates": result["updates"],
-            "evaluations": result["evaluations"],
-            "seconds": result["seconds"],
-            "account": result["account"],
-        }
-        for result, folder in zip(results, folders, strict=True)
-    ]
-    return {"runs": runs, "summary": summary(results)}
+    shown = ("id", "seed", "metrics", "updates", "evaluations", "seconds", "account")
+    return {
+        "runs": [
+            {
+                "folder": str(run.folder),
+                **{name: value for name, value in finite(run.result()).items() if name in shown},
+            }
+            for run in runs
+        ],
+        "summary": summary(runs),
+    }
 
 
-def summary(results: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(runs: Sequence[Run]) -> dict[str, Any]:
     """Mean, SD and 95 % interval of every metric over seeds; null where undefined."""
-    from engram.core.folder import finite
     from engram.metrics.intervals import over_seeds
 
-    found = {}
-    for name in results[0]["metrics"]:
-        values = [result["metrics"].get(name) for result in results]
-        over = over_seeds([value for value in values if value is not None])
-        found[name] = finite(over.as_json())
-    return found
+    values = {name: [run.metrics.get(name, math.nan) for run in runs] for name in runs[0].metrics}
+    return {
+        name: finite(over_seeds([value for value in over if not math.isnan(value)]).as_json())
+        for name, over in values.items()
+    }
 
 
-def print_summary(results: list[dict[str, Any]]) -> None:
+def print_summary(runs: Sequence[Run]) -> None:
     """The table over seeds, in percent."""
     from rich.table import Table
 
     table = Table("metric", box=None, header_style="bold")
     for column in ("mean", "SD (n − 1)", "95 % interval", "seeds"):
         table.add_column(column, justify="right")
-    for name, over in summary(results).items():
+    for name, over in summary(runs).items():
         if name in SHOWN and over["mean"] is not None:
             low, high = over["ci95"]
             interval = "–" if low is None else f"{100 * low:.2f} … {100 * high:.2f}"
@@ -247,13 +212,16 @@ def print_summary(results: list[dict[str, Any]]) -> None:
     stdout.print(table)
 
 
-def print_account(account: dict[str, Any]) -> None:
+def print_account(run: Run) -> None:
     """What the method kept and what an update cost, after the first and after the last task."""
     from rich.filesize import decimal
 
-    kept, flops = account["kept_bytes"], account["flops"]
+    account = run.account
+    if account is None:
+        return
+    kept, flops = account.kept_bytes, account.flops
     stdout.print(
-        f"kept beyond {account['parameters']:,} weights: {decimal(kept[0])} after the first task, "
+        f"kept beyond {account.parameters:,} weights: {decimal(kept[0])} after the first task, "
         f"{decimal(kept[-1])} after the last",
         soft_wrap=True,
     )
@@ -262,12 +230,3 @@ def print_account(account: dict[str, Any]) -> None:
             f"one update: {flops[0] / 1e6:,.1f} MFLOP in the first task, {flops[-1] / 1e6:,.1f} in the last",
             soft_wrap=True,
         )
-
-
-def write_page(folders: list[Path], page: Path) -> Path:
-    """The report of these runs."""
-    from engram.results.report import write_report
-    from engram.results.store import find_runs
-
-    write_report(find_runs(folders), page)
-    return page

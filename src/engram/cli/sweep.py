@@ -12,13 +12,16 @@ import typer
 from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
+from engram.core.folder import FAILURE, finite
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from engram.engine.experiment import Experiment
-    from engram.executors.processes import Row
+    from engram.engine.observers import Step
+    from engram.engine.where import Where
     from engram.protocols.sweep_file import Plan
+    from engram.record.experiment import Experiment
+    from engram.record.run import Run
 
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
@@ -29,7 +32,7 @@ def sweep(
         bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(help="Runs at a time, one thread each; one a core unless given.")
+        int | None, typer.Option(help="Parallel runs, one thread each (default: one per core).")
     ] = None,
     plugin: Plugin = None,
     data: Data = None,
@@ -39,46 +42,44 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails."""
-    if jobs is not None and jobs < 1:
-        raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
+    from engram.engine.where import Where
+
+    where = Where(out=out, data=data, device=device, plugin=plugin, strict=strict, jobs=jobs)
     start_computing(None, device)
-    from engram.executors.sweep import run_sweep, seconds_left, survey
+    from engram.executors.survey import seconds_left, survey
 
     load_own(plugin)
     plan = read_plan(file)
-    rows = survey(plan.experiments, out)
+    runs = survey(plan.experiments, out)
     if not json:
-        describe(plan, rows, seconds_left(rows, jobs))
+        describe(plan, runs, seconds_left(runs, jobs))
     if not dry_run:
-        with sweep_bar() as bar:
-            watching = Watcher(bar, len(rows))
-            try:
-                rows = run_sweep(
-                    plan.experiments,
-                    out,
-                    jobs=jobs,
-                    data=data,
-                    device=device,
-                    plugin=plugin,
-                    strict=strict,
-                    ended=watching.ended,
-                    follow=watching.follow,
-                )
-            except KeyboardInterrupt:
-                bar.stop()
-                done = watching.counts["done"]
-                fail(
-                    f"interrupted: {done} of {len(rows)} runs are finished and kept in {out}; "
-                    "the same command goes on from there",
-                    code=INTERRUPTED,
-                )
+        runs = run_all(plan.experiments, where)
     if json:
-        print_json(as_json(plan, rows, seconds_left(rows, jobs)))
+        print_json(as_json(plan, runs, seconds_left(runs, jobs)))
     elif not dry_run:
-        print_groups(rows)
-        print_failures(rows)
-    if not dry_run and any(row.status == "failed" for row in rows):
+        print_groups(runs)
+        print_failures(runs)
+    if not dry_run and not all(run.finished for run in runs):
         raise typer.Exit(1)
+
+
+def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
+    """Run what is missing in local processes, with progress on stderr."""
+    from engram.executors.processes import Processes
+
+    with sweep_bar() as bar:
+        watching = SweepBar(bar, len(experiments))
+        try:
+            return Processes(where, [watching])(experiments)
+        except KeyboardInterrupt:
+            bar.stop()
+            done = watching.counts["done"]
+            fail(
+                f"interrupted: {done} of {len(experiments)} runs are finished and kept in {where.folder}; "
+                "run the same command again to resume",
+                code=INTERRUPTED,
+            )
 
 
 def read_plan(file: Path) -> Plan:
@@ -92,34 +93,33 @@ def read_plan(file: Path) -> Plan:
         raise InputError(f"{file}: {error}") from error
 
 
-def describe(plan: Plan, rows: Sequence[Row], seconds: float | None) -> None:
+def describe(plan: Plan, runs: Sequence[Run], seconds: float | None) -> None:
     """What will be run, what is there already, and what is left out; on stderr."""
     from rich.table import Table
 
     table = Table("scenario", "setting", "method", box=None, header_style="bold")
     for column in ("runs", "done", "failed", "missing"):
         table.add_column(column, justify="right")
-    found: dict[tuple[str, str, str], Counter[str]] = {}
-    for row in rows:
-        planned = row.experiment
-        setting: str = planned.scenario.setting.kind
-        key = (planned.scenario.name, setting, planned.method)
-        found.setdefault(key, Counter())[row.status] += 1
-    for key, counts in found.items():
-        numbers = (counts.total(), counts["done"], counts["failed"], counts["missing"])
+    by_method: dict[tuple[str, str, str], Counter[str]] = {}
+    for run in runs:
+        key = (run.scenario, run.setting, run.method)
+        by_method.setdefault(key, Counter())[run.status] += 1
+    for key, counts in by_method.items():
+        missing = counts["missing"] + counts["unfinished"]
+        numbers = (counts.total(), counts["done"], counts["failed"], missing)
         table.add_row(*key, *(str(number or "–") for number in numbers))
     stderr.print(table)
     for skipped in plan.skipped:
         stderr.print(f"left out: {skipped.what}: {skipped.why}", soft_wrap=True, markup=False)
     if plan.repeated:
         stderr.print(f"asked for more than once and run once: {plan.repeated}")
-    done = sum(row.status == "done" for row in rows)
+    done = sum(run.finished for run in runs)
     left = "unknown until the first runs are done" if seconds is None else f"about {duration(seconds)}"
-    stderr.print(f"{len(rows)} runs, {done} done; time left: {left}")
+    stderr.print(f"{len(runs)} runs, {done} done; time left: {left}")
 
 
-class Watcher:
-    """Shows how far all runs together are."""
+class SweepBar:
+    """The observer that shows how far all runs together are."""
 
     def __init__(self, bar: Bar, runs: int) -> None:
         self.bar = bar
@@ -127,17 +127,28 @@ class Watcher:
         self.shares: dict[str, float] = {}
         self.line = bar.add_task("sweep", total=runs, news="")
 
-    def ended(self, row: Row) -> None:
-        """Take note of a run that ended; a failure is said at once."""
-        self.counts[row.status] += 1
-        self.shares.pop(row.experiment.id, None)
-        if row.failure is not None:
-            stderr.print(f"failed: {row.experiment.id}: {row.failure.reason}", soft_wrap=True, markup=False)
+    def began(self, run: Run) -> None:
+        """Count it as under way."""
+        self.shares[run.id] = 0.0
         self._show()
 
-    def follow(self, experiment: Experiment, share: float) -> None:
+    def updated(self, step: Step) -> None:
         """Take note of how far a run is."""
-        self.shares[experiment.id] = share
+        self.shares[step.run.id] = step.step / step.steps
+        self._show()
+
+    def evaluated(self, step: Step) -> None:
+        """Nothing to add."""
+
+    def task_ended(self, step: Step) -> None:
+        """Nothing to add."""
+
+    def ended(self, run: Run) -> None:
+        """Take note of a run that ended; a failure is said at once."""
+        self.counts[run.status] += 1
+        self.shares.pop(run.id, None)
+        if run.failure is not None:
+            stderr.print(f"failed: {run.id}: {run.failure.reason}", soft_wrap=True, markup=False)
         self._show()
 
     def _show(self) -> None:
@@ -164,47 +175,47 @@ def sweep_bar() -> Bar:
     )
 
 
-def as_json(plan: Plan, rows: Sequence[Row], seconds: float | None) -> dict[str, Any]:
+def as_json(plan: Plan, runs: Sequence[Run], seconds: float | None) -> dict[str, Any]:
     """The sweep as `--json` prints it."""
-    counts = Counter(row.status for row in rows)
+    counts = Counter(run.status for run in runs)
     return {
         "runs": [
             {
-                "id": row.experiment.id,
-                "scenario": row.experiment.scenario.name,
-                "setting": row.experiment.scenario.setting.kind,
-                "method": row.experiment.method,
-                "seed": row.experiment.seed,
-                "folder": str(row.folder),
-                "status": row.status,
-                "metrics": None if row.result is None else row.result["metrics"],
+                "id": run.id,
+                "scenario": run.scenario,
+                "setting": run.setting,
+                "method": run.method,
+                "seed": run.seed,
+                "folder": str(run.folder),
+                "status": run.status,
+                "metrics": finite(dict(run.metrics)) if run.finished else None,
                 "failure": None
-                if row.failure is None
-                else {"kind": row.failure.kind, "reason": row.failure.reason},
+                if run.failure is None
+                else {"kind": run.failure.kind, "reason": run.failure.reason},
             }
-            for row in rows
+            for run in runs
         ],
         "skipped": [{"what": skipped.what, "why": skipped.why} for skipped in plan.skipped],
         "repeated": plan.repeated,
-        "counts": {status: counts[status] for status in ("done", "failed", "missing")},
+        "counts": {status: counts[status] for status in ("done", "failed", "unfinished", "missing")},
         "seconds_left": seconds,
     }
 
 
-def print_groups(rows: Sequence[Row]) -> None:
+def print_groups(runs: Sequence[Run]) -> None:
     """The table of all finished runs, over seeds, in percent."""
     from rich.table import Table
 
     from engram.metrics.intervals import over_seeds
-    from engram.results.store import find_runs, group_runs
+    from engram.results.runs import group_runs
 
-    folders = [row.folder for row in rows if row.status == "done"]
-    if not folders:
+    finished = [run for run in runs if run.finished]
+    if not finished:
         return
     table = Table("mean ± SD (n − 1) in %", box=None, header_style="bold")
     for column in (*SHOWN, "seeds"):
         table.add_column(column, justify="right")
-    for group in group_runs(find_runs(folders)):
+    for group in group_runs(finished):
         cells = []
         for name in SHOWN:
             over = over_seeds([run.metrics.get(name, float("nan")) for run in group.runs])
@@ -214,16 +225,14 @@ def print_groups(rows: Sequence[Row]) -> None:
     stdout.print(table)
 
 
-def print_failures(rows: Sequence[Row]) -> None:
+def print_failures(runs: Sequence[Run]) -> None:
     """The runs that failed, each with its reason and where to read more."""
-    from engram.executors.processes import FAILURE
-
-    failed = [row for row in rows if row.failure is not None]
-    for row in failed:
-        assert row.failure is not None
-        stdout.print(f"failed: {row.folder / FAILURE}: {row.failure.reason}", soft_wrap=True, markup=False)
+    failed = [run for run in runs if run.failure is not None]
+    for run in failed:
+        assert run.folder is not None and run.failure is not None
+        stdout.print(f"failed: {run.folder / FAILURE}: {run.failure.reason}", soft_wrap=True, markup=False)
     if failed:
-        stdout.print(f"{len(failed)} of {len(rows)} runs failed; the same command tries them again")
+        stdout.print(f"{len(failed)} of {len(runs)} runs failed; run the same command again to retry them")
 
 
 def duration(seconds: float) -> str:

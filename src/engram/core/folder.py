@@ -4,57 +4,21 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
-from engram.core.files import write_json, write_parquet
-from engram.core.trace import Trace
-
-EXPERIMENT, TRACE, ENDS, PROBES, RESULT = (
+EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE = (
     "experiment.json",
     "trace.parquet",
     "ends.parquet",
     "probes.parquet",
     "result.json",
+    "failure.json",
 )
 
 Reading = tuple[int, int, int | None, str, float]
 """A probe's reading: step, task being learned, task evaluated (None: all), what, how much."""
-
-
-def save_run(
-    folder: Path,
-    *,
-    experiment: Mapping[str, Any],
-    result: Mapping[str, Any] | None,
-    trace: Trace,
-    ends: Trace | None = None,
-    readings: Sequence[Reading] = (),
-) -> None:
-    """Write a run's files; the result comes last, so its presence means that the run is complete.
-
-    A run that came to no end has none.
-    """
-    write_json(folder / EXPERIMENT, finite(experiment))
-    trace.save(folder / TRACE)
-    if ends is not None and len(ends):
-        ends.save(folder / ENDS)
-    if readings:
-        import polars as pl
-
-        kinds = {
-            "step": pl.Int64,
-            "learning": pl.Int32,
-            "task": pl.Int32,
-            "name": pl.String,
-            "value": pl.Float64,
-        }
-        frame = pl.DataFrame(list(readings), schema=kinds, orient="row")
-        write_parquet(folder / PROBES, frame)
-    if result is not None:
-        write_json(folder / RESULT, finite({**result, "versions": versions()}))
 
 
 def finite(value: Any) -> Any:

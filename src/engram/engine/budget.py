@@ -6,12 +6,12 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
-from engram.engine.experiment import Experiment
-from engram.engine.loop import global_randomness, set_global_randomness
 from engram.engine.start import sample_shape
+from engram.evaluation.guard import same_randomness
 from engram.methods import METHODS
 from engram.methods.base import Method, build_method
 from engram.models import build
+from engram.record.experiment import Experiment
 from engram.scenarios.values import TaskSetting
 
 
@@ -49,11 +49,8 @@ def initial_bytes(experiment: Experiment) -> int:
         >>> initial_bytes(plan)  # the weights that every fit starts from: (64 · 10 + 10) · 4
         2600
     """
-    random = global_randomness()
-    try:
+    with same_randomness():
         return _new(experiment).kept_bytes()
-    finally:
-        set_global_randomness(random)
 
 
 def predicted_bytes(experiment: Experiment) -> list[int]:
@@ -71,11 +68,8 @@ def predicted_bytes(experiment: Experiment) -> list[int]:
         >>> predicted_bytes(Experiment(digits, "mas", model=small))  # importance and anchor: 2 · 260 · 4
         [2080, 2080]
     """
-    random = global_randomness()
-    try:
+    with same_randomness():
         return _kept_with_noise(experiment)
-    finally:
-        set_global_randomness(random)
 
 
 def _new(experiment: Experiment) -> Method:
@@ -93,7 +87,7 @@ def _kept_with_noise(experiment: Experiment) -> list[int]:
     scenario = experiment.scenario
     shape = sample_shape(scenario)
     method = _new(experiment)
-    visible = getattr(scenario.setting, "boundaries", True)
+    visible = scenario.setting.shows_boundaries
     kept = []
     for number, tasks in enumerate(scenario.phases):
         batch = _noise(experiment, number, shape)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
+from engram.record.account import Account
 from engram.scenarios.preparation import statistics_of
 from engram.scenarios.values import Normalise, Scenario
 
@@ -235,27 +236,16 @@ def _one_line(lines: Sequence[Line]) -> Line:
     return replace(lines[0], answer=" / ".join(answers), figure=" / ".join(figures))
 
 
-def make_card(
-    scenario: Scenario,
-    ledger: Ledger,
-    *,
-    kept_bytes: Sequence[int],
-    kept_samples: Sequence[int],
-    flops: Sequence[int],
-    seconds: Sequence[float],
-    parameters: int,
-) -> Card:
+def make_card(scenario: Scenario, ledger: Ledger, account: Account) -> Card:
     """The card of a run that nothing was chosen for.
 
     Args:
         scenario: What was streamed.
         ledger: The account of what was handed out.
-        kept_bytes: Bytes kept beyond the weights and the optimiser's state, after each phase.
-        kept_samples: Samples kept, after each phase.
-        flops: Floating-point operations of an update in each phase.
-        seconds: The median time of an update in each phase.
-        parameters: Weights of the network.
+        account: What the method kept and spent.
     """
+    kept_bytes, kept_samples, flops = account.kept_bytes, account.kept_samples, account.flops
+    seconds, parameters = account.update_seconds, account.parameters
     reads = _reads(ledger)
     later = _taken(reads, "later", parts=("train",))
     earlier = _taken(reads, "earlier", parts=("train",))

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from engram.engine.experiment import Experiment
 from engram.engine.loop import run_steps
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
 from engram.methods.base import Method
 from engram.models.spec import ModelSpec
+from engram.record.experiment import Experiment
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def weights_digest(method: Method) -> str:
 
 
 def _digest_after(planned: Experiment, updates: int, *, data: Path | None, watch: bool) -> str:
-    steps = run_steps(planned, data=data, watch=watch)
+    steps = run_steps(planned, Where(out=None, data=data), watch=watch)
     *_, last = islice(steps, updates)
-    return weights_digest(last.line.method)
+    assert last.method is not None
+    return weights_digest(last.method)

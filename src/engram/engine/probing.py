@@ -14,12 +14,12 @@ from engram.core.folder import Reading
 from engram.core.seeds import Seeds
 from engram.core.values import Batch
 from engram.datasets.stream import Stream, TaskData
-from engram.engine.experiment import Experiment, TransferSpec
 from engram.engine.upstream import Upstream
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
 from engram.methods.base import Method
 from engram.metrics.diversity import feature_diversity
+from engram.record.experiment import Experiment, TransferSpec
 from engram.scenarios.values import Scenario
 
 CHUNK = 1024

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from engram.core.errors import InputError
-from engram.engine.experiment import EvaluationSpec, Experiment
 from engram.engine.start import check_start, sample_shape, start_from
 from engram.methods import METHODS
 from engram.methods.base import Learner
 from engram.models import MODELS, PRETRAINED
 from engram.models.spec import ModelSpec, Pretrained, check_used
+from engram.record.experiment import EvaluationSpec, Experiment
 from engram.scenarios import SettingName, benchmark
 from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
 
@@ -83,7 +83,7 @@ def experiment(
         0.1
     """
     from engram.engine.budget import check_budget
-    from engram.engine.loop import complete
+    from engram.engine.check import complete
 
     found = benchmark(scenario)
     recipe = found.recipe

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from engram.core.dataset_info import DATASETS
 from engram.datasets.transforms import prepared_shape
-from engram.engine.experiment import Experiment, Start
 from engram.models import ModelSpec, build
 from engram.models.weights import load_weights, sha256_of
+from engram.record.experiment import Experiment, Start
 from engram.scenarios.values import Scenario
 
 

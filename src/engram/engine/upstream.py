@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from engram.core.errors import InputError
 from engram.datasets import Images, load
 from engram.datasets.transforms import prepare
-from engram.engine.experiment import Experiment
 from engram.engine.start import sample_shape
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.kshot import features_of
 from engram.models import PRETRAINED, build
 from engram.models.network import Network
 from engram.models.weights import FROM_FILE, load_weights
+from engram.record.experiment import Experiment
 from engram.scenarios.values import Colour, Grey, Normalise, Resize, Scenario, Transform
 
 CHUNK = 4096

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
-from engram.core.folder import Reading, save_run
+from engram.core.folder import Reading
 from engram.core.trace import COLUMNS, Trace
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.dense import scorer
@@ -20,6 +20,8 @@ from engram.evaluation.guard import same_randomness, untouched
 from engram.evaluation.loss import answer_loss
 from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
 from engram.evaluation.schedule import Schedule
+from engram.record.run import Run, Seconds
+from engram.record.tables import Tables
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
@@ -165,43 +167,61 @@ class Evaluator:
         phases = [self.learned.get(learning, (learning,)) for learning in range(len(self.sets))]
         return summarise(self.trace, ends=ends, classes_seen=classes, phases=phases)
 
-    def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> None:
-        """Write the same files as `engram run` leaves, for `engram report` and the like."""
+    def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
+        """Write the same files as `engram run` leaves, for `engram report` and the like; returns the run."""
         place = Path(folder)
-        experiment = {
+        description = {
             "id": place.name,
             "label": label or place.name,
             "seed": seed,
             "tasks": [str(number) for number in range(len(self.sets))],
         }
-        save_run(
-            place,
-            experiment=experiment,
-            result=self.result(id=place.name, seed=seed, train_seconds=0.0),
-            trace=self.trace,
-            ends=self.ends,
-            readings=self.readings,
+        return self.run(description=description).save(place)
+
+    def run(self, *, description: Mapping[str, Any], train_seconds: float = 0.0) -> Run:
+        """The finished run that this evaluator watched.
+
+        Args:
+            description: What the run is: `id` and `label` at least, and `seed` if there is one.
+            train_seconds: How long learning took.
+        """
+        measured = self._measured()
+        return Run(
+            description=description,
+            finished=True,
+            stored=measured.final,
+            by_task=measured.by_task,
+            why=measured.why,
+            classes=None if self.classes is None else tuple(self.classes),
+            phases=dict(self.learned),
+            updates=self.step,
+            evaluations=self.evaluations,
+            seconds=Seconds(train_seconds, self.seconds),
+            tables=self.tables(),
         )
 
-    def result(self, *, id: str, seed: int, train_seconds: float) -> dict[str, Any]:
-        """What `result.json` says of this evaluator's run."""
-        found = self._measured()
-        return {
-            "id": id,
-            "seed": seed,
-            "metrics": found.final,
-            "by_task": found.by_task,
-            "why": found.why,
-            "classes": self.classes,
-            "phases": [[learning, list(tasks)] for learning, tasks in self.learned.items()],
-            "updates": self.step,
-            "evaluations": self.evaluations,
-            "seconds": {
-                "train": train_seconds,
-                "evaluate": self.seconds,
-                "total": train_seconds + self.seconds,
-            },
-        }
+    def tables(self) -> Tables:
+        """What was measured so far."""
+        return Tables(self.trace, ends=self.ends, readings=self.readings)
+
+    def look(self, *, answers: Answers | None, schedule: Schedule) -> None:
+        """Evaluate differently from now on: among these output units, at these times."""
+        self.answers, self.schedule = answers, schedule
+
+    def note(self, readings: Iterable[Reading], *, seconds: float = 0.0) -> None:
+        """Record what a probe measured, and how long that took."""
+        self.readings += readings
+        self.seconds += seconds
+
+    def __repr__(self) -> str:
+        """What it watches and what it has seen."""
+        sizes = [len(index) for index in self.index]
+        asked = f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
+        latest = ", ".join(f"task {task} {value:.3f}" for task, value in self.accuracies().items())
+        return (
+            f"<Evaluator of {len(self.sets)} test sets, {asked} samples each, {self.schedule}: "
+            f"{self.evaluations} evaluations in {self.step} updates{f'; {latest}' if latest else ''}>"
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Everything recorded so far, as tensors and plain values."""

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from engram.core.errors import NoNumber
+from engram.core.errors import NonFinite
 from engram.core.values import Batch, TaskInfo
 from engram.methods.base import Learner, head_masks
 from engram.methods.distil import Learned
@@ -150,7 +150,7 @@ class DGR(Learner):
             old = model.loss(older, self.dreams.noise(size))
             loss = loss + (1 - self.share) * old
         if not bool(loss.isfinite()):
-            raise NoNumber(f"the loss of the generator became {loss.item()}")
+            raise NonFinite("loss of the generator", loss.item())
         loss.backward()
         self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
 

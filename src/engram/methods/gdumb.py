@@ -10,7 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from engram.core.errors import NoNumber
+from engram.core.errors import NonFinite
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
 from engram.methods.augment import crop_and_flip
 from engram.methods.base import cross_entropy
@@ -126,10 +126,8 @@ class GDumb:
                     optimizer.zero_grad(set_to_none=True)
                     loss = self._loss(network, self.store.samples.batch(rows, heads), chance)
                     if not math.isfinite(value := loss.item()):
-                        raise NoNumber(
-                            f"the loss became {value} in pass {epoch + 1} while gdumb fitted its network: "
-                            f"set its lr smaller than {self.lr}"
-                        )
+                        hint = f"in pass {epoch + 1} of gdumb's fit; set its lr below {self.lr}"
+                        raise NonFinite("loss", value, hint)
                     loss.backward()
                     nn.utils.clip_grad_norm_(network.parameters(), self.clip)
                     optimizer.step()

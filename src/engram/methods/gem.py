@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from engram.core.errors import NoNumber
+from engram.core.errors import NonFinite
 from engram.core.values import Batch, TaskInfo
 from engram.methods.base import Learner, cross_entropy
 from engram.methods.memory import Samples
@@ -127,7 +127,7 @@ def project(gradient: Tensor, memories: Tensor, *, margin: float, ridge: float =
     if bool((products >= 0).all()):
         return gradient
     if not bool(products.isfinite().all()):
-        raise NoNumber("the gradients on the memories became no numbers")
+        raise NonFinite("gradients on the memories")
     gram = (rows @ rows.T).cpu().numpy()
     dual = torch.from_numpy(_solve(gram, products.cpu().numpy(), margin=margin, ridge=ridge))
     return gradient + (rows.T @ dual.to(rows.device)).to(gradient.dtype)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from engram.core.errors import NoNumber
+from engram.core.errors import NonFinite
 from engram.core.values import Batch
 from engram.methods.base import head_masks
 
@@ -159,7 +159,7 @@ def chosen_label(
         return logits.argmax(dim=1)
     chances = torch.softmax(logits.double(), dim=1).cpu()
     if not bool(chances.isfinite().all()):
-        raise NoNumber("the network's answers became no numbers")
+        raise NonFinite("answers of the network")
     return torch.multinomial(chances, 1, generator=generator).squeeze(1).to(y.device)
 
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from engram.core.dataset_info import DATASETS
 from engram.datasets.find import locate
 from engram.datasets.transforms import prepared_shape
-from engram.engine.experiment import Experiment
 from engram.models import build
 from engram.models.spec import ModelSpec
 from engram.papers.values import Piece, updates_of
+from engram.record.experiment import Experiment
 from engram.scenarios.values import Transform
 
 OVERHEAD = 1.6

@@ -14,7 +14,6 @@ from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 from engram.core.seeds import Seeds
 from engram.core.trace import Trace
-from engram.engine.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.metrics.curve import Curve, Mode, min_accuracy
 from engram.metrics.summary import Measurement, summarise
@@ -23,6 +22,7 @@ from engram.papers.published import Cell, cells
 from engram.papers.values import Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan, Result
 from engram.protocols.grid import grid
+from engram.record.experiment import Experiment
 from engram.scenarios import SettingName
 
 SEEDS = 5

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 
 from engram.core.errors import InputError
-from engram.engine.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.metrics.arrays import Matrix
 from engram.metrics.matrix import (
@@ -24,6 +23,7 @@ from engram.papers.published import Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values
 from engram.protocols.drive import Plan
 from engram.protocols.online import OnlineOutcome, online
+from engram.record.experiment import Experiment
 
 # The random classifier ----------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from engram.core.values import OptimizerSpec
-from engram.engine.experiment import EvaluationSpec, Experiment
 from engram.engine.loop import complete
 from engram.engine.recipe import experiment
 from engram.models.spec import ModelSpec
@@ -17,6 +16,7 @@ from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, me
 from engram.protocols.drive import Plan, Result
 from engram.protocols.forward_transfer import spearman
 from engram.protocols.queue import METRIC, QueueOutcome, queue
+from engram.record.experiment import EvaluationSpec, Experiment
 from engram.scenarios import SettingName, permuted, split
 from engram.scenarios import benchmark as benchmark_of
 from engram.scenarios.preparation import UNIT_RANGE

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from engram.core.errors import InputError
-from engram.engine.experiment import Experiment, Start, TransferSpec
 from engram.engine.recipe import experiment
 from engram.engine.start import start_from
 from engram.metrics.intervals import over_seeds
@@ -26,6 +25,7 @@ from engram.protocols.forward_transfer import (
     forward_transfer,
     spearman,
 )
+from engram.record.experiment import Experiment, Start, TransferSpec
 from engram.scenarios import benchmark
 
 

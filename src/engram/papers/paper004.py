@@ -11,7 +11,6 @@ from typing import Any
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.core.values import OptimizerSpec
-from engram.engine.experiment import EvaluationSpec, Experiment
 from engram.engine.loop import complete
 from engram.engine.recipe import experiment
 from engram.metrics.matrix import CF_THRESHOLDS
@@ -21,6 +20,7 @@ from engram.papers.published import Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, together
 from engram.protocols.causal import CausalOptions, CausalOutcome, causal, union_accuracy
 from engram.protocols.drive import Plan, Result
+from engram.record.experiment import EvaluationSpec, Experiment
 from engram.scenarios import SLT_CODES, slt, split
 
 DATASETS = {

@@ -10,14 +10,14 @@ from typing import Any
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
-from engram.engine.experiment import Experiment
-from engram.executors.processes import find_row
-from engram.executors.serial import read_row
+from engram.executors import Executor
 from engram.papers.needs import absent
 from engram.papers.pages import Page
 from engram.papers.values import Artefact, Piece, Scale, Statement, quick, together
 from engram.papers.verdict import Compared, compare
-from engram.protocols.drive import Executor, Failure, Plan, Result, drive
+from engram.protocols.drive import Plan, drive
+from engram.record.experiment import Experiment
+from engram.record.run import Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class Reproduced:
 
     piece: Piece
     seeds: tuple[int, ...]
-    results: tuple[Result, ...]
-    failures: tuple[Failure, ...]
+    results: tuple[Run, ...]
+    failures: tuple[Run, ...]
     missing: int
     compared: tuple[Compared, ...]
     returned: Any = field(repr=False)
@@ -52,15 +52,17 @@ class Reproduced:
             "runs": [
                 {
                     "id": name,
-                    "seed": result.experiment.seed,
-                    "updates": result.values.get("updates"),
-                    "seconds": (result.values.get("seconds") or {}).get("total"),
+                    "seed": run.seed,
+                    "updates": run.updates,
+                    "seconds": run.seconds.total,
                 }
                 # A plan may ask for a run again.
-                for name, result in {each.experiment.id: each for each in self.results}.items()
+                for name, run in {run.id: run for run in self.results}.items()
             ],
             "failures": [
-                {"id": failure.experiment.id, "reason": failure.reason} for failure in self.failures
+                {"id": run.id, "kind": run.failure.kind, "reason": run.failure.reason}
+                for run in self.failures
+                if run.failure is not None
             ],
             "missing": self.missing,
             "stopped": self.stopped,
@@ -71,7 +73,7 @@ class Reproduced:
 class MissingRuns(Exception):
     """A plan asked for runs that are not there."""
 
-    def __init__(self, found: Sequence[Result | Failure], missing: int) -> None:
+    def __init__(self, found: Sequence[Run], missing: int) -> None:
         super().__init__(f"{missing} runs are missing")
         self.found, self.missing = found, missing
 
@@ -89,13 +91,13 @@ class Stored:
     def __init__(self, out: Path) -> None:
         self.out = out
 
-    def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
-        """The results of all of them."""
-        rows = [find_row(each, self.out) for each in experiments if _ended(each, self.out)]
-        found = [read_row(row) for row in rows]
-        if len(found) < len(experiments):
-            raise MissingRuns(found, len(experiments) - len(found))
-        return found
+    def __call__(self, experiments: Sequence[Experiment]) -> list[Run]:
+        """The runs of all of them."""
+        runs = [Run.find(experiment, self.out) for experiment in experiments]
+        ended = [run for run in runs if _ended(run)]
+        if len(ended) < len(runs):
+            raise MissingRuns(ended, len(runs) - len(ended))
+        return ended
 
 
 def chosen_pieces(artefact: Artefact, *, follow: str | None = None, cells: str | None = None) -> list[Piece]:
@@ -153,7 +155,7 @@ def reproduce(
         scale: `quick` for a few updates of each run. Only what is run in `full` is compared.
         data: Where data sets are looked for first.
     """
-    asked: list[list[Result | Failure]] = [[] for _ in pieces]
+    asked: list[list[Run]] = [[] for _ in pieces]
     wanting = [absent(piece, data) for piece in pieces]
     plans = [
         _left_out(names) if names and not all(wanting) else _listening(_planned(piece, seeds, scale), heard)
@@ -176,7 +178,7 @@ def survey(
     found = []
     for piece in pieces:
         wanted = piece.seeds if seeds is None else seeds
-        heard: list[Result | Failure] = []
+        heard: list[Run] = []
         done, missing = _seeds_done(piece, wanted, scale, out)
         returned = None
         try:
@@ -211,7 +213,7 @@ def runs_done(pieces: Sequence[Piece], out: Path, *, there: Set[str], seeds: int
             # What is asked for later depends on what came out first.
             if piece.later and first <= there:
                 [asked] = survey([piece], out, seeds=seeds)
-                found |= {each.experiment.id for each in asked.results}
+                found |= {run.id for run in asked.results}
     return found
 
 
@@ -282,7 +284,7 @@ def record(
 def _versions(found: Sequence[Reproduced]) -> list[dict[str, str]]:
     """The versions that the runs were made with; those of now where nothing had to be run."""
     results = [result for piece in found for result in piece.results]
-    made = [dict(result.values["versions"]) for result in results if "versions" in result.values]
+    made = [dict(result.versions) for result in results if result.versions]
     distinct = [each for place, each in enumerate(made) if each not in made[:place]]
     return distinct or [versions()]
 
@@ -303,18 +305,15 @@ def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int,
             return 0
         finally:
             plan.close()
-        return sum(not _ended(each, out) for each in asked)
+        return sum(not _ended(Run.find(experiment, out)) for experiment in asked)
 
     done = next((count for count in range(seeds, 0, -1) if missing(count) == 0), 0)
     return done, missing(seeds)
 
 
-def _ended(planned: Experiment, out: Path) -> bool:
-    """Whether a run has a result, or would fail again: its loss became no number, not its process or disk."""
-    if (out / planned.id / RESULT).is_file():
-        return True
-    failure = find_row(planned, out).failure
-    return failure is not None and failure.kind == "input"
+def _ended(run: Run) -> bool:
+    """Whether a run has a result, or would fail in the same way again."""
+    return run.finished or (run.failure is not None and run.failure.final)
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,8 +329,8 @@ def _left_out(datasets: Sequence[str]) -> Plan[Any]:
     return _Stopped(f"{' and '.join(datasets)} not found; engram data says what to get, and where to put it")
 
 
-def _listening(plan: Plan[Any], heard: list[Result | Failure]) -> Plan[Any]:
-    sent: Sequence[Result | Failure] | None = None
+def _listening(plan: Plan[Any], heard: list[Run]) -> Plan[Any]:
+    sent: Sequence[Run] | None = None
     while True:
         try:
             asked = next(plan) if sent is None else plan.send(sent)
@@ -347,7 +346,7 @@ def _summed_up(
     piece: Piece,
     seeds: int | None,
     scale: Scale,
-    heard: Sequence[Result | Failure],
+    heard: Sequence[Run],
     returned: Any,
     *,
     missing: int,
@@ -358,8 +357,8 @@ def _summed_up(
     return Reproduced(
         piece,
         tuple(range(piece.seeds if seeds is None else seeds)),
-        tuple(each for each in heard if isinstance(each, Result)),
-        tuple(each for each in heard if isinstance(each, Failure)),
+        tuple(run for run in heard if run.failure is None),
+        tuple(run for run in heard if run.failure is not None),
         missing,
         tuple(compare(cell, values.get(cell, ()), comparable=scale == "full") for cell in piece.cells),
         returned,

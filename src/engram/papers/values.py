@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from engram.core.dataset_info import DATASETS
-from engram.engine.experiment import Experiment
 from engram.papers.pages import Page
 from engram.papers.published import Cell
 from engram.protocols.drive import Failure, Plan, Result
+from engram.record.experiment import Experiment
 
 T = TypeVar("T")
 Scale = Literal["full", "small", "quick"]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
-from engram.engine.experiment import Experiment
-from engram.protocols.drive import Failure, Result
+from engram.record.experiment import Experiment
+from engram.record.run import Run
 
 Fields = Mapping[str, Any]
 """Names of fields and their values; text is converted to the field's type."""
@@ -80,7 +80,7 @@ def varied(base: Experiment, fields: Fields) -> Experiment:
         >>> other.optimizer.lr, other.settings["strength"], other.model.hidden
         (0.1, 7.0, (32, 16))
     """
-    from engram.engine.loop import complete
+    from engram.engine.check import complete
     from engram.methods import METHODS
     from engram.methods.base import fields_of
 
@@ -127,36 +127,35 @@ def as_tried(experiment: Experiment, fields: Fields) -> dict[str, Any]:
 
 def table(
     fields: Sequence[dict[str, Any]],
-    found: Sequence[Sequence[Result | Failure]],
-    score: Callable[[Result], float],
+    runs_of_each: Sequence[Sequence[Run]],
+    score: Callable[[Run], float],
 ) -> tuple[Candidate, ...]:
-    """One row a candidate, from the results of its runs."""
+    """One row per candidate, from its runs."""
     return tuple(
         Candidate(
             chosen,
-            tuple(math.nan if isinstance(run, Failure) else score(run) for run in runs),
-            tuple(run.reason for run in runs if isinstance(run, Failure)),
-            tuple(run.experiment.id for run in runs),
-            tuple(sorted({pair for run in runs if isinstance(run, Result) for pair in judged_on(run)})),
+            tuple(score(run) if run.failure is None else math.nan for run in runs),
+            tuple(run.failure.reason for run in runs if run.failure is not None),
+            tuple(run.id for run in runs),
+            tuple(sorted({pair for run in runs if run.failure is None for pair in judged_on(run)})),
         )
-        for chosen, runs in zip(fields, found, strict=True)
+        for chosen, runs in zip(fields, runs_of_each, strict=True)
     )
 
 
-def judged_on(result: Result) -> set[tuple[str, int]]:
+def judged_on(run: Run) -> set[tuple[str, int]]:
     """The data that a run's evaluations read, by part and task; as it was asked for where it has no card.
 
     Example:
         >>> from engram.scenarios import prefix, split
         >>> planned = Experiment(prefix(split("digits", setting="class"), 2), "er")
-        >>> sorted(judged_on(Result(planned, {})))
+        >>> sorted(judged_on(Run(planned=planned)))
         [('test', 0), ('test', 1)]
     """
-    card = result.values.get("card")
-    if card is None:
-        scenario = result.experiment.scenario
-        return {(result.experiment.evaluation.on, task) for tasks in scenario.phases for task in tasks}
-    reads = [read for read in card["reads"] if read["reader"] == "evaluation"]
+    if run.card is None:
+        planned = run.experiment
+        return {(planned.evaluation.on, task) for tasks in planned.scenario.phases for task in tasks}
+    reads = [read for read in run.card["reads"] if read["reader"] == "evaluation"]
     return {(read["part"], task) for read in reads for task in read["tasks"]}
 
 
@@ -189,8 +188,8 @@ def is_cost(metric: str) -> bool:
     return metric in ("FORG", "AF", "RAF") or metric.startswith("WF")
 
 
-def grouped(flat: Sequence[Result | Failure], size: int) -> list[Sequence[Result | Failure]]:
-    """Results in their order, `size` at a time."""
+def grouped(flat: Sequence[Run], size: int) -> list[Sequence[Run]]:
+    """Runs in their order, `size` at a time."""
     return [flat[start : start + size] for start in range(0, len(flat), size)]
 
 

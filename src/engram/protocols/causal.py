@@ -13,13 +13,15 @@ import numpy as np
 from engram.core.errors import InputError, unknown_name
 from engram.core.trace import Trace
 from engram.engine.card import Selected
-from engram.engine.experiment import Experiment, PhaseSpec
 from engram.engine.probing import balance_name
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
-from engram.protocols.drive import Failure, Plan, Result, finished
+from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
 from engram.protocols.selection import audited, selected
+from engram.record.experiment import Experiment, PhaseSpec
+from engram.record.failure import FailureKind
+from engram.record.run import Run
 from engram.scenarios import joint
 
 LATER_RATES = (1e-3, 1e-4, 1e-5)
@@ -76,7 +78,7 @@ class CausalOutcome:
         chosen_rates: The one chosen for each later task; None where none were tried.
         runs: What the choice leaves, one a seed.
         choices: What each choice read.
-        values: What `result.json` of each of these runs says.
+        ended: These runs themselves.
     """
 
     candidates: tuple[Candidate, ...]
@@ -85,7 +87,7 @@ class CausalOutcome:
     chosen_rates: tuple[float | None, ...]
     runs: tuple[Quality, ...]
     choices: tuple[Selected, ...] = ()
-    values: tuple[Mapping[str, Any], ...] = ()
+    ended: tuple[Run, ...] = ()
 
     @property
     def best(self) -> float:
@@ -129,7 +131,7 @@ class CausalOutcome:
             "omega_all": self.omega_all,
             "forgets": self.forgets,
             "runs": [run.as_json() for run in self.runs],
-            **audited(self.values, self.choices),
+            **audited(self.ended, self.choices),
         }
 
 
@@ -200,6 +202,7 @@ def causal(
     Example:
         >>> from engram.protocols.drive import drive
         >>> from engram.engine.recipe import experiment
+        >>> from engram.record.tables import Tables
         >>> def made_up(experiments):
         ...     found = []
         ...     for each in experiments:
@@ -208,7 +211,7 @@ def causal(
         ...             for task in range(max(tasks) + 1):
         ...                 right = np.arange(10) < (9 if task in tasks else 3)
         ...                 trace.add(step=step, learning=tasks[-1], task=task, right=right)
-        ...         found.append(Result(each, {}, trace))
+        ...         found.append(Run(planned=each, tables=Tables(trace)))
         ...     return found
         >>> plan = causal([experiment("slt-D5-5a-mnist", "finetune")], {"lr": [0.01, 0.001]})
         >>> outcome = drive(plan, made_up)
@@ -275,7 +278,7 @@ def causal(
         tuple(chosen_rates),
         qualities,
         choices,
-        tuple(finished(run).values for run in whole),
+        tuple(finished(run) for run in whole),
     )
 
 
@@ -307,7 +310,7 @@ class WorstOutcome:
     def as_json(self) -> dict[str, Any]:
         """The lowest values, and everything that was found on each stream."""
         worst = min(self.outcomes.values(), key=lambda outcome: outcome.best)
-        values = [each for outcome in self.outcomes.values() for each in outcome.values]
+        ended = [run for outcome in self.outcomes.values() for run in outcome.ended]
         choices = [choice for outcome in self.outcomes.values() for choice in outcome.choices]
         return {
             "best": self.best,
@@ -322,7 +325,7 @@ class WorstOutcome:
                 for candidate in outcome.candidates
             ],
             "streams": {name: outcome.as_json() for name, outcome in self.outcomes.items()},
-            **audited(values, choices),
+            **audited(ended, choices),
         }
 
 
@@ -443,7 +446,7 @@ def _check(bases: Sequence[Experiment], how: CausalOptions) -> None:
 
 def _check_later(first: Experiment, how: CausalOptions) -> None:
     """Refuse what would be wrong with every later task, before the first one is learned."""
-    from engram.engine.loop import complete
+    from engram.engine.check import complete
     from engram.methods import METHODS
     from engram.methods.base import Learner
 
@@ -456,11 +459,11 @@ def _check_later(first: Experiment, how: CausalOptions) -> None:
         complete(_retrained(first_phases(first, 2), [rate], [None], how))
 
 
-def _height(result: Result | Failure, *, phase: int, tasks: Sequence[int]) -> float:
+def _height(result: Run, *, phase: int, tasks: Sequence[int]) -> float:
     return _highest(result, phase, tasks)[1]
 
 
-def _highest(result: Result | Failure, phase: int, tasks: Sequence[int]) -> tuple[int, float]:
+def _highest(result: Run, phase: int, tasks: Sequence[int]) -> tuple[int, float]:
     """The step and the height of the highest accuracy on some tasks while a phase is learned."""
     learning = result.experiment.scenario.phases[phase][-1]
     points = union_accuracy(result.trace, learning=learning, tasks=tasks)
@@ -471,7 +474,7 @@ def _highest(result: Result | Failure, phase: int, tasks: Sequence[int]) -> tupl
     return max(points, key=lambda point: (point[1], -point[0]))
 
 
-def _stop(result: Result, phase: int, how: CausalOptions) -> int | None:
+def _stop(result: Run, phase: int, how: CausalOptions) -> int | None:
     """After how many updates of its own a phase is at its best; None where it is learned to its end."""
     if how.start == "last":
         return None
@@ -485,7 +488,7 @@ def _stop(result: Result, phase: int, how: CausalOptions) -> int | None:
     return step - max(before, default=0)
 
 
-def _stopping(result: Result, phase: int, how: CausalOptions) -> tuple[Selected, ...]:
+def _stopping(result: Run, phase: int, how: CausalOptions) -> tuple[Selected, ...]:
     """What the choice of where a phase ends read; nothing where it is learned to its end."""
     if how.start == "last":
         return ()
@@ -500,7 +503,7 @@ def _so_far(phases: Sequence[Sequence[int]], phase: int) -> tuple[int, ...]:
     return tuple(dict.fromkeys(task for tasks in phases[: phase + 1] for task in tasks))
 
 
-def _quality(whole: Result, together: Result | Failure) -> Quality:
+def _quality(whole: Run, together: Run) -> Quality:
     scenario = whole.experiment.scenario
     last = len(scenario.phases) - 1
     everything = _so_far(scenario.phases, last)
@@ -527,8 +530,9 @@ def _quality(whole: Result, together: Result | Failure) -> Quality:
     )
 
 
-def _baseline(together: Result | Failure, tasks: Sequence[int]) -> float:
+def _baseline(together: Run, tasks: Sequence[int]) -> float:
     """The highest accuracy of all tasks learned at once; of a run that diverged, what it reached before."""
-    if isinstance(together, Failure) and not (together.diverged and any(together.trace.step)):
+    failure = together.failure
+    if failure is not None and not (failure.kind is FailureKind.DIVERGED and any(together.trace.step)):
         finished(together)
     return _height(together, phase=0, tasks=tasks)

@@ -14,14 +14,15 @@ import numpy.typing as npt
 
 from engram.core.errors import InputError
 from engram.engine.card import Selected
-from engram.engine.experiment import Experiment, TransferSpec
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.metrics.arrays import mean_of_known
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate
-from engram.protocols.drive import Plan, Result, finished
+from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, grid, metric_name, with_validation
 from engram.protocols.selection import audited, selected
+from engram.record.experiment import Experiment, TransferSpec
+from engram.record.run import Run
 
 TUNED_LRS = (0.01, 0.001)
 """The learning rates that 003 tries for k-shot fine-tuning."""
@@ -78,7 +79,7 @@ class MethodTransfer:
         tuned_choice: For each k, the learning rate and the passes of fine-tuning that validation chose.
         runs: One a seed.
         choices: What each choice read.
-        values: What `result.json` of each run says.
+        ended: These runs themselves.
     """
 
     candidates: tuple[Candidate, ...]
@@ -86,7 +87,7 @@ class MethodTransfer:
     tuned_choice: dict[int, tuple[float, int]]
     runs: tuple[RunTransfer, ...]
     choices: tuple[Selected, ...] = ()
-    values: tuple[Mapping[str, Any], ...] = ()
+    ended: tuple[Run, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Means over runs by the paper's names, with intervals and all runs."""
@@ -115,7 +116,7 @@ class MethodTransfer:
             **means,
             "summary": intervals,
             "runs": rows,
-            **audited(self.values, self.choices),
+            **audited(self.ended, self.choices),
         }
 
 
@@ -189,11 +190,13 @@ def forward_transfer(
 
     Example:
         >>> from engram.protocols.drive import drive
+        >>> from engram.record.tables import Tables
         >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     metrics = {"AvgFgt": -0.2, "AvgAcc": 0.7, "AvgLAcc": 0.9}
         ...     readings = ((9, 0, 1, "Fwt 5", 0.8), (18, 1, 2, "Fwt 5", 0.6), (9, 0, 1, "FDiv", 3.0))
-        ...     return [Result(each, {"metrics": metrics}, readings=readings) for each in experiments]
+        ...     tables = Tables(readings=readings)
+        ...     return [Run(planned=planned, stored=metrics, tables=tables) for planned in experiments]
         >>> probe = TransferSpec(shots=(5,))
         >>> plan = forward_transfer({"er": [experiment("split-digits", "er")]}, probe=probe)
         >>> found = drive(plan, made_up).as_json()
@@ -235,7 +238,7 @@ def forward_transfer(
             tuned,
             tuple(_run_transfer(run, probe, tuned) for run in runs),
             choices,
-            tuple(run.values for run in runs),
+            tuple(runs),
         )
     return TransferOutcome(found, _correlations(found, probe.shots))
 
@@ -299,7 +302,7 @@ def _correlations(
     }
 
 
-def _run_transfer(result: Result, probe: TransferSpec, tuned: Mapping[int, tuple[float, int]]) -> RunTransfer:
+def _run_transfer(result: Run, probe: TransferSpec, tuned: Mapping[int, tuple[float, int]]) -> RunTransfer:
     return RunTransfer(
         result.experiment.id,
         result.experiment.seed,
@@ -314,7 +317,7 @@ def _run_transfer(result: Result, probe: TransferSpec, tuned: Mapping[int, tuple
     )
 
 
-def _tuning(runs: Sequence[Result], probe: TransferSpec, shots: int) -> tuple[float, int]:
+def _tuning(runs: Sequence[Run], probe: TransferSpec, shots: int) -> tuple[float, int]:
     """The rate and the passes of fine-tuning with the best validation accuracy over tasks and runs."""
     settings = [(lr, epochs) for lr in probe.tuned_lrs for epochs in probe.tuned_epochs]
 
@@ -325,7 +328,7 @@ def _tuning(runs: Sequence[Result], probe: TransferSpec, shots: int) -> tuple[fl
     return max(settings, key=score)
 
 
-def _mean(result: Result, name: str) -> float:
+def _mean(result: Run, name: str) -> float:
     """The mean of a reading over tasks."""
     return mean_of_known(np.array(list(result.reading(name).values()), dtype=np.float64))
 

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from engram.core.errors import InputError, unknown_name
 from engram.engine.card import Selected
-from engram.engine.experiment import Experiment
 from engram.metrics.intervals import over_seeds
 from engram.metrics.streaming import StreamingMetrics
 from engram.protocols.candidates import (
@@ -21,8 +20,10 @@ from engram.protocols.candidates import (
     table,
     varied,
 )
-from engram.protocols.drive import Plan, Result, finished
+from engram.protocols.drive import Plan, finished
 from engram.protocols.selection import audited, selected
+from engram.record.experiment import Experiment
+from engram.record.run import Run
 
 SelectOn = Literal["test", "validation"]
 
@@ -46,7 +47,7 @@ class GridOutcome:
     on: SelectOn
     candidates: tuple[Candidate, ...]
     chosen: int
-    results: tuple[Result, ...]
+    results: tuple[Run, ...]
 
     @property
     def choices(self) -> tuple[Selected, ...]:
@@ -67,7 +68,7 @@ class GridOutcome:
             "choice": self.choice,
             "summary": summary(self.results),
             "runs": [result.experiment.id for result in self.results],
-            **audited([result.values for result in self.results], self.choices),
+            **audited(self.results, self.choices),
         }
 
 
@@ -102,7 +103,7 @@ def grid(
         >>> from engram.protocols.drive import drive
         >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
-        ...     return [Result(each, {"metrics": {"ACC": each.optimizer.lr}}) for each in experiments]
+        ...     return [Run(planned=each, stored={"ACC": each.optimizer.lr}) for each in experiments]
         >>> found = drive(grid([experiment("split-digits", "er")], {"lr": [0.1, 0.5]}), made_up)
         >>> found.choice, [candidate.score for candidate in found.candidates]
         ({'lr': 0.5}, [0.1, 0.5])
@@ -173,9 +174,9 @@ def judged(experiment: Experiment, on: SelectOn) -> Experiment:
     return replace(experiment, evaluation=replace(experiment.evaluation, on=on))
 
 
-def summary(results: Sequence[Result]) -> dict[str, dict[str, Any]]:
+def summary(results: Sequence[Run]) -> dict[str, dict[str, Any]]:
     """Mean, sample SD and 95 % interval of every metric over runs."""
     found = {}
-    for name in results[0].values["metrics"]:
+    for name in results[0].metrics:
         found[name] = over_seeds([result.metric(name) for result in results]).as_json()
     return found

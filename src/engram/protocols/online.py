@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engram.core.errors import InputError
-from engram.engine.experiment import Experiment
 from engram.metrics.curve import Curve
 from engram.metrics.intervals import over_seeds
-from engram.protocols.drive import Plan, Result
+from engram.protocols.drive import Plan
 from engram.protocols.grid import GridOutcome, SelectOn, grid
+from engram.record.experiment import Experiment
+from engram.record.run import Run
 from engram.scenarios import online as shown_once
 
 CURVES = ("AA", "AF", "RAA", "RAF")
@@ -76,7 +77,7 @@ def online(
         >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     curves = {name: [0.9, 0.5] for name in CURVES}
-        ...     return [Result(each, {"metrics": {"AA": 0.5}, "by_task": curves}) for each in experiments]
+        ...     return [Run(planned=each, stored={"AA": 0.5}, by_task=curves) for each in experiments]
         >>> found = drive(online([experiment("split-digits", "er")]), made_up)
         >>> found.curves["RAA"], found.search.results[0].experiment.scenario.passes
         ([0.9, 0.5], 1)
@@ -97,7 +98,7 @@ def online(
     )
 
 
-def _matrix(result: Result) -> list[list[float]]:
+def _matrix(result: Run) -> list[list[float]]:
     """The accuracy of each task after each task."""
     phases = result.experiment.scenario.phases
     by_learning = {tasks[-1]: tasks for tasks in phases}
@@ -107,7 +108,7 @@ def _matrix(result: Result) -> list[list[float]]:
     return rows
 
 
-def _over_runs(results: Sequence[Result], name: str) -> list[tuple[float, float]]:
+def _over_runs(results: Sequence[Run], name: str) -> list[tuple[float, float]]:
     """Mean and SD of a metric over runs, after each task."""
     rows = zip(*(result.after_each_task(name) for result in results), strict=True)
     summaries = [over_seeds(values) for values in rows]

@@ -8,11 +8,12 @@ from typing import Any
 
 from engram.core.errors import InputError
 from engram.engine.card import Selected
-from engram.engine.experiment import Experiment
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
-from engram.protocols.drive import Plan, Result
+from engram.protocols.drive import Plan
 from engram.protocols.selection import audited, selected
+from engram.record.experiment import Experiment
+from engram.record.run import Run
 
 METRIC = "AA"
 
@@ -33,7 +34,7 @@ class QueueOutcome:
     tasks: tuple[int, ...]
     candidates: tuple[Candidate, ...]
     averages: tuple[tuple[float, ...], ...]
-    results: tuple[tuple[Result, ...], ...]
+    results: tuple[tuple[Run, ...], ...]
     best: int
     worst: int
 
@@ -51,7 +52,7 @@ class QueueOutcome:
             "choice": self.candidates[self.best].fields,
             "best": rows[self.best],
             "worst": rows[self.worst],
-            **audited([result.values for result in self.results[self.best]], self.choices),
+            **audited(self.results[self.best], self.choices),
         }
 
     @property
@@ -91,7 +92,7 @@ def queue(
         >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     final = [1 / each.settings["strength"] for each in experiments]
-        ...     return [Result(each, {"metrics": {"AA": value}, "by_task": {"AA": [1.0] * 4 + [value]}})
+        ...     return [Run(planned=each, stored={"AA": value}, by_task={"AA": [1.0] * 4 + [value]})
         ...             for each, value in zip(experiments, final)]
         >>> plan = queue([experiment("split-digits", "ewc")], {"strength": [2, 10]}, every=3)
         >>> found = drive(plan, made_up)
@@ -107,7 +108,7 @@ def queue(
     rows = table(
         [as_tried(row[0], fields or {}) for row in tried], groups, lambda result: result.metric(METRIC)
     )
-    done = tuple(tuple(run for run in group if isinstance(run, Result)) for group in groups)
+    done = tuple(tuple(run for run in group if run.failure is None) for group in groups)
     averages = tuple(
         tuple(over_seeds([run.after_each_task(METRIC)[n - 1] for run in runs]).mean for n in reported)
         if len(runs) == len(bases)

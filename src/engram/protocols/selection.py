@@ -9,6 +9,7 @@ from typing import Any
 from engram.core.files import read_json, write_json
 from engram.engine.card import SELECTION, Card, Selected, merged, selection_lines
 from engram.protocols.candidates import Candidate
+from engram.record.run import Run
 
 
 def selected(
@@ -43,13 +44,11 @@ def selected(
     )
 
 
-def audited(
-    values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None, choices: Sequence[Selected]
-) -> dict[str, Any]:
+def audited(runs: Sequence[Run], choices: Sequence[Selected]) -> dict[str, Any]:
     """What a protocol's JSON says of its choices, and the card of the runs that it ended with.
 
     Args:
-        values: What `result.json` of these runs says, one a seed; where one has no card, there is none here.
+        runs: The runs that it ended with, one per seed; where one has no card, there is none here.
         choices: Everything that was chosen; what was chosen alike on several streams is told once.
     """
     choices = list(dict.fromkeys(choices))
@@ -58,9 +57,8 @@ def audited(
         "selection": {line.name: {"answer": line.answer, "figure": line.figure} for line in lines},
         "choices": [choice.as_json() for choice in choices],
     }
-    ended = [values] if isinstance(values, Mapping) else values or ()
-    said = [card for each in ended if (card := each.get("card")) is not None]
-    if said and len(said) == len(ended):
+    said = [run.card for run in runs if run.card is not None]
+    if said and len(said) == len(runs):
         found["card"] = merged([Card.of_json(card) for card in said]).selected(choices).as_json()
     return found
 

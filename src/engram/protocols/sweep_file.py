@@ -35,14 +35,14 @@ from typing import Any, get_args
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.values import OptimizerSpec
-from engram.engine.experiment import Experiment
-from engram.engine.loop import check_needs
+from engram.engine.check import check_needs
 from engram.engine.recipe import experiment
 from engram.methods import METHODS
 from engram.methods.base import validate_fields
 from engram.methods.optimizers import OPTIMIZERS, check_optimizer
 from engram.models import MODELS
 from engram.models.spec import STEMS
+from engram.record.experiment import Experiment
 from engram.scenarios import SettingName, benchmark
 
 OPTIONS: dict[str, type[Any]] = {

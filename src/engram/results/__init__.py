@@ -5,13 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engram.results.report import write_report
-    from engram.results.store import Run, RunGroup, find_runs, group_runs, load_run, unfinished_runs
+    from engram.results.runs import RunGroup, Runs, find_runs, group_runs
 
-__all__ = ["Run", "RunGroup", "find_runs", "group_runs", "load_run", "unfinished_runs", "write_report"]
+__all__ = ["RunGroup", "Runs", "find_runs", "group_runs", "write_report"]
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'engram.results' has no attribute {name!r}")
-    module = "report" if name == "write_report" else "store"
+    module = "report" if name == "write_report" else "runs"
     return getattr(import_module(f"engram.results.{module}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

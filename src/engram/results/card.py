@@ -6,8 +6,9 @@ from typing import TypeVar
 from engram.core.errors import InputError
 from engram.core.files import read_json
 from engram.engine.card import SELECTION, Card, Constraint, Line, Selected, merged
+from engram.record.run import Run
 from engram.results.markup import Html, element, joined
-from engram.results.store import Run, RunGroup
+from engram.results.runs import RunGroup
 
 Named = TypeVar("Named", Line, Constraint)
 NO_CARD = "made before cards were recorded, or by a loop of your own"
@@ -15,7 +16,7 @@ NO_CARD = "made before cards were recorded, or by a loop of your own"
 
 def card_of(run: Run) -> Card | None:
     """A run's card, with the choices that protocols made to end with it; None where it has none."""
-    said = run.result.get("card")
+    said = run.card
     if said is None:
         return None
     if not isinstance(said, Mapping):
@@ -25,8 +26,8 @@ def card_of(run: Run) -> Card | None:
 
 def choices_of(run: Run) -> tuple[Selected, ...]:
     """What was chosen to get this run, as far as the protocols that ended with it recorded it."""
-    file = run.folder / SELECTION
-    if not file.is_file():
+    file = None if run.folder is None else run.folder / SELECTION
+    if file is None or not file.is_file():
         return ()
     try:
         return tuple(Selected.of_json(found) for found in read_json(file))

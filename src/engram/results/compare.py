@@ -12,7 +12,8 @@ import numpy as np
 from engram.core.errors import InputError, unknown_name
 from engram.metrics.comparison import Ranking, higher_is_better, rank
 from engram.metrics.paired import Test
-from engram.results.store import Run, RunGroup, group_runs, without_draw
+from engram.record.run import Run
+from engram.results.runs import RunGroup, group_runs, without_draw
 
 DEFAULT_METRICS: Final = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
@@ -111,7 +112,7 @@ def compare_runs(
     left_out = {name: tuple(sorted(set(found) - set(shared))) for name, found in by_seed.items()}
     return RunComparison(
         scenario=first.scenario,
-        setting=_setting(first),
+        setting=first.setting,
         methods=tuple(by_seed),
         seeds=tuple(shared),
         left_out={name: seeds for name, seeds in left_out.items() if seeds},
@@ -121,17 +122,11 @@ def compare_runs(
     )
 
 
-def _setting(run: Run) -> str:
-    scenario = run.experiment.get("scenario")
-    setting = scenario.get("setting") if isinstance(scenario, Mapping) else None
-    return str(setting.get("kind", "")) if isinstance(setting, Mapping) else ""
-
-
 def _refuse_different(groups: Sequence[RunGroup]) -> None:
     """Raise unless all groups were given and asked the same."""
 
     def asked(group: RunGroup) -> dict[str, Any]:
-        experiment = without_draw(_one_by_one(group.runs[0].experiment))
+        experiment = without_draw(_one_by_one(group.runs[0].description))
         fields = {name: experiment.get(name) for name in ("scenario", "tasks", "evaluation")}
         return {
             name: value for name, value in _leaves(fields).items() if not name.startswith(_RECORDED_BESIDES)
@@ -164,7 +159,7 @@ def _one_by_one(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
 def _by_seed(group: RunGroup) -> dict[int, Run]:
     found: dict[int, Run] = {}
     for run in group.runs:
-        seed = run.experiment.get("seed")
+        seed = run.description.get("seed")
         if not isinstance(seed, int):
             raise InputError(f"the run {run.folder} has no seed: runs are paired by seed, so record one")
         if seed in found:
@@ -179,7 +174,7 @@ def _by_seed(group: RunGroup) -> dict[int, Run]:
 def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
     (first, reference), *others = runs.items()
     for name, run in others:
-        ours, theirs = (_one_by_one(each.experiment).get("scenario") for each in (reference, run))
+        ours, theirs = (_one_by_one(each.description).get("scenario") for each in (reference, run))
         if ours != theirs:
             raise InputError(
                 f"{first} and {name} cannot be compared: with seed {seed} they were given different tasks "
@@ -209,7 +204,7 @@ def _chosen(metrics: Sequence[str], paired: Mapping[str, Sequence[Run]]) -> list
 def _differences(groups: Sequence[RunGroup]) -> dict[str, dict[str, Any]]:
     """The fields besides the method and its own that are not the same in all groups."""
     fields = {
-        group.label: _leaves({n: v for n, v in group.runs[0].experiment.items() if n not in _COMPARED})
+        group.label: _leaves({n: v for n, v in group.runs[0].description.items() if n not in _COMPARED})
         for group in groups
     }
     names = dict.fromkeys(name for found in fields.values() for name in found)

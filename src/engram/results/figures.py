@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from engram.record.run import Run
 from engram.results.query import (
     MeanCurve,
     half_width,
@@ -17,7 +18,7 @@ from engram.results.query import (
     task_curves,
     task_ends,
 )
-from engram.results.store import Run, RunGroup
+from engram.results.runs import RunGroup
 
 Figure = dict[str, Any]
 

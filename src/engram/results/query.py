@@ -15,7 +15,8 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve, min_accuracy
 from engram.metrics.intervals import Summary, over_seeds
-from engram.results.store import ProbeKey, Run, RunGroup
+from engram.record.run import ProbeKey, Run
+from engram.results.runs import RunGroup
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,6 +11,7 @@ from engram.core.errors import InputError
 from engram.core.files import write_whole
 from engram.metrics.definitions import Definition, find
 from engram.metrics.intervals import Summary
+from engram.record.run import Run
 from engram.results.card import cards_section
 from engram.results.document import document
 from engram.results.figures import (
@@ -31,7 +32,7 @@ from engram.results.query import (
     metrics_table,
     stability_gap,
 )
-from engram.results.store import Run, RunGroup, group_runs
+from engram.results.runs import RunGroup, group_runs
 
 _FEW = 10
 """Up to so many tasks, curves and their task-end versions are legible in one plot."""
@@ -145,17 +146,13 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
 
 def _facts(group: RunGroup) -> list[str]:
     run = group.runs[0]
-    setting = run.experiment.get("scenario", {}).get("setting", {}) if run.scenario else {}
-    kind = setting.get("kind") if isinstance(setting, Mapping) else None
-    facts = [run.scenario, f"{kind} setting" if kind else "", str(run.experiment.get("method", ""))]
+    facts = [run.scenario, f"{run.setting} setting" if run.setting else "", run.method]
     facts.append(_count(len(group.runs), "seed"))
-    updates = run.result.get("updates")
-    if updates is not None:
-        facts.append(f"{updates:,} updates")
-    seconds = [run.result.get("seconds", {}).get("total") for run in group.runs]
-    known = [float(value) for value in seconds if value is not None]
-    if known:
-        facts.append(f"{np.mean(known):.1f} s a run")
+    if run.updates:
+        facts.append(f"{run.updates:,} updates")
+    seconds = [run.seconds.total for run in group.runs if run.seconds.total]
+    if seconds:
+        facts.append(f"{np.mean(seconds):.1f} s per run")
     return [fact for fact in dict.fromkeys(facts) if fact and fact != group.label]
 
 
@@ -277,7 +274,7 @@ def _events_table(group: RunGroup) -> Html:
 
 def _events(run: Run, task: int) -> NDArray[np.int64] | None:
     """A task's forgetting events since it was learned; None where nothing followed, or samples changed."""
-    evaluation = run.experiment.get("evaluation")
+    evaluation = run.description.get("evaluation")
     redrawn = isinstance(evaluation, Mapping) and bool(evaluation.get("redraw"))
     learned = np.flatnonzero(run.curve.being_learned()[:, task])
     if redrawn or not learned.size or learned[-1] == len(run.curve) - 1:
@@ -347,12 +344,12 @@ def _metric_cell(summary: Summary) -> Html:
 
 def _settings(group: RunGroup) -> Html:
     run = group.runs[0]
-    experiment = {name: value for name, value in run.experiment.items() if name not in ("id", "seed")}
+    experiment = {name: value for name, value in run.description.items() if name not in ("id", "seed")}
     lines = [
         *_lines(experiment),
-        ("seeds", ", ".join(run.seed for run in group.runs)),
+        ("seeds", ", ".join("–" if run.seed is None else str(run.seed) for run in group.runs)),
         ("runs", ", ".join(run.id for run in group.runs)),
-        *_lines({"versions": run.result.get("versions") or {}}),
+        *_lines({"versions": run.versions}),
     ]
     rows = [element("tr", element("th", name, scope="row"), element("td", value)) for name, value in lines]
     return element(

@@ -125,6 +125,11 @@ class TaskSetting:
 
     kind: Literal["task"] = "task"
 
+    @property
+    def shows_boundaries(self) -> bool:
+        """Whether the learner is told that a new task begins: always, as it is told which task it is."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class DomainSetting:
@@ -132,6 +137,11 @@ class DomainSetting:
 
     boundaries: bool = True
     kind: Literal["domain"] = "domain"
+
+    @property
+    def shows_boundaries(self) -> bool:
+        """Whether the learner is told that a new task begins."""
+        return self.boundaries
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +160,11 @@ class ClassSetting:
     mask_evaluation: bool = True
     boundaries: bool = True
     kind: Literal["class"] = "class"
+
+    @property
+    def shows_boundaries(self) -> bool:
+        """Whether the learner is told that a new task begins."""
+        return self.boundaries
 
 
 Setting = Annotated[TaskSetting | DomainSetting | ClassSetting, Field(discriminator="kind")]

@@ -1,0 +1,100 @@
+"""What a method keeps and spends, measured while it runs."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from engram.engine.failures import OverBudget
+from engram.engine.retained import Held, held, shapes_of
+from engram.methods.base import Method
+from engram.record.account import Account
+from engram.record.experiment import Experiment
+
+_SERIES = ("kept_bytes", "kept_samples", "flops", "phase_seconds", "update_seconds")
+
+
+class Meter:
+    """Counts bytes, samples, operations and seconds, phase by phase.
+
+    Args:
+        experiment: What is run; its budget is enforced.
+        network: The network before it learned anything.
+        shape: The shape of one input.
+    """
+
+    def __init__(self, experiment: Experiment, network: nn.Module, shape: tuple[int, ...]) -> None:
+        self.experiment, self.shape = experiment, shape
+        self.network_shapes = shapes_of(network)
+        self.train_seconds = 0.0
+        self.kept_bytes: list[int] = []
+        self.kept_samples: list[int] = []
+        self.flops: list[int] = []
+        self.phase_seconds: list[float] = []
+        self.update_seconds: list[float] = []
+        self._kept_while_learning = 0
+
+    @contextmanager
+    def update(self, *, count: bool) -> Iterator[None]:
+        """Time what is inside as one update; with `count`, its operations are counted as well."""
+        started = time.perf_counter()
+        with FlopCounterMode(display=False) if count else nullcontext() as counter:
+            yield
+        if counter is not None:
+            self.flops.append(counter.get_total_flops())
+        seconds = time.perf_counter() - started
+        self.train_seconds += seconds
+        self.phase_seconds.append(seconds)
+
+    def task_ending(self, method: Method, answering: nn.Module | None) -> None:
+        """Look at what the method holds before it is told that its task ended: that is kept as well."""
+        self._kept_while_learning = max(self._retained(method, answering).bytes, method.kept_bytes())
+
+    def task_ended(self, method: Method, answering: nn.Module | None) -> None:
+        """Look again afterwards, and close the phase.
+
+        Raises:
+            OverBudget: The method keeps more than it may.
+        """
+        after = self._retained(method, answering)
+        # What is found is less than what is kept where several things share a tensor.
+        kept = max(self._kept_while_learning, after.bytes, method.kept_bytes())
+        self.kept_bytes.append(kept)
+        self.kept_samples.append(after.samples)
+        # Much is done only once in the first update of a phase.
+        self.update_seconds.append(statistics.median(self.phase_seconds[1:] or self.phase_seconds))
+        self.phase_seconds = []
+        budget = self.experiment.budget_bytes
+        if budget is not None and kept > budget:
+            raise OverBudget(
+                f"method {self.experiment.method} keeps {kept} bytes after phase {len(self.kept_bytes)}, "
+                f"over the budget of {budget}: raise the budget, or use a smaller network or memory"
+            )
+
+    def _retained(self, method: Method, answering: nn.Module | None) -> Held:
+        return held(method, self.shape, network=self.network_shapes, answering=answering)
+
+    def account(self, parameters: int) -> Account:
+        """What was measured so far, of a network with so many weights."""
+        return Account(
+            parameters=parameters,
+            kept_bytes=tuple(self.kept_bytes),
+            flops=tuple(self.flops),
+            kept_samples=tuple(self.kept_samples),
+            update_seconds=tuple(self.update_seconds),
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was measured so far, as plain values."""
+        series = {name: list(vars(self)[name]) for name in _SERIES}
+        return {"train_seconds": self.train_seconds, **series}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what was measured."""
+        vars(self).update(state)

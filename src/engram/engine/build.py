@@ -1,0 +1,96 @@
+"""From an experiment to what runs it: network, method, evaluator, and what may be known of each task."""
+
+from __future__ import annotations
+
+import torch
+
+from engram.core.seeds import Seeds
+from engram.core.values import TaskInfo
+from engram.datasets.accounting import WatchedTask
+from engram.datasets.stream import Stream
+from engram.evaluation.evaluator import Evaluator
+from engram.methods import METHODS
+from engram.methods.base import Learner, Method, build_method
+from engram.models import build
+from engram.models.network import Network
+from engram.models.weights import load_weights
+from engram.record.experiment import Experiment
+from engram.scenarios.values import TaskSetting
+
+
+def make_network(experiment: Experiment, stream: Stream, seeds: Seeds) -> Network:
+    """The network as it is before it learns, seeded."""
+    network = build(
+        experiment.model, shape=stream.shape, n_units=stream.scenario.n_units, seed=seeds.initialisation
+    )
+    if (start := experiment.start) is not None:
+        load_weights(network, start.file, sha256=start.sha256)
+    return network.to(stream.device)
+
+
+def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Method:
+    """The method with its network, seeded."""
+    method = build_method(
+        METHODS[experiment.method],
+        experiment.settings,
+        network=network,
+        optimizer_spec=experiment.optimizer,
+        generator=torch.Generator().manual_seed(seeds.method),
+    )
+    if isinstance(method, Learner):
+        method.split_gradients = experiment.evaluation.gradients
+        if experiment.augment:
+            method.augmentation = torch.Generator().manual_seed(seeds.augmentation)
+    return method
+
+
+def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Evaluator:
+    """What watches the run."""
+    spec, scenario = experiment.evaluation, experiment.scenario
+    part = {"test": stream.test, "train": stream.train, "validation": stream.validation}[spec.on]
+    return Evaluator(
+        [part(task) for task in range(len(scenario.tasks))],
+        every=spec.every,
+        per_epoch=spec.per_epoch,
+        subset=spec.subset,
+        redraw=spec.redraw,
+        seed=seeds.evaluation,
+        tasks=spec.tasks,
+        full_ends=spec.full_ends,
+        losses=spec.losses,
+        classes=scenario.classes_seen,
+    )
+
+
+def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
+    """What a learner may know of each task."""
+    scenario = experiment.scenario
+    identity = isinstance(scenario.setting, TaskSetting)
+    found: list[TaskInfo] = []
+    for number, tasks in enumerate(scenario.phases):
+        samples = sum(len(stream.train(task)) for task in tasks)
+        found.append(
+            WatchedTask(
+                index=number,
+                identity=tasks[0] if identity and len(tasks) == 1 else None,
+                classes=tuple(sorted({unit for task in tasks for unit in scenario.tasks[task].units})),
+                samples=samples,
+                steps=experiment.steps(samples, phase=number),
+                epochs=-(-experiment.steps(samples, phase=number) * experiment.batch_size // samples),
+                batch_size=experiment.batch_size,
+            )
+        )
+    return found
+
+
+def whole_stream(infos: list[TaskInfo]) -> TaskInfo:
+    """The stream as one task, for a learner that sees no boundaries."""
+    return WatchedTask(
+        index=0,
+        identity=None,
+        classes=tuple(sorted({unit for info in infos for unit in info.classes})),
+        samples=sum(info.samples for info in infos),
+        steps=sum(info.steps for info in infos),
+        epochs=infos[0].epochs,
+        batch_size=infos[0].batch_size,
+    )

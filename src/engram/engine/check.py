@@ -1,0 +1,60 @@
+"""Whether an experiment can be run: found out before anything is learned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engram.core.errors import InputError, unknown_name
+from engram.engine.probing import check_probes
+from engram.evaluation.schedule import Schedule
+from engram.methods import METHODS
+from engram.methods.base import Learner, validate_fields
+from engram.methods.optimizers import check_optimizer
+from engram.models import MODELS
+from engram.record.experiment import Experiment
+from engram.scenarios import joint
+from engram.scenarios.values import Permute, TaskSetting
+
+
+def complete(experiment: Experiment) -> Experiment:
+    """The experiment with every hyper-parameter of its method filled in and checked.
+
+    Done before hashing, so that a default and the same value given by hand are the same experiment.
+    """
+    method = METHODS[experiment.method]
+    if experiment.model.name not in MODELS:
+        raise unknown_name("model", experiment.model.name, MODELS)
+    Schedule(experiment.evaluation.every, experiment.evaluation.per_epoch)
+    check_optimizer(experiment.optimizer)
+    check_probes(experiment, method)
+    for rate in [phase.lr for phase in experiment.by_phase if phase.lr is not None]:
+        check_optimizer(replace(experiment.optimizer, lr=rate))
+        if not issubclass(method, Learner):
+            raise InputError(f"method {experiment.method} has no learning rate by phase: give it one for all")
+    if experiment.augment and not issubclass(method, Learner):
+        raise InputError(f"method {experiment.method} does not take images changed at random: leave it out")
+    steps = [step for task in experiment.scenario.tasks for step in task.transforms]
+    if experiment.augment and any(isinstance(step, Permute) for step in steps):
+        raise InputError(f"{experiment.scenario.name} permutes pixels: there is nothing to crop and mirror")
+    settings = validate_fields(experiment.method, method, experiment.settings)
+    needs_with = getattr(method, "needs_with", None)
+    check_needs(experiment, needs_with(settings) if needs_with else method.needs)
+    scenario = experiment.scenario
+    if getattr(method, "joint", False) and len(scenario.phases) > 1:
+        scenario = joint(scenario)
+    return replace(experiment, settings=settings, scenario=scenario)
+
+
+def check_needs(experiment: Experiment, needs: tuple[str, ...]) -> None:
+    """Refuse a method that needs to know what the setting hides."""
+    setting = experiment.scenario.setting
+    if "task identity" in needs and not isinstance(setting, TaskSetting):
+        raise InputError(
+            f"method {experiment.method} needs task identity, which the {setting.kind} setting hides: "
+            "use the task setting"
+        )
+    if "boundaries" in needs and not setting.shows_boundaries:
+        raise InputError(
+            f"method {experiment.method} needs to know where tasks begin, which {experiment.scenario.name} "
+            "hides: use a stream with visible boundaries"
+        )

@@ -1,0 +1,236 @@
+"""Everything that a run holds between two updates, so that it can be saved and resumed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import torch
+
+from engram.core.errors import InputError, NonFinite
+from engram.core.seeds import Seeds
+from engram.core.values import Batch, TaskInfo
+from engram.datasets.accounting import Ledger, watched
+from engram.datasets.stream import PhaseData, Stream
+from engram.engine.account import Meter
+from engram.engine.build import make_evaluator, make_method, make_network, task_infos, whole_stream
+from engram.engine.card import make_card
+from engram.engine.failures import failure_of
+from engram.engine.guarded import Guarded
+from engram.engine.place import Place, Shown
+from engram.engine.probing import readings_at_end
+from engram.engine.randomness import global_randomness, set_global_randomness
+from engram.engine.upstream import open_upstream
+from engram.engine.where import Where
+from engram.evaluation.schedule import Schedule
+from engram.methods.base import Learner
+from engram.record.experiment import Experiment
+from engram.record.failure import FailureKind
+from engram.record.run import Run, Seconds
+
+CHECKPOINT_FORMAT = 3
+"""How a snapshot is laid out; one of another layout is not used, and its run starts anew."""
+
+
+class RunState:
+    """A run under way: its stream, its method and its evaluator, and how far it has come.
+
+    Args:
+        experiment: What is run, complete.
+        where: Where data are looked for, the device, and whether the ledger is strict.
+    """
+
+    def __init__(self, experiment: Experiment, where: Where) -> None:
+        seeds = Seeds.of(experiment.seed)
+        self.experiment, self.scenario = experiment, experiment.scenario
+        self.stream = Stream(self.scenario, where.data, device=where.device)
+        self.ledger = Ledger(self.scenario, method=experiment.method, strict=where.strict)
+        # Dropout and the like draw from the global generator.
+        torch.manual_seed(seeds.noise)
+        with self.ledger.reading("method"):
+            network = make_network(experiment, self.stream, seeds)
+            self.meter = Meter(experiment, network, self.stream.shape)
+            self.parameters = sum(weight.numel() for weight in network.parameters())
+            method = make_method(experiment, network, seeds)
+        if experiment.augment and len(self.stream.shape) != 3:
+            raise InputError(f"{self.scenario.name} has no images to crop and mirror: leave augment out")
+        self.method = Guarded(method, name=experiment.method, network=network, ledger=self.ledger)
+        self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
+        self.evaluator = make_evaluator(experiment, self.stream, seeds)
+        self.infos = task_infos(experiment, self.stream)
+        self.place = Place.start(seeds.order)
+        self.boundaries = self.scenario.setting.shows_boundaries
+
+    @property
+    def steps(self) -> int:
+        """Updates in all."""
+        return sum(info.steps for info in self.infos)
+
+    @property
+    def tasks(self) -> tuple[int, ...]:
+        """The tasks being learned."""
+        return self.scenario.phases[min(self.place.phase, len(self.infos) - 1)]
+
+    @property
+    def info(self) -> TaskInfo:
+        """What may be known of the phase being learned."""
+        return self.infos[self.place.phase]
+
+    def begin_phase(self, *, watch: bool) -> PhaseData:
+        """Prepare the phase that is next, or that is resumed; gives its data."""
+        place, spec = self.place, self.experiment.evaluation
+        self.ledger.phase = place.phase
+        data = self.stream.phase(place.phase)
+        answers = self.scenario.answers(place.phase)
+        self.evaluator.look(
+            answers=answers, schedule=Schedule(spec.every_in(self.info.steps), spec.per_epoch)
+        )
+        self.ledger.note_answers(answers)
+        self._set_rate()
+        if not place.begun:
+            if place.phase == 0 or self.boundaries:
+                self.method.begin_task(self.info if self.boundaries else whole_stream(self.infos))
+            if place.phase == 0 and watch and spec.before:
+                with self.ledger.reading("evaluation"):
+                    self.evaluator.before(self.method.predictor, learning=self.tasks[-1], together=self.tasks)
+            place.begun = True
+        return data
+
+    def batches(self, data: PhaseData) -> Iterator[Shown]:
+        """What is left to learn of the phase."""
+        batches = self.place.batches(data, size=self.experiment.batch_size, steps=self.info.steps)
+        return self.ledger.handed(batches, "training")
+
+    def update(self, batch: Batch, *, watch: bool) -> float:
+        """One update; gives its loss."""
+        # Late, because some methods begin gently; not the last, whose batch may be smaller.
+        counted = watch and self.place.step_in_phase == max(1, self.info.steps - 1)
+        self.place.step += 1
+        with self.meter.update(count=counted):
+            return self.method.observe(batch)
+
+    @property
+    def phase_is_over(self) -> bool:
+        """Whether the phase has had all its updates."""
+        return self.place.step_in_phase == self.info.steps
+
+    def end_phase(self, data: PhaseData) -> None:
+        """Tell the method that its task ended: each one, or the whole stream at its end."""
+        self.meter.task_ending(self.method.method, self.method.answering())
+        size, phases = self.experiment.batch_size, range(len(self.infos))
+        if self.boundaries:
+            self.method.end_task(data.in_order(size))
+        elif self.place.phase == phases[-1]:
+            everything = (self.stream.phase(phase).in_order(size) for phase in phases)
+            self.method.end_task(chain.from_iterable(everything))
+        self.meter.task_ended(self.method.method, self.method.answering())
+
+    def evaluate(self, shown: Shown, *, last: bool) -> bool:
+        """Evaluate if it is time; says whether it was."""
+        with self.ledger.reading("evaluation"):
+            evaluated = self.evaluator(
+                self.method.predictor,
+                learning=self.tasks[-1],
+                last=last,
+                epoch_step=shown.epoch_step,
+                together=self.tasks,
+            )
+        method = self.method.method
+        if evaluated and isinstance(method, Learner) and method.split_gradients:
+            parts = {**method.gradient_norms, **method.loss_parts}
+            self.evaluator.note(
+                (self.place.step, self.tasks[-1], None, name, value) for name, value in parts.items()
+            )
+        return evaluated
+
+    def probe(self) -> None:
+        """Measure what is measured at the end of a phase only."""
+        started = time.perf_counter()
+        with self.method.at_work("probe"):
+            readings = readings_at_end(
+                self.experiment,
+                self.stream,
+                self.method.method,
+                phase=self.place.phase,
+                step=self.place.step,
+                upstream=self.upstream,
+            )
+        self.evaluator.note(readings, seconds=time.perf_counter() - started)
+
+    def _set_rate(self) -> None:
+        """Let the method learn at the rate of its phase; nothing happens where all have the same."""
+        method = self.method.method
+        if not self.experiment.by_phase or not isinstance(method, Learner):
+            return
+        method.optimizer_spec = replace(method.optimizer_spec, lr=self.rate)
+        # An optimiser whose state is kept between tasks is not built anew.
+        for group in method.optimizer.param_groups:
+            group["lr"] = self.rate
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the phase."""
+        own = self.experiment.of_phase(min(self.place.phase, len(self.infos) - 1)).lr
+        return self.experiment.optimizer.lr if own is None else own
+
+    # What it leaves -------------------------------------------------------------------------------
+
+    def finished(self) -> Run:
+        """The run at its end."""
+        parameters = sum(weight.numel() for weight in self.method.predictor().parameters())
+        account = self.meter.account(parameters)
+        watched_run = self.evaluator.run(
+            description=self.experiment.as_json(), train_seconds=self.meter.train_seconds
+        )
+        card = make_card(self.scenario, self.ledger, account).as_json() if self.ledger.whole else None
+        return replace(watched_run, planned=self.experiment, account=account, card=card)
+
+    def failed(self, error: BaseException) -> Run:
+        """The run as it is, ended by an error."""
+        task = self.tasks[-1]
+        failure = failure_of(error, step=self.place.step, task=task)
+        if isinstance(error, NonFinite):
+            hint = error.hint or f"try a learning rate smaller than {self.rate}"
+            where = f"at step {self.place.step} while learning task {task + 1}"
+            failure = replace(failure, kind=FailureKind.DIVERGED, reason=f"{error.event} {where}: {hint}")
+        return Run(
+            planned=self.experiment,
+            failure=failure,
+            phases=dict(self.evaluator.learned),
+            updates=self.place.step,
+            evaluations=self.evaluator.evaluations,
+            seconds=Seconds(self.meter.train_seconds, self.evaluator.seconds),
+            account=self.meter.account(self.parameters),
+            tables=self.evaluator.tables(),
+        )
+
+    # State ----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state, as tensors and plain values."""
+        return {
+            "format": CHECKPOINT_FORMAT,
+            "digest": self.experiment.digest,
+            "place": self.place.state_dict(),
+            "meter": self.meter.state_dict(),
+            "noise": global_randomness(),
+            "method": self.method.method.state_dict(),
+            "evaluator": self.evaluator.state_dict(),
+            "ledger": self.ledger.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from there, to the same bits."""
+        self.place.load_state_dict(state["place"])
+        self.meter.load_state_dict(state["meter"])
+        method = self.method.method
+        method.load_state_dict(state["method"])
+        for name, value in list(vars(method).items()):
+            if type(value) is TaskInfo:
+                setattr(method, name, watched(value))
+        self.evaluator.load_state_dict(state["evaluator"])
+        self.ledger.load_state_dict(state["ledger"])
+        set_global_randomness(state["noise"])

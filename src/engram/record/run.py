@@ -1,0 +1,440 @@
+"""A run: what was asked for, what came out, and what it cost. One value, with one `load` and one `save`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.core.errors import InputError, unknown_name
+from engram.core.files import is_file, read_json, remove_file, write_json
+from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
+from engram.core.trace import Trace
+from engram.metrics.curve import Curve
+from engram.record.account import Account
+from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.tables import StoredTables, Tables
+
+Status = Literal["done", "failed", "unfinished", "missing"]
+
+ProbeKey = tuple[str, int | None]
+"""What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
+
+
+@dataclass(frozen=True)
+class ProbeSeries:
+    """What one probe measured over a run: its values, and after how many updates each was taken."""
+
+    step: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """How long a run took: learning, evaluating, and both together."""
+
+    train: float = 0.0
+    evaluate: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Both together."""
+        return self.train + self.evaluate
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Run:
+    """One run of an experiment, or of somebody's own loop: finished, failed, under way or not begun.
+
+    Attributes:
+        description: What `experiment.json` says: `id`, `label`, and every field of the experiment.
+        planned: The experiment itself, where it is at hand; `experiment` rebuilds it where it is not.
+        folder: Where the run lies; None for one that was never saved.
+        finished: Whether it came to its end.
+        failure: Why it did not; None where it did, or where nobody knows.
+        stored: The metrics that were computed when the run ended; NaN where one is undefined.
+        by_task: For each metric, one value per task.
+        why: For each metric that is undefined or left out, the reason.
+        classes: How many classes are in use after each phase; None where nobody said.
+        phases: For each value of the trace's `learning`, the tasks that were learned then.
+        updates: How many updates were made.
+        evaluations: How many evaluations were made.
+        seconds: How long it took.
+        account: What the method kept and spent; None for somebody's own loop.
+        card: What was known, kept and spent, as measured; None where nothing was recorded.
+        versions: The versions of what computed the numbers.
+        tables: The trace and the other tables.
+
+    Example:
+        >>> trace = Trace()
+        >>> trace.add(step=1, learning=0, task=0, right=np.array([True, True, False, True]))
+        >>> run = Run(description={"id": "mine", "label": "mine"}, finished=True, tables=Tables(trace))
+        >>> run.curve.accuracy, run.status
+        (array([[0.75]]), 'done')
+    """
+
+    description: Mapping[str, Any] = field(default_factory=dict)
+    planned: Experiment | None = None
+    folder: Path | None = None
+    finished: bool = False
+    failure: Failure | None = None
+    stored: Mapping[str, float] = field(default_factory=dict)
+    by_task: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+    classes: tuple[int, ...] | None = None
+    phases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    updates: int = 0
+    evaluations: int = 0
+    seconds: Seconds = field(default_factory=Seconds)
+    account: Account | None = None
+    card: Mapping[str, Any] | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    tables: Tables = field(default_factory=Tables)
+
+    def __post_init__(self) -> None:
+        if self.planned is not None and not self.description:
+            object.__setattr__(self, "description", self.planned.as_json())
+
+    # What was asked for --------------------------------------------------------------------------
+
+    @property
+    def experiment(self) -> Experiment:
+        """The experiment as a value.
+
+        Raises:
+            InputError: The run comes from somebody's own loop, or of code that is not loaded.
+        """
+        if self.planned is None:
+            raise InputError(f"the run {self.id} is not one of an experiment that engram could run again")
+        return self.planned
+
+    @property
+    def id(self) -> str:
+        """The run's name among all runs."""
+        return str(self.description.get("id", ""))
+
+    @property
+    def label(self) -> str:
+        """What people call the experiment."""
+        return str(self.description.get("label", self.id))
+
+    @property
+    def method(self) -> str:
+        """The method's name, or nothing where the run came from somebody's own loop."""
+        return str(self.description.get("method", ""))
+
+    @property
+    def scenario(self) -> str:
+        """The scenario's name, or nothing where the run came from somebody's own loop."""
+        scenario = self.description.get("scenario")
+        return str(scenario.get("name", "")) if isinstance(scenario, Mapping) else ""
+
+    @property
+    def setting(self) -> str:
+        """`task`, `domain` or `class`, or nothing where the run came from somebody's own loop."""
+        scenario = self.description.get("scenario")
+        setting = scenario.get("setting") if isinstance(scenario, Mapping) else None
+        return str(setting.get("kind", "")) if isinstance(setting, Mapping) else ""
+
+    @property
+    def seed(self) -> int | None:
+        """The run's seed; None where none was recorded."""
+        seed = self.description.get("seed")
+        return seed if isinstance(seed, int) else None
+
+    # What came out -------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        """A failed run is one that is tried again, as a missing one is; an unfinished one resumes."""
+        if self.finished:
+            return "done"
+        if self.failure is not None and self.failure.kind is not FailureKind.INTERRUPTED:
+            return "failed"
+        # Whoever has a description but no folder yet was not begun.
+        begun = self.failure is not None or (self.folder is not None and is_file(self.folder / EXPERIMENT))
+        return "unfinished" if begun else "missing"
+
+    @property
+    def trace(self) -> Trace:
+        """Every evaluation of the run."""
+        return self.tables.trace
+
+    @property
+    def ends(self) -> Trace:
+        """The evaluations at task ends on full test sets; an empty trace where none were kept."""
+        return self.tables.ends
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """What probes measured, in the order of measuring."""
+        return self.tables.readings
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """The final value of every metric; NaN where it is undefined."""
+        return self.stored
+
+    def metric(self, name: str) -> float:
+        """A metric at the end of the run; NaN where it is undefined.
+
+        Raises:
+            InputError: There is no such metric.
+
+        Example:
+            >>> Run(stored={"ACC": 0.9}).metric("ACC")
+            0.9
+        """
+        if name not in self.metrics:
+            raise unknown_name("metric", name, self.metrics)
+        return self.metrics[name]
+
+    def after_each_task(self, name: str) -> list[float]:
+        """A metric after each task; NaN where it is undefined."""
+        if name not in self.by_task:
+            raise unknown_name("metric", name, self.by_task)
+        return list(self.by_task[name])
+
+    def reading(self, name: str) -> dict[tuple[int, int | None], float]:
+        """What a probe measured last, by the task that was learned and the task it was measured on."""
+        return {(learning, task): value for _, learning, task, what, value in self.readings if what == name}
+
+    @cached_property
+    def probes(self) -> dict[ProbeKey, ProbeSeries]:
+        """What each probe measured, of each task or of all; empty where nothing was probed."""
+        series: dict[ProbeKey, list[tuple[int, float]]] = {}
+        for step, _, task, name, value in self.readings:
+            series.setdefault((name, task), []).append((step, value))
+        return {
+            key: ProbeSeries(
+                np.array([step for step, _ in points], dtype=np.int64),
+                np.array([value for _, value in points], dtype=np.float64),
+            )
+            for key, points in series.items()
+        }
+
+    @cached_property
+    def curve(self) -> Curve:
+        """The trace as a table of accuracies, tasks in the order in which they were learned."""
+        return self._curve_of(self.trace)
+
+    @cached_property
+    def matrix(self) -> NDArray[np.float64]:
+        """`acc[learned, evaluated]`, on full test sets where the run kept such evaluations."""
+        return self._curve_of(self.ends).matrix() if len(self.ends) else self.curve.matrix()
+
+    def _curve_of(self, trace: Trace) -> Curve:
+        try:
+            return Curve.of_trace(trace, phases=self._phases())
+        except InputError as error:
+            raise InputError(f"the run {self.folder or self.id} cannot be read: {error}") from error
+
+    def _phases(self) -> list[Sequence[int]] | None:
+        """The tasks for each value of `learning`: as they were learned, else as they were meant to be."""
+        if self.phases:
+            return [self.phases.get(learning, (learning,)) for learning in range(1 + max(self.phases))]
+        scenario = self.description.get("scenario")
+        planned = scenario.get("phases") if isinstance(scenario, Mapping) else None
+        return [list(tasks) for tasks in planned] if planned else None
+
+    # What people read ----------------------------------------------------------------------------
+
+    @cached_property
+    def task_names(self) -> list[str]:
+        """The tasks' names as far as the experiment tells them."""
+        scenario = self.description.get("scenario")
+        listed = scenario.get("tasks") if isinstance(scenario, Mapping) else self.description.get("tasks")
+        entries = listed if isinstance(listed, Sequence) and not isinstance(listed, str) else []
+        return [str(entry.get("name", "") if isinstance(entry, Mapping) else entry) for entry in entries]
+
+    def task_name(self, column: int) -> str:
+        """What people call a task: its number in the order of learning, from 1, and its name, if any."""
+        number, task = f"Task {column + 1}", self.curve.tasks[column]
+        name = self.task_names[task] if isinstance(task, int) and task < len(self.task_names) else str(task)
+        plain = ("", str(task), str(column + 1), number.lower(), f"task {task}")
+        return number if name.lower() in plain else f"{number} ({name})"
+
+    def phase_name(self, phase: int) -> str:
+        """What people call what was learned: one task, or several together."""
+        columns = self.curve.phases[phase]
+        if len(columns) == 1:
+            return self.task_name(columns[0])
+        numbers = [str(column + 1) for column in columns]
+        return f"Tasks {' + '.join(numbers)}" if len(numbers) <= 3 else f"Tasks {numbers[0]} … {numbers[-1]}"
+
+    def __repr__(self) -> str:
+        """What it is and how it did, on one line."""
+        seed = "" if self.seed is None else f", seed {self.seed}"
+        if self.failure is not None:
+            return f"<Run {self.label}{seed}: {self.failure.kind}: {self.failure.reason}>"
+        if not self.finished:
+            return f"<Run {self.label}{seed}: {self.status}>"
+        shown = [(name, self.stored.get(name, math.nan)) for name in ("ACC", "FORG", "min-ACC", "WC-ACC")]
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in shown if not math.isnan(value))
+        return f"<Run {self.label}{seed}: {figures or 'no metrics'}; {self.updates} updates>"
+
+    def report(self, page: str | Path = "report.html") -> Path:
+        """Write one self-contained HTML page about this run, and say where it is."""
+        # The one door upwards: a run knows how to be shown.
+        from engram.results.report import write_report
+
+        write_report([self], Path(page))
+        return Path(page)
+
+    # On disk -------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path | None = None) -> Run:
+        """Write the run's files, and return the run as it lies there.
+
+        The result comes last, so its presence means that the run is complete; a run that failed has
+        `failure.json` instead.
+
+        Args:
+            folder: Where to; where it lies already by default.
+        """
+        place = self.folder if folder is None else Path(folder)
+        if place is None:
+            raise InputError("the run has no folder yet: name one, as in run.save('runs/mine')")
+        save_description(place, self.description)
+        if self.finished or len(self.trace):
+            self.tables.save(place)
+        made = dict(self.versions) or versions()
+        if self.finished:
+            remove_file(place / FAILURE)
+            write_json(place / RESULT, finite({**self.result(), "versions": made}))
+        elif self.failure is not None:
+            write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
+        return replace(self, folder=place, versions=made)
+
+    def result(self) -> dict[str, Any]:
+        """What `result.json` says, but for the versions."""
+        account = {} if self.account is None else {"account": self.account.as_json()}
+        card = {} if self.card is None else {"card": self.card}
+        return {
+            "id": self.id,
+            "seed": self.seed,
+            "metrics": dict(self.stored),
+            "by_task": self.by_task,
+            "why": self.why,
+            "classes": self.classes,
+            "phases": [[learning, list(tasks)] for learning, tasks in self.phases.items()],
+            "updates": self.updates,
+            "evaluations": self.evaluations,
+            "seconds": {
+                "train": self.seconds.train,
+                "evaluate": self.seconds.evaluate,
+                "total": self.seconds.total,
+            },
+            **account,
+            **card,
+        }
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Run:
+        """The run in a folder, in whatever state it is. Its tables are read when they are first asked for.
+
+        Raises:
+            InputError: The folder is not there or holds no run, or a file in it is damaged.
+        """
+        place = Path(folder)
+        if not place.is_dir():
+            raise InputError(f"no such run: {place} is not a folder; name a folder that `engram run` wrote")
+        if not looks_like_run(place):
+            raise InputError(
+                f"{place} is not a run: it has no {EXPERIMENT}; name a folder that `engram run` wrote"
+            )
+        if not (place / EXPERIMENT).is_file():
+            raise InputError(
+                f"the run {place} is not complete: {EXPERIMENT} is missing; run it again or leave it out"
+            )
+        description = _object(place / EXPERIMENT)
+        for name in ("id", "label"):
+            if name not in description:
+                raise InputError(f"{place / EXPERIMENT} has no {name!r}: it was not written by engram")
+        return _read(place, description, None)
+
+    @classmethod
+    def find(cls, experiment: Experiment, out: Path) -> Run:
+        """What has become of an experiment, as its folder in `out` tells; one that is not there is missing.
+
+        Example:
+            >>> from engram.scenarios import split
+            >>> Run.find(Experiment(split("digits", setting="class"), "er"), Path("nowhere")).status
+            'missing'
+        """
+        return _read(out / experiment.id, experiment.as_json(), experiment)
+
+
+def looks_like_run(folder: Path) -> bool:
+    """Whether a folder holds any file of a run."""
+    return any((folder / name).is_file() for name in (EXPERIMENT, RESULT, TRACE))
+
+
+def save_description(folder: Path, description: Mapping[str, Any]) -> None:
+    """Say what a run's folder is for: the first file of a run."""
+    write_json(folder / EXPERIMENT, finite(dict(description)))
+
+
+def _read(folder: Path, description: Mapping[str, Any], planned: Experiment | None) -> Run:
+    run = Run(description=description, planned=planned, folder=folder, tables=StoredTables(folder))
+    if is_file(folder / RESULT):
+        if not (folder / TRACE).is_file():
+            raise InputError(
+                f"the run {folder} is not complete: {TRACE} is missing; run it again or leave it out"
+            )
+        return _with_result(run, _object(folder / RESULT), folder / RESULT)
+    if is_file(folder / FAILURE):
+        path = folder / FAILURE
+        return replace(run, failure=Failure.of_json(read_json(path), source=str(path)))
+    return run
+
+
+def _with_result(run: Run, result: Mapping[str, Any], path: Path) -> Run:
+    """The run with what `result.json` says, checked."""
+    if not isinstance(result.get("metrics"), Mapping):
+        raise InputError(f"{path} has no metrics: run it again with --again")
+    try:
+        seconds = result.get("seconds") or {}
+        account = result.get("account")
+        return replace(
+            run,
+            finished=True,
+            stored={str(name): _number(value) for name, value in result["metrics"].items()},
+            by_task={
+                str(name): [_number(value) for value in values]
+                for name, values in (result.get("by_task") or {}).items()
+            },
+            why={str(name): str(reason) for name, reason in (result.get("why") or {}).items()},
+            classes=None if result.get("classes") is None else tuple(map(int, result["classes"])),
+            phases={int(learning): tuple(tasks) for learning, tasks in result.get("phases") or ()},
+            updates=int(result.get("updates") or 0),
+            evaluations=int(result.get("evaluations") or 0),
+            seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
+            account=None if account is None else Account.of_json(account),
+            card=result.get("card"),
+            versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} cannot be read ({error}): run it again with --again") from error
+
+
+def _number(value: object) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
+
+
+def _object(path: Path) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is not a JSON object: it was not written by engram")
+    return value

@@ -1,0 +1,246 @@
+"""Runs as they lie on disk: one folder each, found, grouped over seeds, and laid out as a table."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from engram.core.errors import InputError
+from engram.record.run import Run, looks_like_run
+
+if TYPE_CHECKING:
+    import polars
+
+    from engram.metrics.paired import Test
+    from engram.results.compare import RunComparison
+
+
+class Runs(Sequence[Run]):
+    """Finished runs, in the order in which they were found or made, and those that are not finished.
+
+    Attributes:
+        incomplete: Runs that failed, were killed or are under way: they are in no table, and not forgotten.
+
+    Example:
+        >>> runs = Runs([Run(description={"id": "a", "label": "er"}, finished=True, stored={"ACC": 0.5})])
+        >>> runs
+        <Runs: 1 finished>
+        >>> runs.frame().select("id", "ACC").rows()
+        [('a', 0.5)]
+    """
+
+    def __init__(self, runs: Iterable[Run], *, incomplete: Iterable[Run] = ()) -> None:
+        self._runs, self.incomplete = tuple(runs), tuple(incomplete)
+
+    def __len__(self) -> int:
+        return len(self._runs)
+
+    @overload
+    def __getitem__(self, place: int) -> Run: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Runs: ...
+
+    def __getitem__(self, place: int | slice) -> Run | Runs:
+        """A run by its place, or some of them."""
+        return Runs(self._runs[place]) if isinstance(place, slice) else self._runs[place]
+
+    def __repr__(self) -> str:
+        """How many there are, and of what."""
+        labels = [f"{group.label} × {len(group.runs)}" for group in self.groups()] if len(self) > 1 else []
+        shown = ", ".join(labels[:6]) + (f" and {len(labels) - 6} more" if len(labels) > 6 else "")
+        rest = f", {len(self.incomplete)} not finished" if self.incomplete else ""
+        return f"<Runs: {len(self)} finished{rest}{f': {shown}' if shown else ''}>"
+
+    def groups(self) -> list[RunGroup]:
+        """The runs that differ only in the seed, together."""
+        return group_runs(self)
+
+    def frame(self) -> polars.DataFrame:
+        """One row per run: what it is, every setting and every metric as columns.
+
+        Settings have the names of their fields (`optimizer.lr`, `settings.memory`); lists are text. A metric
+        that is undefined, or a setting that a run does not have, is null.
+        """
+        import polars as pl
+
+        rows = [_row(run) for run in self]
+        names = dict.fromkeys(name for row in rows for name in row)
+        columns = {name: [row.get(name) for row in rows] for name in names}
+        return pl.DataFrame({name: _column(name, values) for name, values in columns.items()})
+
+    def compare(self, *metrics: str, test: Test = "sign-flip") -> RunComparison:
+        """Test methods against each other, paired by seed; see `engram.results.compare.compare_runs`."""
+        from engram.results.compare import compare_runs
+
+        return compare_runs(self, metrics=metrics, test=test)
+
+    def report(self, page: str | Path = "report.html") -> Path:
+        """Write one self-contained HTML page about these runs, and say where it is."""
+        from engram.results.report import write_report
+
+        write_report(self, Path(page))
+        return Path(page)
+
+
+def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
+    """All runs in some places, each once, in the order of the paths and then of the folders' names.
+
+    A path is a run's folder, which must be complete, or a folder of runs, of which those that are not
+    finished are in `incomplete`.
+
+    Raises:
+        InputError: There is no finished run, or a file is damaged.
+    """
+    places = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
+    finished: dict[Path, Run] = {}
+    incomplete: dict[Path, Run] = {}
+    for place in places:
+        for folder in _run_folders(place):
+            run = Run.load(folder)
+            if folder == place and not run.finished:
+                raise InputError(_not_finished(run))
+            (finished if run.finished else incomplete).setdefault(folder.resolve(), run)
+    if not finished:
+        where = ", ".join(str(place) for place in places) or "nowhere"
+        rest = f" ({len(incomplete)} are not finished)" if incomplete else ""
+        raise InputError(
+            f"no finished run found in {where}{rest}: name run folders, or a folder that holds some"
+        )
+    return Runs(finished.values(), incomplete=incomplete.values())
+
+
+def _not_finished(run: Run) -> str:
+    if run.failure is not None:
+        return f"the run {run.folder} failed: {run.failure.reason}; run it again or leave it out"
+    return f"the run {run.folder} is not complete: result.json is missing; run it again or leave it out"
+
+
+def _run_folders(place: Path) -> list[Path]:
+    if not place.is_dir():
+        raise InputError(f"no such run: {place} is not a folder; name a folder that `engram run` wrote")
+    if looks_like_run(place):
+        return [place]
+    return [
+        folder
+        for folder in sorted(place.iterdir())
+        if folder.is_dir() and not folder.name.startswith(".") and looks_like_run(folder)
+    ]
+
+
+def _row(run: Run) -> dict[str, Any]:
+    """A run as a row of a table."""
+    known = {name: value for name, value in run.description.items() if name not in _IN_COLUMNS}
+    settings = dict(_leaves(known, lists=True))
+    metrics = {name: None if math.isnan(value) else value for name, value in run.metrics.items()}
+    return {
+        "id": run.id,
+        "label": run.label,
+        "scenario": run.scenario,
+        "setting": run.setting,
+        "method": run.method,
+        "seed": run.seed,
+        **settings,
+        **metrics,
+        "updates": run.updates,
+        "evaluations": run.evaluations,
+        "train_seconds": run.seconds.train,
+        "evaluate_seconds": run.seconds.evaluate,
+        "folder": None if run.folder is None else str(run.folder),
+    }
+
+
+_IN_COLUMNS = ("id", "label", "scenario", "method", "seed", "format", "tasks")
+
+
+def _column(name: str, values: list[Any]) -> polars.Series:
+    """A column whose values may be of several kinds: then it is text."""
+    import polars as pl
+
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {int, float}:
+        values = [None if value is None else float(value) for value in values]
+    elif len(kinds) > 1:
+        values = [None if value is None else str(value) for value in values]
+    return pl.Series(name, values)
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs of one experiment that differ in nothing but the seed.
+
+    Attributes:
+        label: What people call the experiment, different for every group of a collection.
+        runs: The runs, ordered by seed.
+    """
+
+    label: str
+    runs: tuple[Run, ...]
+
+
+def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
+    """Put together the runs that differ only in the seed, in the order in which groups first appear.
+
+    Two runs belong together where their experiments are equal without `id`, `seed` and what the seed drew.
+    Groups whose labels are the same are told apart by the fields in which they differ.
+    """
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        known = without_draw(run.description)
+        key = {name: value for name, value in known.items() if name not in ("id", "seed")}
+        members.setdefault(json.dumps(key, sort_keys=True), []).append(run)
+    groups = [sorted(group, key=_seed_order) for group in members.values()]
+    labels = _distinct_labels([group[0] for group in groups])
+    return [RunGroup(label, tuple(group)) for label, group in zip(labels, groups, strict=True)]
+
+
+def without_draw(experiment: Mapping[str, Any]) -> dict[str, Any]:
+    """An experiment whose scenario says how many tasks it has, but not what its seed drew for them."""
+    scenario = experiment.get("scenario")
+    if not isinstance(scenario, Mapping):
+        return dict(experiment)
+    return {**experiment, "scenario": {**scenario, "tasks": len(scenario.get("tasks", ()))}}
+
+
+def _seed_order(run: Run) -> tuple[float, str]:
+    seed = run.description.get("seed")
+    return float(seed) if isinstance(seed, int | float) else float("inf"), run.id
+
+
+def _distinct_labels(runs: list[Run]) -> list[str]:
+    """A label for each of some runs: as short as possible, but no two the same.
+
+    The method's name where nothing else is needed; else the label, with the fields that set runs of the same
+    label apart.
+    """
+    methods = [str(run.description.get("method", "")) for run in runs]
+    shown = [without_draw(run.description) for run in runs]
+    scenarios = {json.dumps(each.get("scenario"), sort_keys=True) for each in shown}
+    if all(methods) and len(set(methods)) == len(runs) and len(scenarios) == 1:
+        return methods
+    labels = []
+    for run, known in zip(runs, shown, strict=True):
+        alike = [each for other, each in zip(runs, shown, strict=True) if other.label == run.label]
+        fields = [dict(_leaves(each)) for each in alike]
+        names = {name for field in fields for name in field if name not in ("id", "seed")}
+        differing = sorted(name for name in names if len({field.get(name) for field in fields}) > 1)
+        own = dict(_leaves(known))
+        marks = [f"{name.removeprefix('settings.')}={own[name]}" for name in differing if name in own]
+        labels.append(f"{run.label} ({', '.join(marks[:3])})" if marks else run.label)
+    # Three fields may not be enough; a number always is.
+    return [f"{x} #{labels[:i].count(x) + 1}" if labels.count(x) > 1 else x for i, x in enumerate(labels)]
+
+
+def _leaves(value: Any, path: str = "", *, lists: bool = False) -> Iterator[tuple[str, Any]]:
+    """Every value inside nested mappings, by its dotted name; as text, or with `lists` only lists as text."""
+    if isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{path}.{name}" if path else str(name), lists=lists)
+    elif lists:
+        yield path, json.dumps(value) if isinstance(value, list | tuple) else value
+    else:
+        yield path, str(value) if isinstance(value, str | int | float) else json.dumps(value)
