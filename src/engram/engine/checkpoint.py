@@ -21,6 +21,7 @@ from engram.datasets.accounting import Forbidden, refusal
 from engram.engine.experiment import Experiment
 from engram.engine.loop import CHECKPOINT_FORMAT, Diverged, Outcome, Progress, run_steps
 from engram.methods.state import CannotKeep
+from engram.record.card import Card
 
 CHECKPOINT = "checkpoint.pt"
 
@@ -117,8 +118,9 @@ def check_card(result: dict[str, Any], experiment: Experiment, folder: Path) -> 
     """Refuse a result whose method read what it should not, or that does not tell."""
     if "card" not in result:
         raise InputError(f"the run {folder} was made before cards were recorded: run it again with --again")
-    if result["card"]["forbidden"]:
-        raise Forbidden(refusal(experiment.method, result["card"]["forbidden"]))
+    forbidden = Card.of_json(result["card"], of=f"the run {folder}").forbidden
+    if forbidden:
+        raise Forbidden(refusal(experiment.method, forbidden))
 
 
 def _checkpoint(place: Path, experiment: Experiment) -> dict[str, Any] | None:

@@ -22,12 +22,12 @@ from torch.utils.flop_counter import FlopCounterMode
 from engram.core.errors import InputError, NoNumber, unknown_name
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
-from engram.datasets.accounting import Ledger, Reader, WatchedTask, watched
+from engram.datasets.accounting import Ledger, WatchedTask, watched
 from engram.datasets.stream import PhaseData, Stream
-from engram.engine.card import Card, make_card
+from engram.engine.card import make_card
 from engram.engine.experiment import Experiment
 from engram.engine.probing import check_probes, readings_at_end
-from engram.engine.retained import Held, held, shapes_of
+from engram.engine.retained import Retained, retained, shapes_of
 from engram.engine.upstream import open_upstream
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.schedule import Schedule
@@ -37,6 +37,7 @@ from engram.methods.optimizers import check_optimizer
 from engram.models import MODELS, build
 from engram.models.network import Network
 from engram.models.weights import load_weights
+from engram.record.card import Card, Reader
 from engram.scenarios import joint
 from engram.scenarios.values import Permute, TaskSetting
 
@@ -259,7 +260,7 @@ def run_steps(
     return line.outcome()
 
 
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 """How a snapshot is laid out; one of another layout is not used, and its run starts anew."""
 _SERIES = ("kept_bytes", "kept_samples", "flops", "phase_seconds", "update_seconds")
 
@@ -433,9 +434,11 @@ class _Line:
         self.phase_seconds = []
         self.check_budget()
 
-    def found(self) -> Held:
+    def found(self) -> Retained:
         """What the method holds now, besides its network."""
-        return held(self.method, self.stream.shape, network=self.network_shapes, answering=self.answering())
+        return retained(
+            self.method, self.stream.shape, network=self.network_shapes, answering=self.answering()
+        )
 
     def tell_end(self, batches: Iterator[Batch]) -> None:
         """Tell the method that its task ended, with data that it may read once more."""
@@ -492,15 +495,7 @@ class _Line:
         )
         card = None
         if self.ledger.whole:
-            card = make_card(
-                self.experiment.scenario,
-                self.ledger,
-                kept_bytes=account.kept_bytes,
-                kept_samples=account.kept_samples,
-                flops=account.flops,
-                seconds=account.update_seconds,
-                parameters=account.parameters,
-            )
+            card = make_card(self.experiment.scenario, self.ledger, account)
         return Outcome(self.experiment, self.evaluator, self.method, self.train_seconds, account, card)
 
     def state_dict(self) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import numpy as np
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.trace import Trace
-from engram.engine.card import Selected
 from engram.engine.experiment import Experiment, PhaseSpec
 from engram.engine.probing import balance_name
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
@@ -20,6 +19,7 @@ from engram.protocols.candidates import Candidate, as_tried, best, combinations,
 from engram.protocols.drive import Failure, Plan, Result, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 from engram.scenarios import joint
 
 LATER_RATES = (1e-3, 1e-4, 1e-5)

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from engram.core.errors import InputError
-from engram.engine.card import Selected
 from engram.engine.experiment import Experiment, TransferSpec
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.metrics.arrays import mean_of_known
@@ -22,6 +21,7 @@ from engram.protocols.candidates import Candidate
 from engram.protocols.drive import Plan, Result, finished
 from engram.protocols.grid import SelectOn, grid, metric_name, with_validation
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 
 TUNED_LRS = (0.01, 0.001)
 """The learning rates that 003 tries for k-shot fine-tuning."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engram.core.errors import InputError, unknown_name
-from engram.engine.card import Selected
 from engram.engine.experiment import Experiment
 from engram.metrics.intervals import over_seeds
 from engram.metrics.streaming import StreamingMetrics
@@ -23,6 +22,7 @@ from engram.protocols.candidates import (
 )
 from engram.protocols.drive import Plan, Result, finished
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 
 SelectOn = Literal["test", "validation"]
 

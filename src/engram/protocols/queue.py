@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from engram.core.errors import InputError
-from engram.engine.card import Selected
 from engram.engine.experiment import Experiment
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, Result
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 
 METRIC = "AA"
 

@@ -11,7 +11,7 @@ from engram.core.errors import InputError
 from engram.core.files import write_whole
 from engram.metrics.definitions import Definition, find
 from engram.metrics.intervals import Summary
-from engram.results.card import cards_section
+from engram.results.card_section import cards_section
 from engram.results.document import document
 from engram.results.figures import (
     MAX_POINTS,

@@ -1,0 +1,1 @@
+"""What a run leaves behind, as plain values: no torch at import."""
