@@ -24,7 +24,7 @@ def audit(
         list[Path], typer.Argument(help="Run folders, or folders that contain some.", metavar="RUNS")
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 if a method read what it must not.")
+        bool, typer.Option("--strict", help="Exit with 1 if a method read what it should not.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -69,7 +69,7 @@ def required_card(run: Run) -> Card:
 
 
 def print_card(card: Card) -> None:
-    """Print a card: the constraints, one line per question, and what the method must not have read."""
+    """Print a card: the constraints, one line per question, and what the method read although it should not."""
     from rich.text import Text
 
     from engram.results.card import PAPER, constraint_lines, fact_lines
@@ -78,7 +78,7 @@ def print_card(card: Card) -> None:
     _print_lines("question", "answer", fact_lines(card))
     for read, times in card.forbidden.items():
         count = "once" if times == 1 else f"{times:,} times"
-        stdout.print(Text(f"the method read what it must not: {read.describe()} ({count})", "red"))
+        stdout.print(Text(f"the method read what it should not: {read.describe()} ({count})", "red"))
 
 
 def _print_groups(runs: Iterable[Run]) -> None:

@@ -30,7 +30,7 @@ class Ledger:
     Args:
         scenario: What is streamed.
         method: The method's name, for messages.
-        strict: Whether to stop a method that reads what it must not.
+        strict: Whether to stop a method that reads what it should not.
 
     Attributes:
         phase: The phase being learned.
@@ -41,7 +41,7 @@ class Ledger:
         named_batches: Batches that said which task they belong to.
         identity_reads: How often the method read a task's identity.
         answers_by_task: Whether evaluations used task identity, to choose among units or networks.
-        forbidden: What the method read although it must not, and how often.
+        forbidden: What the method read although it should not, and how often.
         whole: Whether the account covers the run from its beginning.
 
     Example:
@@ -172,7 +172,7 @@ class Ledger:
 
 
 def refusal(method: str, forbidden: Iterable[ForbiddenRead]) -> str:
-    """The message about a method that read what it must not.
+    """The message about a method that read what it should not.
 
     Example:
         >>> refusal("mine", [ForbiddenRead("test", (0,))])

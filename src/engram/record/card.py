@@ -175,7 +175,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class ForbiddenRead:
-    """Something that a method read although it must not.
+    """Something that a method read although it should not.
 
     Attributes:
         what: A part of the data, a whole data set, or the identity of a task.
@@ -283,7 +283,7 @@ class Card:
         facts: One per question.
         constraints: Low memory footprint, causality and constant update complexity.
         reads: Who was handed what.
-        forbidden: What the method read although it must not, and how often.
+        forbidden: What the method read although it should not, and how often.
         choices: What protocols chose to get this run.
     """
 

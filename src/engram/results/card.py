@@ -286,7 +286,7 @@ def _boundaries(card: Card, fact: Fact) -> str:
     told, phases = _number(fact, "told"), _number(fact, "phases")
     if phases < 2:
         return "there are none: everything is learned as one task"
-    return f"{told} of {phases} task beginnings were told to the method"
+    return f"the method was told of {told} of {phases} task beginnings"
 
 
 def _later_data(card: Card, fact: Fact) -> str:

@@ -82,4 +82,6 @@ def _warning(group: RunGroup, card: Card) -> Html:
     if not card.forbidden:
         return Html("")
     reads = "; ".join(read.describe() for read in card.forbidden)
-    return element("p", element("strong", group.label), f" read what it must not: {reads}.", class_="warning")
+    return element(
+        "p", element("strong", group.label), f" read what it should not: {reads}.", class_="warning"
+    )
