@@ -47,7 +47,7 @@ def test_the_card_is_printed(out: Path, engram: Engram, monkeypatch: pytest.Monk
     assert done.returncode == 0, done.stderr
     assert "er, 2 seeds" in done.stdout
     for part in (
-        "constraint, after Pfülb & Gepperth (2019)",
+        "after Pfülb & Gepperth (2019)",
         "low memory footprint",
         "broken",
         "100 samples and 27,600 bytes kept",

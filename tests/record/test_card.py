@@ -89,7 +89,7 @@ def test_a_card_survives_json(card: Card) -> None:
 
 
 def test_a_card_of_a_newer_format_is_refused() -> None:
-    with pytest.raises(InputError, match="of the run here cannot be read .*newer than this version"):
+    with pytest.raises(InputError, match=r"of the run here cannot be read .*newer than this version"):
         Card.of_json({**Card((), ()).as_json(), "format": 99}, of="the run here")
 
 

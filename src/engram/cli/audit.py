@@ -69,12 +69,13 @@ def required_card(run: Run) -> Card:
 
 
 def print_card(card: Card) -> None:
-    """Print a card: the constraints, one line per question, and what the method read although it should not."""
+    """Print a card: the constraints, the questions, and what the method read although it should not."""
     from rich.text import Text
 
     from engram.results.card import PAPER, constraint_lines, fact_lines
 
-    _print_lines(f"constraint, after {PAPER}", "verdict", constraint_lines(card))
+    _print_lines("constraint", "verdict", constraint_lines(card))
+    stdout.print(Text(f"Constraints that applications set, after {PAPER}.\n", "dim"))
     _print_lines("question", "answer", fact_lines(card))
     for read, times in card.forbidden.items():
         count = "once" if times == 1 else f"{times:,} times"
