@@ -23,17 +23,15 @@ from engram.record.card import (
     selection_facts,
 )
 from engram.results.card import (
-    CONSTRAINTS,
-    QUESTIONS,
     Line,
     constraint_lines,
     described,
     fact_lines,
-    find_question,
     group_card,
     merged,
 )
 from engram.results.card_section import cards_section
+from engram.results.questions import CONSTRAINTS, QUESTIONS, find_question
 from engram.results.report import write_report
 from engram.results.store import find_runs, group_runs
 

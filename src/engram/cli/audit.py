@@ -72,7 +72,8 @@ def print_card(card: Card) -> None:
     """Print a card: the constraints, the questions, and what the method read although it should not."""
     from rich.text import Text
 
-    from engram.results.card import PAPER, constraint_lines, fact_lines
+    from engram.results.card import constraint_lines, fact_lines
+    from engram.results.questions import PAPER
 
     _print_lines("constraint", "verdict", constraint_lines(card))
     stdout.print(Text(f"Constraints that applications set, after {PAPER}.\n", "dim"))

@@ -52,7 +52,7 @@ class Fact:
     """The answer to one question, with what was counted.
 
     Attributes:
-        name: The question's short name; `engram.results.card.QUESTIONS` has its text.
+        name: The question's short name; `engram.results.questions.QUESTIONS` has its text.
         answer: Yes or no, a number, or None where the question cannot be answered.
         measured: What was counted, by name.
         note: The sentence of a card of the first format, shown as it is.

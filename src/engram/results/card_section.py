@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from engram.record.card import Card
-from engram.results.card import PAPER, Line, constraint_lines, fact_lines, group_card, merged
+from engram.results.card import Line, constraint_lines, fact_lines, group_card, merged
 from engram.results.markup import Html, element, joined
+from engram.results.questions import PAPER
 from engram.results.store import RunGroup
 
 NO_CARD = "made before cards were recorded, or by a loop of your own"
