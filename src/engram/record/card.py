@@ -18,6 +18,12 @@ CARD_FORMAT = 2
 SELECTION = "selection.json"
 """The file beside a run's result that records the choices that protocols made to end with this run."""
 
+Json = dict[str, Any]
+"""A JSON object to be written."""
+
+Said = Mapping[str, Any]
+"""A JSON object that was read, of which nothing is known yet."""
+
 Part = Literal["train", "test", "validation"]
 """The parts of a data set."""
 
@@ -65,9 +71,9 @@ class Fact:
     note: str = ""
     others: tuple[Fact, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The fact as JSON; what is empty is left out."""
-        said: dict[str, Any] = {"name": self.name, "answer": self.answer, "measured": _plain(self.measured)}
+        said: Json = {"name": self.name, "answer": self.answer, "measured": _plain(self.measured)}
         if self.note:
             said["note"] = self.note
         if self.others:
@@ -75,7 +81,7 @@ class Fact:
         return said
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Fact:
+    def of_json(cls, said: Said) -> Fact:
         """What `as_json` gave.
 
         Example:
@@ -111,13 +117,13 @@ class Constraint:
     measured: Mapping[str, Measured] = field(default_factory=dict)
     note: str = ""
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The constraint as JSON; what is empty is left out."""
         said = {"name": self.name, "verdict": self.verdict, "measured": _plain(self.measured)}
         return {**said, "note": self.note} if self.note else said
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Constraint:
+    def of_json(cls, said: Said) -> Constraint:
         """What `as_json` gave.
 
         Example:
@@ -151,12 +157,12 @@ class Read:
     tasks: tuple[int, ...]
     samples: int
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The read as JSON."""
         return {**asdict(self), "tasks": list(self.tasks)}
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Read:
+    def of_json(cls, said: Said) -> Read:
         """What `as_json` gave.
 
         Example:
@@ -217,13 +223,13 @@ class ForbiddenRead:
             case _:
                 return f"{self.what}, which the {self.setting} setting hides"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The read as JSON; what is empty is left out."""
         said = {name: value for name, value in asdict(self).items() if value}
         return {**said, "tasks": list(self.tasks)} if self.tasks else said
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> ForbiddenRead:
+    def of_json(cls, said: Said) -> ForbiddenRead:
         """What `as_json` gave.
 
         Example:
@@ -257,12 +263,12 @@ class Selected:
     parts: tuple[str, ...]
     later: bool
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The choice as JSON, as in `selection.json`."""
         return {**asdict(self), "parts": list(self.parts)}
 
     @classmethod
-    def of_json(cls, said: Mapping[str, Any]) -> Selected:
+    def of_json(cls, said: Said) -> Selected:
         """What `as_json` gave.
 
         Example:
@@ -329,7 +335,7 @@ class Card:
             choices=tuple(choices),
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Json:
         """The card as JSON, as in `result.json`."""
         return {
             "format": CARD_FORMAT,
@@ -430,7 +436,7 @@ def _tasks(tasks: tuple[int, ...]) -> str:
 # Cards of the first format, which had sentences -----------------------------------------------------
 
 
-def _old_card(said: Mapping[str, Any]) -> Card:
+def _old_card(said: Said) -> Card:
     return Card(
         tuple(map(_old_fact, said["lines"])),
         tuple(
@@ -442,7 +448,7 @@ def _old_card(said: Mapping[str, Any]) -> Card:
     )
 
 
-def _old_fact(line: Mapping[str, Any]) -> Fact:
+def _old_fact(line: Said) -> Fact:
     """A line of text as a fact; an answer that is no longer given stays in the note."""
     name, text, figure = (_text(line, key) for key in ("name", "answer", "figure"))
     words: dict[str, Answer] = {"yes": True, "no": False, "none": None, "unknown": None}
@@ -459,14 +465,14 @@ def _old_fact(line: Mapping[str, Any]) -> Fact:
 # Reading JSON ---------------------------------------------------------------------------------------
 
 
-def _text(said: Mapping[str, Any], name: str, *, default: str | None = None) -> str:
+def _text(said: Said, name: str, *, default: str | None = None) -> str:
     value = said[name] if default is None else said.get(name, default)
     if not isinstance(value, str):
         raise TypeError(f"its {name} {value!r} is not text")
     return value
 
 
-def _one_of(said: Mapping[str, Any], name: str, known: tuple[Any, ...]) -> Any:
+def _one_of(said: Said, name: str, known: tuple[Any, ...]) -> Any:
     if said[name] not in known:
         raise ValueError(f"its {name} {said[name]!r} is none of {', '.join(known)}")
     return said[name]
@@ -476,7 +482,7 @@ def _plain(measured: Mapping[str, Measured]) -> dict[str, Number | str | list[Nu
     return {name: list(value) if isinstance(value, tuple) else value for name, value in measured.items()}
 
 
-def _measured(said: Mapping[str, Any]) -> dict[str, Measured]:
+def _measured(said: Said) -> dict[str, Measured]:
     measured: dict[str, Measured] = {}
     for name, value in said.items():
         numbers = value if isinstance(value, list) else [] if isinstance(value, str) else [value]
