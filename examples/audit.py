@@ -15,6 +15,7 @@ from engram.datasets.stream import Stream
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
 from engram.methods import METHODS
+from engram.results.card import constraint_lines
 from engram.scenarios import split
 
 
@@ -38,9 +39,9 @@ def main(folder: Path) -> None:
         card = run(experiment("split-digits", method, epochs=1, evaluation={"every": 100})).card
         assert card is not None
         print(method)
-        for found in card.constraints:
-            print(f"  {found.name}: {found.verdict}, {found.figure}")
-        print(f"  test data read by the learner: {card.line('test data').answer}")
+        for line in constraint_lines(card):
+            print(f"  {line.name}: {line.answer}, {line.figure}")
+        print(f"  test data read by the learner: {card.fact('test data').answer}")
     try:
         run(experiment("split-digits", "peek", epochs=1), strict=True)
     except InputError as error:

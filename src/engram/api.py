@@ -115,10 +115,10 @@ def sweep(
         >>> engram.sweep(table, out=tempfile.mkdtemp(), jobs=1)
         <Runs: 2 finished: er × 1, finetune × 1>
     """
-    from engram.methods import load_plugin
     from engram.engine.where import Where
     from engram.executors.processes import Processes
     from engram.executors.serial import Serial
+    from engram.methods import load_plugin
     from engram.protocols.sweep_file import expand, read_sweep
     from engram.results.runs import Runs
 

@@ -34,7 +34,7 @@ from engram.datasets.stream import Stream
 from engram.engine import loop
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import task_infos
-from engram.engine.retained import held
+from engram.engine.retained import retained
 from engram.methods import METHODS
 from engram.methods.base import Method
 from engram.methods.state import CannotKeep
@@ -241,7 +241,7 @@ def check_accounts(method: str) -> None:
         learned = _whole(method, setting).method
         new = loop.make_method(planned, loop.make_network(planned, stream, seeds), seeds)
         for each, answering in ((learned, learned.predictor()), (new, None)):
-            kept, found = each.kept_bytes(), held(each, stream.shape, answering=answering)
+            kept, found = each.kept_bytes(), retained(each, stream.shape, answering=answering)
             assert kept >= found.bytes, f"{method} says that it keeps {kept} bytes, but holds {found.bytes}"
         assert found.samples == 0, f"{method}: a new one holds samples that another was shown"
         if "stored data" in METHODS[method].needs:

@@ -47,14 +47,15 @@ def test_the_card_is_printed(out: Path, engram: Engram, monkeypatch: pytest.Monk
     assert done.returncode == 0, done.stderr
     assert "er, 2 seeds" in done.stdout
     for part in (
-        "low memory footprint (004)",
+        "after Pfülb & Gepperth (2019)",
+        "low memory footprint",
         "broken",
         "100 samples and 27,600 bytes kept",
         "How many passes over the data?",
         "1 in updates, 1 when a task ends",
     ):
         assert part in done.stdout
-    assert done.stdout.count("causality (004)") == 1
+    assert done.stdout.count("causality") == 1
 
 
 def test_as_json(out: Path, engram: Engram) -> None:
@@ -62,7 +63,10 @@ def test_as_json(out: Path, engram: Engram) -> None:
     assert len(said["runs"]) == 2
     card = said["runs"][0]["card"]
     assert [found["verdict"] for found in card["constraints"]] == ["broken", "held", "held"]
+    assert all(constraint["figure"] and constraint["how"] for constraint in card["constraints"])
     assert all(line["question"] and line["answer"] and line["how"] for line in card["lines"])
+    facts = {fact["name"]: fact for fact in card["facts"]}
+    assert facts["kept bytes"]["answer"] == facts["kept bytes"]["measured"]["after_each_task"][-1] == 27_600
 
 
 def test_runs_without_a_card(tmp_path: Path, engram: Engram) -> None:
@@ -77,6 +81,7 @@ def test_runs_without_a_card(tmp_path: Path, engram: Engram) -> None:
 LINE = {"name": "later", "question": "Later?", "answer": "no", "figure": "", "how": ""}
 CONSTRAINT = {"name": "causality", "verdict": "held", "figure": "", "how": ""}
 CARD = {"lines": [LINE], "constraints": [CONSTRAINT], "reads": [], "forbidden": {}}
+FACTS = {"format": 2, "facts": [], "constraints": [], "reads": [], "forbidden": [], "choices": []}
 
 
 @pytest.mark.parametrize(
@@ -87,6 +92,17 @@ CARD = {"lines": [LINE], "constraints": [CONSTRAINT], "reads": [], "forbidden": 
         {"lines": [{}]},
         {**CARD, "lines": [{**LINE, "answer": 3}]},
         {**CARD, "constraints": [{**CONSTRAINT, "verdict": "perhaps"}]},
+        {
+            **CARD,
+            "reads": [{"reader": "somebody", "part": "train", "when": "later", "tasks": [], "samples": 1}],
+        },
+        {**FACTS, "facts": [{"name": "passes"}]},
+        {**FACTS, "facts": [{"name": "passes", "answer": "3"}]},
+        {**FACTS, "facts": [{"name": "passes", "answer": 3, "measured": {"updates": [None]}}]},
+        {**FACTS, "facts": 3},
+        {**FACTS, "constraints": [{"name": "causality", "verdict": "perhaps"}]},
+        {**FACTS, "forbidden": [{"what": "a look", "times": 1}]},
+        {**FACTS, "format": 3},
     ],
 )
 def test_a_broken_card_is_one_line(card: object, tmp_path: Path, engram: Engram) -> None:
@@ -109,7 +125,7 @@ def test_what_a_protocol_chose_is_known_to_the_winner(
     [loser] = {run for row in said["candidates"] for run in row["runs"]} - {winner}
     done = engram("audit", tmp_path / winner)
     assert done.stdout.count("fields chosen among 2 on test data") == 1
-    assert "fields chosen among 2 judged on later tasks" in done.stdout
+    assert "fields chosen among 2, judged on later tasks" in done.stdout
     [run] = engram("audit", tmp_path / loser, "--json").json["runs"]
     assert run["card"]["lines"][0]["figure"] == "no choice is recorded for this run"
     # A protocol that chooses nothing takes nothing back, and what is recorded twice is one choice.
@@ -143,8 +159,8 @@ def test_a_cheat_is_recorded_and_stopped(tmp_path: Path, engram: Engram) -> None
         stopped = engram(*command, "--strict", "--out", tmp_path / "strict")
         assert stopped.returncode == 2
         assert stopped.stderr.splitlines()[-1] == (
-            "error: method test-peek read the whole data set digits: let it read nothing but what the stream "
-            "hands out to it"
+            "error: method test-peek read the whole data set digits: a method may read only what the stream "
+            "hands to it"
         )
         assert not list((tmp_path / "strict").glob("*/result.json"))
         grid = ("protocol", "grid", *command[1:], "--grid", "lr=.1,.01", "--out", tmp_path / "strict")

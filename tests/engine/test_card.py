@@ -1,6 +1,7 @@
 """The protocol card: what was read, kept and known is measured, and a method that cheats is caught."""
 
 import io
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -21,16 +22,18 @@ from engram.core.values import Batch, TaskInfo
 from engram.datasets import load
 from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
-from engram.engine.card import Card, growth, later_through_normalisation
+from engram.engine.card import LaterStatistics, later_through_normalisation
 from engram.engine.checkpoint import CHECKPOINT, execute, save_checkpoint
 from engram.record.experiment import EvaluationSpec, Experiment
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import Outcome, run, run_steps
 from engram.engine.recipe import experiment
-from engram.engine.retained import held, held_samples, shapes_of
+from engram.engine.retained import retained, retained_samples, shapes_of
 from engram.methods import METHODS
 from engram.methods.base import Learner
 from engram.models import ModelSpec, build
+from engram.record.card import Card, ForbiddenRead, Verdict, growth
+from engram.results.card import Line, constraint_lines, fact_lines
 from engram.scenarios import DomainSetting, joint, online, permuted, prefix, split
 from engram.scenarios.preparation import UNIT_RANGE
 from engram.scenarios.values import ClassSetting
@@ -54,12 +57,22 @@ def card_of(method: str, scenario: Any = DIGITS, **changes: Any) -> Card:
     return card
 
 
+def line(card: Card, name: str) -> Line:
+    """What is shown of a fact."""
+    return next(line for line in fact_lines(card) if line.name == name)
+
+
+def reason(card: Card, name: str) -> str:
+    """What is shown of a constraint."""
+    return next(line.figure for line in constraint_lines(card) if line.name == name)
+
+
 def answers(card: Card, *names: str) -> list[str]:
-    return [card.line(name).answer for name in names]
+    return [line(card, name).answer for name in names]
 
 
-def verdicts(card: Card) -> list[str]:
-    return [found.verdict for found in card.constraints]
+def verdicts(card: Card) -> list[Verdict]:
+    return [constraint.verdict for constraint in card.constraints]
 
 
 # Methods that cheat -------------------------------------------------------------------------------
@@ -167,31 +180,44 @@ class Denies(Learner):
         return 0
 
 
-CHEATS: dict[str, tuple[type[Learner], str, str]] = {
-    "test-reads-tests": (ReadsTests, "test data", "test data of task 3"),
-    "test-reads-later": (ReadsLater, "later data", "training data of task 2 before they came"),
-    "test-reads-earlier": (ReadsEarlier, "earlier data", "training data of task 1 after they were gone"),
+DIGITS_OPENED = ForbiddenRead("data set", dataset="digits")
+CHEATS: dict[str, tuple[type[Learner], str, ForbiddenRead, str]] = {
+    "test-reads-tests": (ReadsTests, "test data", ForbiddenRead("test", (2,)), "test data of task 3"),
+    "test-reads-later": (
+        ReadsLater,
+        "later data",
+        ForbiddenRead("train", (1,), "later"),
+        "training data of task 2 before it began",
+    ),
+    "test-reads-earlier": (
+        ReadsEarlier,
+        "earlier data",
+        ForbiddenRead("train", (0,), "earlier"),
+        "training data of task 1 after it had ended",
+    ),
     "test-asks-identity": (
         AsksIdentity,
         "identity in training",
+        ForbiddenRead("task identity", setting="class"),
         "task identity, which the class setting hides",
     ),
     "test-answers-by-task": (
         AnswersByTask,
         "identity at test",
+        ForbiddenRead("task identity at test time", setting="class"),
         "task identity at test time, which the class setting hides",
     ),
-    "test-opens-everything": (OpensEverything, "test data", "the whole data set digits"),
-    "test-holds-everything": (HoldsEverything, "test data", "the whole data set digits"),
-    "test-prepares-tests": (PreparesTests, "test data", "test data of task 5"),
-    "test-reads-labels": (ReadsLabels, "test data", "test data of task 5"),
+    "test-opens-everything": (OpensEverything, "test data", DIGITS_OPENED, "the whole data set digits"),
+    "test-holds-everything": (HoldsEverything, "test data", DIGITS_OPENED, "the whole data set digits"),
+    "test-prepares-tests": (PreparesTests, "test data", ForbiddenRead("test", (4,)), "test data of task 5"),
+    "test-reads-labels": (ReadsLabels, "test data", ForbiddenRead("test", (4,)), "test data of task 5"),
 }
 
 
 @pytest.fixture(autouse=True)
 def cheats() -> Iterator[None]:
     """Registered for as long as a test runs, so that no other test meets them."""
-    for name, (method, _, _) in CHEATS.items():
+    for name, (method, *_) in CHEATS.items():
         METHODS.add(name, method)
     METHODS.add("test-denies", Denies)
     yield
@@ -201,28 +227,29 @@ def cheats() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_is_recorded(name: str) -> None:
-    _, line, what = CHEATS[name]
+    _, question, read, what = CHEATS[name]
     cheating, fair = card_of(name), card_of("finetune")
-    assert answers(cheating, line) == ["yes"]
-    assert answers(fair, line) == ["no"]
-    assert what in (cheating.forbidden or {})
+    assert answers(cheating, question) == ["yes"]
+    assert answers(fair, question) == ["no"]
+    assert read in cheating.forbidden
+    assert read.describe() == what
     assert not fair.forbidden
 
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_is_stopped(name: str) -> None:
-    with pytest.raises(Forbidden, match="let it read nothing but") as stopped:
+    with pytest.raises(Forbidden, match="may read only what the stream hands to it") as stopped:
         run(plan(name), strict=True)
-    assert CHEATS[name][2] in str(stopped.value)
+    assert CHEATS[name][3] in str(stopped.value)
 
 
 def test_cheats_break_constraints() -> None:
     assert card_of("test-reads-later").constraint("causality").verdict == "broken"
     assert card_of("test-reads-earlier").constraint("low memory footprint").verdict == "broken"
     opens = card_of("test-opens-everything")
-    assert opens.constraint("causality").figure == "the whole data set digits"
+    assert reason(opens, "causality") == "the whole data set digits"
     # Test samples of the third task, read while the first was learned.
-    assert "of later tasks" in card_of("test-reads-tests").constraint("causality").figure
+    assert "of later tasks" in reason(card_of("test-reads-tests"), "causality")
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith("test-")])
@@ -257,8 +284,8 @@ def test_passes(change: dict[str, Any], expected: str) -> None:
 
 
 def test_the_pass_at_the_end_of_a_task_counts_where_it_is_used() -> None:
-    line = card_of("ewc", epochs=2).line("passes")
-    assert (line.answer, line.figure) == ("3", "2 in updates, 1 when a task ends")
+    passes = line(card_of("ewc", epochs=2), "passes")
+    assert (passes.answer, passes.figure) == ("3", "2 in updates, 1 when a task ends")
 
 
 def test_a_batch_that_is_not_learned_is_not_counted() -> None:
@@ -271,7 +298,7 @@ def test_offline_is_what_it_is() -> None:
     card = card_of("offline", joint(DIGITS), epochs=3)
     assert answers(card, "passes", "later data", "earlier data") == ["3", "yes", "yes"]
     assert verdicts(card) == ["broken", "broken", "unknown"]
-    assert card.constraint("causality").figure == "5 tasks are learned together"
+    assert reason(card, "causality") == "5 tasks are learned together"
 
 
 def test_hidden_boundaries_hand_out_the_whole_stream_at_its_end() -> None:
@@ -291,8 +318,11 @@ def test_a_resumed_run_has_the_same_card() -> None:
     resumed = _end(run_steps(planned, resume=torch.load(file, weights_only=True))).card
     assert whole is not None
     assert resumed is not None
-    assert [line for line in whole.lines if line.name != "update time"] == [
-        line for line in resumed.lines if line.name != "update time"
+    assert [fact for fact in whole.facts if fact.name != "update time"] == [
+        fact for fact in resumed.facts if fact.name != "update time"
+    ]
+    assert [fact for fact in fact_lines(whole) if fact.name != "update time"] == [
+        fact for fact in fact_lines(resumed) if fact.name != "update time"
     ]
     assert verdicts(whole) == verdicts(resumed)
     assert set(whole.reads) >= {read for read in resumed.reads if read.reader != "evaluation"}
@@ -343,7 +373,7 @@ def test_samples_are_found_among_what_is_held() -> None:
     assert outcome.account.kept_samples == (40,) * 5
     assert len(outcome.account.update_seconds) == 5
     # An anchor of the first layer has the shape of many vectors, but no labels beside it.
-    assert held_samples(run(plan("ewc")).method, (64,)) == 0
+    assert retained_samples(run(plan("ewc")).method, (64,)) == 0
 
 
 def _on_the_network(method: Any) -> list[Any]:
@@ -415,18 +445,20 @@ def test_what_is_kept_is_found(place: str) -> None:
 
     learner = Keeps(network=build(ModelSpec(hidden=(32,)), shape=(1, 8, 8), n_units=10, seed=0))
     at_first = shapes_of(learner.network)
-    assert held(learner, (1, 8, 8), network=at_first) == (0, 0)
+    assert retained(learner, (1, 8, 8), network=at_first) == (0, 0)
     for _ in range(2):
         x = torch.rand(32, 1, 8, 8)
         learner.observe(Batch(x, torch.zeros(32, dtype=torch.int64), heads=(tuple(range(10)),)))
-    found = held(learner, (1, 8, 8), network=at_first)
+    found = retained(learner, (1, 8, 8), network=at_first)
     assert found.samples == 64
     assert found.bytes >= 64 * 64 * 4
 
 
 def test_a_method_that_denies_what_it_keeps_is_not_believed() -> None:
     card = card_of("test-denies")
-    assert card.line("kept bytes").answer == f"{sum(len(OPEN.train(t)) for t in range(5)) * 64 * 4:,}"
+    kept = sum(len(OPEN.train(task)) for task in range(5)) * 64 * 4
+    assert card.fact("kept bytes").answer == kept
+    assert answers(card, "kept bytes") == [f"{kept:,}"]
     assert verdicts(card) == ["broken", "held", "broken"]
 
 
@@ -440,8 +472,8 @@ def test_weights_features_and_old_networks_are_no_samples() -> None:
             batch = Batch(torch.rand(32, 1, 8, 8), torch.arange(32) % 2, heads=(tuple(range(10)),))
             learner.observe(batch)
             learner.end_task([batch])
-            assert held(learner, (1, 8, 8)).samples == 0
-            assert held(learner, (1, 8, 8)).bytes <= learner.kept_bytes()
+            assert retained(learner, (1, 8, 8)).samples == 0
+            assert retained(learner, (1, 8, 8)).bytes <= learner.kept_bytes()
 
 
 @given(st.lists(st.integers(0, 100), min_size=3, max_size=9))
@@ -475,12 +507,13 @@ def test_the_number_of_classes(setting: Any, known: str) -> None:
 @pytest.mark.parametrize("visible", [True, False])
 def test_boundaries(visible: bool) -> None:
     card = card_of("finetune", split("digits", setting=DomainSetting(boundaries=visible)))
-    assert card.line("boundaries").answer == ("yes" if visible else "no")
-    assert card.line("boundaries").figure.startswith(f"told {5 if visible else 1} times")
+    assert card.fact("boundaries").answer is visible
+    assert card.fact("boundaries").measured == {"told": 5 if visible else 1, "phases": 5}
+    assert line(card, "boundaries").figure.endswith(f"told of {5 if visible else 1} of 5 task beginnings")
 
 
 def test_normalisation() -> None:
-    assert "8 classes come later" in later_through_normalisation(split("mnist", setting="class"))
+    assert later_through_normalisation(split("mnist", setting="class")) == LaterStatistics("mnist", 8)
     assert not later_through_normalisation(split("mnist", setting="class", transforms=(UNIT_RANGE,)))
     assert not later_through_normalisation(joint(split("mnist", setting="class")))
     assert not later_through_normalisation(permuted("mnist", 3, setting="domain", seed=0))
@@ -510,7 +543,7 @@ def test_nothing_to_hide(n_tasks: int, epochs: int, batch_size: int, visible: bo
 def test_the_card_is_kept_with_the_run(tmp_path: Path) -> None:
     planned = experiment("split-digits", "er", epochs=1, evaluation={"every": 1000})
     result = execute(planned, tmp_path, strict=True)
-    assert Card.of_json(result["card"]).line("passes").answer == "2"
+    assert answers(Card.of_json(result["card"]), "passes") == ["2"]
     assert execute(planned, tmp_path, strict=True) == result
 
 
@@ -544,6 +577,11 @@ def test_a_checkpoint_without_an_account_leaves_no_card(tmp_path: Path) -> None:
 def test_a_broken_card_is_one_line() -> None:
     with pytest.raises(InputError, match="cannot be read"):
         Card.of_json({"lines": [{"strange": 1}], "constraints": [], "reads": [], "forbidden": {}})
+
+
+def test_a_measured_card_survives_json() -> None:
+    card = card_of("test-reads-later")
+    assert Card.of_json(json.loads(json.dumps(card.as_json(), allow_nan=False))) == card
 
 
 def _end(steps: Any) -> Outcome:

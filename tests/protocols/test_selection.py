@@ -8,7 +8,6 @@ from typing import Any, Literal
 import pytest
 from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
-from engram.engine.card import Card, Constraint, selection_lines
 from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.recipe import experiment
 from engram.executors.serial import Serial
@@ -18,6 +17,8 @@ from engram.protocols.forward_transfer import forward_transfer
 from engram.protocols.grid import grid
 from engram.protocols.online import online
 from engram.protocols.queue import queue
+from engram.record.card import Card, Constraint, ForbiddenRead, selection_facts
+from engram.results.card import fact_lines
 
 
 def bases(method: str = "finetune", scenario: str = "split-digits", every: int = 10**6) -> list[Experiment]:
@@ -25,8 +26,8 @@ def bases(method: str = "finetune", scenario: str = "split-digits", every: int =
 
 
 def selection(found: Any) -> list[str]:
-    card = Card.of_json(found["card"])
-    return [card.line(name).answer for name in ("selection on test data", "selection on later tasks")]
+    lines = {line.name: line.answer for line in fact_lines(Card.of_json(found["card"]))}
+    return [lines[name] for name in ("selection on test data", "selection on later tasks")]
 
 
 def causality(found: Any) -> str:
@@ -83,9 +84,9 @@ def test_what_any_seed_or_stream_read_is_in_the_card() -> None:
     """Whichever of them is the first or the worst."""
 
     def peeks_with_seed_1(each: Experiment) -> Result:
-        wrong = {"test data of task 1": 2} if each.seed == 1 else {}
-        constraint = Constraint("causality", "broken" if wrong else "held", "", "")
-        card = Card(selection_lines(()), (constraint,), forbidden=wrong)
+        wrong = {ForbiddenRead("test", (0,)): 2} if each.seed == 1 else {}
+        constraint = Constraint("causality", "broken" if wrong else "held")
+        card = Card(selection_facts(()), (constraint,), forbidden=wrong)
         values = {"metrics": {"ACC": 0.5, "AA": 0.5}, "by_task": {"AA": [0.5] * 5}, "card": card.as_json()}
         curve = [(step, tasks[-1], dict.fromkeys(range(5), 0.5)) for step, tasks in _steps(each)]
         return replace(with_curve(each, curve), values=values)
@@ -103,7 +104,7 @@ def test_what_any_seed_or_stream_read_is_in_the_card() -> None:
         found: Any = drive(plan, Recorder(peeks_with_seed_1))
         card = Card.of_json(found.as_json()["card"])
         assert card.constraint("causality").verdict == "broken"
-        assert card.forbidden == {"test data of task 1": 2}
+        assert card.forbidden == {ForbiddenRead("test", (0,)): 2}
 
 
 def _steps(each: Experiment) -> list[tuple[int, tuple[int, ...]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,75 +12,103 @@ from engram.cli.output import name_incomplete, print_json, stdout
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
-    from engram.engine.card import Card
+    from engram.record.card import Card
+    from engram.record.run import Run
+    from engram.results.card import Line
 
 COLOURS = {"held": "green", "broken": "red", "unknown": "yellow"}
 
 
 def audit(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that hold some.", metavar="RUNS")
+        list[Path], typer.Argument(help="Run folders, or folders that contain some.", metavar="RUNS")
     ],
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if a method read what it should not.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the protocol card of finished runs: measured while they ran, not declared.
+    """Print the protocol card of finished runs: measured during the run, not declared.
 
     Runs that differ only in the seed share one card. A run that was made before cards were recorded is
     refused.
     """
-    from engram.results.card import card_of, group_card
-    from engram.results.runs import find_runs, group_runs
+    from engram.results.card import described
+    from engram.results.runs import find_runs
 
-    found = find_runs(runs)
-    name_incomplete(found)
-    cards = {run.id: card_of(run) for run in found}
-    for run in found:
-        if cards[run.id] is None:
-            raise InputError(
-                f"the run {run.folder} was made before cards were recorded, or by a loop of your own: run it "
-                "again with --again"
-            )
+    finished = find_runs(runs)
+    name_incomplete(finished)
+    cards = [required_card(run) for run in finished]
     if json:
-        said = [
-            {"id": run.id, "folder": str(run.folder), "card": card.as_json()}
-            for run in found
-            if (card := cards[run.id]) is not None
-        ]
-        print_json({"runs": said})
+        print_json(
+            {
+                "runs": [
+                    {"id": run.id, "folder": str(run.folder), "card": described(card)}
+                    for run, card in zip(finished, cards, strict=True)
+                ]
+            }
+        )
     else:
-        for number, group in enumerate(group_runs(found)):
-            card = group_card(group)
-            if card is not None:
-                seeds = len(group.runs)
-                stdout.print(
-                    ("\n" if number else "") + f"{group.label}, {seeds} seed{'' if seeds == 1 else 's'}",
-                    style="bold",
-                    markup=False,
-                    soft_wrap=True,
-                )
-                print_card(card)
-    if strict and any(card is not None and card.forbidden for card in cards.values()):
+        _print_groups(finished)
+    if strict and any(card.forbidden for card in cards):
         raise typer.Exit(1)
 
 
+def required_card(run: Run) -> Card:
+    """The card of a run; a run without one is refused."""
+    from engram.results.card import card_of
+
+    card = card_of(run)
+    if card is None:
+        raise InputError(
+            f"the run {run.folder} was made before cards were recorded, or by a loop of your own: run it "
+            "again with --again"
+        )
+    return card
+
+
 def print_card(card: Card) -> None:
-    """One line a question, the constraints first."""
+    """Print a card: the constraints, the questions, and what the method read although it should not."""
+    from rich.text import Text
+
+    from engram.results.card import constraint_lines, fact_lines
+    from engram.results.questions import PAPER
+
+    _print_lines("constraint", "verdict", constraint_lines(card))
+    stdout.print(Text(f"Constraints that applications set, after {PAPER}.\n", "dim"))
+    _print_lines("question", "answer", fact_lines(card))
+    for read, times in card.forbidden.items():
+        count = "once" if times == 1 else f"{times:,} times"
+        stdout.print(Text(f"the method read what it should not: {read.describe()} ({count})", "red"))
+
+
+def _print_groups(runs: Iterable[Run]) -> None:
+    """One card per experiment, merged over its seeds."""
+    from engram.results.card import group_card
+    from engram.results.runs import group_runs
+
+    for number, group in enumerate(group_runs(runs)):
+        card = group_card(group)
+        if card is not None:
+            seeds = "1 seed" if len(group.runs) == 1 else f"{len(group.runs)} seeds"
+            stdout.print(
+                ("\n" if number else "") + f"{group.label}, {seeds}",
+                style="bold",
+                markup=False,
+                soft_wrap=True,
+            )
+            print_card(card)
+
+
+def _print_lines(heading: str, answer: str, lines: Iterable[Line]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("question", ratio=4)
-    table.add_column("answer", no_wrap=True)
+    table = Table(box=None, header_style="bold", pad_edge=False, expand=True)
+    table.add_column(heading, ratio=4)
+    # As wide as the longest verdict, so that the columns of both tables align.
+    table.add_column(answer, no_wrap=True, min_width=len("unknown") + 2)
     table.add_column("figure", ratio=6)
-    for each in card.constraints:
-        table.add_row(
-            Text(f"{each.name} (004)"), Text(each.verdict, COLOURS[each.verdict]), Text(each.figure)
-        )
-    for line in card.lines:
-        table.add_row(Text(line.question), Text(line.answer), Text(line.figure))
+    for line in lines:
+        table.add_row(Text(line.question), Text(line.answer, COLOURS.get(line.answer, "")), Text(line.figure))
     stdout.print(table)
-    for what, times in (card.forbidden or {}).items():
-        stdout.print(Text(f"the method read what it should not: {what} ({times} times)", "red"))

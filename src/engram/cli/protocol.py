@@ -537,7 +537,7 @@ def print_outcome(result: dict[str, Any]) -> None:
     from rich.table import Table
 
     from engram.cli.audit import print_card
-    from engram.engine.card import Card
+    from engram.record.card import Card
 
     for heading, rows in tables_of(result):
         table = Table(heading, box=None, header_style="bold")

@@ -1,4 +1,4 @@
-"""Who read which data while what was learned: counted when it is handed out, whatever anybody declares."""
+"""Who read which data while which task was learned, counted when data are handed out."""
 
 from __future__ import annotations
 
@@ -8,29 +8,24 @@ from typing import Any, Literal, TypeVar, final
 
 from engram.core.errors import InputError
 from engram.core.values import Heads, TaskInfo
+from engram.record.card import ForbiddenRead, Part, Reader, Relation
 from engram.scenarios.values import Scenario, TaskSetting
 
 T = TypeVar("T")
-Part = Literal["train", "test", "validation"]
-Relation = Literal["earlier", "current", "later"]
-Reader = Literal["training", "end of task", "method", "evaluation", "probe"]
-"""Batches for updates, the pass that a method is given when a task ends, what a method takes by itself, what
-evaluations ask, and what probes at task ends use."""
-
 Key = tuple[int, Reader, Part, tuple[int, ...]]
 
 
 class Forbidden(InputError):
-    """A learner took what the stream does not hand out to it."""
+    """A method read what the stream does not hand to it."""
 
 
 class Ledger:
     """The account of one run: who was handed how many samples of which tasks, and what was known.
 
-    Whatever a stream hands out inside `reading` is entered, whoever made the stream. Counting is by batch.
-    In an audit everything is recorded; a strict ledger stops a method at the first thing that it must not
-    read: test or validation data, a later task, an earlier task, task identity where the setting hides it, or
-    a data set that it opens by itself. Files that a method opens without engram are beyond its sight.
+    Whatever a stream hands out inside `reading` is entered, whoever made the stream. Samples are counted by
+    batch. By default everything is recorded; a strict ledger stops a method at the first thing that it must
+    not read: test or validation data, a later task, an earlier task, task identity where the setting hides
+    it, or a data set that it opens by itself. Files that a method opens without engram are not seen.
 
     Args:
         scenario: What is streamed.
@@ -41,12 +36,12 @@ class Ledger:
         phase: The phase being learned.
         samples: Samples that were handed out, by phase, reader, part and tasks.
         sizes: How many samples a part of some tasks has.
-        units: For each phase, how many output units were named by its first batch.
-        told: How often the learner was told that a task begins.
-        named: Batches that said which task they are of.
-        asked: How often a method read a task's identity.
-        answered: Whether evaluations used task identity, to choose among units or networks.
-        forbidden: What a method read although it should not, and how often.
+        units: For each phase, how many output units its first batch named.
+        told: How often the method was told that a task begins.
+        named_batches: Batches that said which task they belong to.
+        identity_reads: How often the method read a task's identity.
+        answers_by_task: Whether evaluations used task identity, to choose among units or networks.
+        forbidden: What the method read although it should not, and how often.
         whole: Whether the account covers the run from its beginning.
 
     Example:
@@ -58,8 +53,8 @@ class Ledger:
         ...     first = next(stream.phase(1).in_order(16))
         >>> ledger.samples
         {(0, 'method', 'train', (1,)): 16}
-        >>> list(ledger.forbidden)
-        ['training data of task 2 before they came']
+        >>> [read.describe() for read in ledger.forbidden]
+        ['training data of task 2 before it began']
     """
 
     def __init__(self, scenario: Scenario, *, method: str, strict: bool = False) -> None:
@@ -68,9 +63,9 @@ class Ledger:
         self.samples: dict[Key, int] = {}
         self.sizes: dict[tuple[Part, tuple[int, ...]], int] = {}
         self.units: dict[int, int] = {}
-        self.told = self.named = self.asked = 0
-        self.answered = False
-        self.forbidden: dict[str, int] = {}
+        self.told = self.named_batches = self.identity_reads = 0
+        self.answers_by_task = False
+        self.forbidden: dict[ForbiddenRead, int] = {}
         self.whole = True
 
     def reading(self, reader: Reader) -> _Reading:
@@ -78,119 +73,118 @@ class Ledger:
         return _Reading(self, reader)
 
     def handed(self, batches: Iterable[T], reader: Reader) -> Iterator[T]:
-        """The same batches, read by `reader` whoever asks for the next one."""
-        found = iter(batches)
+        """The same batches, read by `reader` no matter who asks for the next one."""
+        remaining = iter(batches)
         while True:
             with _Reading(self, reader):
-                batch = next(found, None)
+                batch = next(remaining, None)
             if batch is None:
                 return
             yield batch
 
     def enter(self, reader: Reader, part: Part, tasks: tuple[int, ...], samples: int, size: int) -> None:
-        """Take note that samples are handed out; none are where data are only opened."""
+        """Record that samples are handed out; `samples` is 0 where data are only opened."""
         if samples:
             key = (self.phase, reader, part, tasks)
             self.samples[key] = self.samples.get(key, 0) + samples
             self.sizes[part, tasks] = size
         if reader == "method":
-            found = self._wrong(part, tasks)
-            if found is not None:
-                self.refuse(found)
+            relation = self.relation(self.phase, tasks)
+            if part != "train":
+                self.refuse(ForbiddenRead(part, tasks))
+            elif relation != "current":
+                self.refuse(ForbiddenRead(part, tasks, when=relation))
 
     def note_heads(self, reader: Reader, heads: Heads) -> None:
-        """Take note of what a batch gives away besides its samples."""
+        """Record what a training batch gives away besides its samples."""
         if reader != "training":
             return
-        self.named += len(heads) > 1
+        self.named_batches += len(heads) > 1
         if self.phase not in self.units:
             self.units[self.phase] = len({unit for head in heads for unit in head})
 
     def note_identity(self) -> None:
-        """A method asks which task it is."""
-        self.asked += 1
+        """Record that a method reads which task it learns."""
+        self.identity_reads += 1
         self._refuse_identity("task identity")
 
     def note_answers(self, answers: Iterable[tuple[int, ...]]) -> None:
-        """Evaluations seek the answers to each task's samples among these units."""
-        self.answered |= len(set(answers)) > 1
+        """Record the output units among which evaluations look for the answers to each task's samples."""
+        self.answers_by_task |= len(set(answers)) > 1
 
     def note_route(self) -> None:
-        """A method has another network for every task, and evaluations tell it which one is asked."""
-        self.answered = True
+        """Record that a method has one network per task, and that evaluations tell it which one to use."""
+        self.answers_by_task = True
         self._refuse_identity("task identity at test time")
 
     def note_opened(self, dataset: str) -> None:
-        """A method opens a data set by itself, with everything that is in it."""
-        self.refuse(f"the whole data set {dataset}")
+        """Record that a method opens a data set by itself, with everything that is in it."""
+        self.refuse(ForbiddenRead("data set", dataset=dataset))
 
-    def refuse(self, what: str) -> None:
-        """Record something that a method must not read, or stop it there."""
-        self.forbidden[what] = self.forbidden.get(what, 0) + 1
+    def refuse(self, read: ForbiddenRead) -> None:
+        """Record something that a method must not read; a strict ledger stops the method there."""
+        self.forbidden[read] = self.forbidden.get(read, 0) + 1
         if self.strict:
-            raise Forbidden(refusal(self.method, [what]))
+            raise Forbidden(refusal(self.method, [read]))
 
     def relation(self, phase: int, tasks: tuple[int, ...]) -> Relation:
-        """What tasks are to a phase: being learned in it, learned before it alone, or still to come."""
-        now = set(self.scenario.phases[phase])
-        before = {task for each in self.scenario.phases[:phase] for task in each}
-        if not set(tasks) <= now | before:
+        """What tasks are to a phase: all learned in it, all learned by its end, or some still to come."""
+        current = set(self.scenario.phases[phase])
+        before = {task for earlier in self.scenario.phases[:phase] for task in earlier}
+        if not set(tasks) <= current | before:
             return "later"
-        return "current" if set(tasks) <= now else "earlier"
+        return "current" if set(tasks) <= current else "earlier"
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
-        plain = ("phase", "told", "named", "asked", "answered", "whole")
+        """The whole account, as plain values."""
         return {
-            **{name: getattr(self, name) for name in plain},
+            "phase": self.phase,
+            "told": self.told,
+            "named_batches": self.named_batches,
+            "identity_reads": self.identity_reads,
+            "answers_by_task": self.answers_by_task,
+            "whole": self.whole,
             "samples": [[*key[:3], list(key[3]), count] for key, count in self.samples.items()],
             "sizes": [[part, list(tasks), size] for (part, tasks), size in self.sizes.items()],
             "units": dict(self.units),
-            "forbidden": dict(self.forbidden),
+            "forbidden": [[read.as_json(), times] for read, times in self.forbidden.items()],
         }
 
     def load_state_dict(self, state: dict[str, Any] | None) -> None:
-        """Go on from there; a state that was made without an account leaves a gap that is remembered."""
+        """Continue an account; None leaves a gap, so that it does not cover the whole run any more."""
         if state is None:
             self.whole = False
             return
-        for name, value in state.items():
-            setattr(self, name, value)
+        self.phase, self.told, self.whole = state["phase"], state["told"], state["whole"]
+        self.named_batches, self.identity_reads = state["named_batches"], state["identity_reads"]
+        self.answers_by_task = state["answers_by_task"]
         self.samples = {
             (phase, reader, part, tuple(tasks)): count
             for phase, reader, part, tasks, count in state["samples"]
         }
         self.sizes = {(part, tuple(tasks)): size for part, tasks, size in state["sizes"]}
+        self.units = dict(state["units"])
+        self.forbidden = {ForbiddenRead.of_json(read): times for read, times in state["forbidden"]}
 
-    def _wrong(self, part: Part, tasks: tuple[int, ...]) -> str | None:
-        numbers = ", ".join(str(task + 1) for task in tasks)
-        named = f"task {numbers}" if len(tasks) == 1 else f"tasks {numbers}"
-        if part != "train":
-            return f"{part} data of {named}"
-        relation = self.relation(self.phase, tasks)
-        if relation == "current":
-            return None
-        when = "before they came" if relation == "later" else "after they were gone"
-        return f"training data of {named} {when}"
-
-    def _refuse_identity(self, what: str) -> None:
+    def _refuse_identity(self, what: Literal["task identity", "task identity at test time"]) -> None:
         if not isinstance(self.scenario.setting, TaskSetting):
-            self.refuse(f"{what}, which the {self.scenario.setting.kind} setting hides")
+            self.refuse(ForbiddenRead(what, setting=self.scenario.setting.kind))
 
 
-def refusal(method: str, found: Iterable[str]) -> str:
-    """What is wrong with a method that read these.
+def refusal(method: str, forbidden: Iterable[ForbiddenRead]) -> str:
+    """The message about a method that read what it should not.
 
     Example:
-        >>> refusal("mine", ["test data of task 1"])
-        'method mine read test data of task 1: let it read nothing but what the stream hands out to it'
+        >>> refusal("mine", [ForbiddenRead("test", (0,))])
+        'method mine read test data of task 1: a method may read only what the stream hands to it'
     """
-    return f"method {method} read {'; '.join(found)}: let it read nothing but what the stream hands out to it"
+    reads = "; ".join(read.describe() for read in forbidden)
+    return f"method {method} read {reads}: a method may read only what the stream hands to it"
 
 
 @final
 class _Reading:
-    """Who reads at this moment; contexts nest, and the innermost counts."""
+    """Who reads now; contexts nest, and the innermost counts."""
 
     __slots__ = ("_entry", "_token")
 
@@ -212,7 +206,7 @@ _READING: ContextVar[tuple[Ledger, Reader] | None] = ContextVar("reading", defau
 def enter(
     part: Part, tasks: tuple[int, ...], samples: int, *, size: int = 0, heads: Heads | None = None
 ) -> None:
-    """Take note of samples that are handed out, if anybody keeps an account of it."""
+    """Record samples that are handed out, if a ledger is active."""
     active = _READING.get()
     if active is not None:
         ledger, reader = active
@@ -222,14 +216,14 @@ def enter(
 
 
 def taken(part: Part, tasks: tuple[int, ...]) -> None:
-    """Take note that a method reaches for data that it holds, past the batches that are handed out."""
+    """Record that a method reaches for data past the batches that are handed out, if a ledger is active."""
     active = _READING.get()
     if active is not None and active[1] == "method":
         active[0].enter("method", part, tasks, 0, 0)
 
 
 def opened(dataset: str) -> None:
-    """Take note that a data set is opened, or that its parts are reached for, if a method does it."""
+    """Record that a method opens a data set or reaches for its parts, if a ledger is active."""
     active = _READING.get()
     if active is not None and active[1] == "method":
         active[0].note_opened(dataset)
@@ -237,7 +231,7 @@ def opened(dataset: str) -> None:
 
 @final
 class WatchedTask(TaskInfo):
-    """What may be known of a task, with a note of it when a method asks which task it is."""
+    """What may be known of a task; it is recorded when a method reads the task's identity."""
 
     __slots__ = ()
 
@@ -250,7 +244,7 @@ class WatchedTask(TaskInfo):
 
 
 def watched(task: TaskInfo) -> TaskInfo:
-    """The same task, watched.
+    """The same task; reads of its identity are recorded.
 
     Example:
         >>> watched(TaskInfo(0, None, (0, 1), samples=9, steps=1, epochs=1, batch_size=9)).samples

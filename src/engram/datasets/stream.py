@@ -12,8 +12,9 @@ from torch import Tensor
 from engram.core.errors import InputError
 from engram.core.values import Batch
 from engram.datasets import Images, load
-from engram.datasets.accounting import Part, enter, taken
+from engram.datasets.accounting import enter, taken
 from engram.datasets.transforms import prepare, prepared_shape
+from engram.record.card import Part
 from engram.scenarios.values import Scenario, Task, TaskSetting
 
 HELD_BYTES = 2**30

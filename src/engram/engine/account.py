@@ -12,7 +12,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from engram.engine.failures import OverBudget
-from engram.engine.retained import Held, held, shapes_of
+from engram.engine.retained import Retained, retained, shapes_of
 from engram.methods.base import Method
 from engram.record.account import Account
 from engram.record.experiment import Experiment
@@ -77,8 +77,8 @@ class Meter:
                 f"over the budget of {budget}: raise the budget, or use a smaller network or memory"
             )
 
-    def _retained(self, method: Method, answering: nn.Module | None) -> Held:
-        return held(method, self.shape, network=self.network_shapes, answering=answering)
+    def _retained(self, method: Method, answering: nn.Module | None) -> Retained:
+        return retained(method, self.shape, network=self.network_shapes, answering=answering)
 
     def account(self, parameters: int) -> Account:
         """What was measured so far, of a network with so many weights."""

@@ -100,8 +100,8 @@ def check_card(run: Run) -> None:
         raise InputError(
             f"the run {run.folder} was made before cards were recorded: run it again with --again"
         )
-    if run.card["forbidden"]:
-        raise Forbidden(refusal(run.method, run.card["forbidden"]))
+    if run.card.forbidden:
+        raise Forbidden(refusal(run.method, run.card.forbidden))
 
 
 def run_in_memory(experiment: Experiment, where: Where, observers: Sequence[Observer] = ()) -> Run:

@@ -13,8 +13,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from engram.core.errors import InputError, NonFinite
 from engram.core.values import Batch, TaskInfo
-from engram.datasets.accounting import Ledger, Reader
+from engram.datasets.accounting import Ledger
 from engram.methods.base import Method
+from engram.record.card import Reader
 
 
 class Guarded:

@@ -1,4 +1,4 @@
-"""What a method keeps, counted from the tensors and arrays that it really holds, whatever it declares."""
+"""What a method retains, counted from the tensors and arrays that it really holds, whatever it declares."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import array
 import io
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
@@ -20,46 +20,48 @@ from engram.core.values import TaskInfo
 from engram.methods.state import Stateful
 
 Array = Tensor | np.ndarray[Any, Any]
-Shapes = Mapping[str, tuple[int, ...]]
+Shape = tuple[int, ...]
+Shapes = Mapping[str, Shape]
 """The shapes of a network's parameters and buffers, by name."""
 
 SHORT_BYTES = 32
-"""Strings of bytes up to this length are names and fingerprints, no data."""
+"""Byte strings up to this length are names and fingerprints, not data."""
 SHORT_INPUT = 16
-"""Inputs with fewer values look like anything: they count as samples only where labels lie beside them."""
+"""Inputs with fewer values could be anything: they count as samples only where labels lie beside them."""
 _PLAIN = (int, float, complex, str, type(None), type, ModuleType, TaskInfo, torch.Generator, torch.device)
+_RAW = (bytes, bytearray, memoryview, array.array, io.BytesIO)
 
 
-class Held(NamedTuple):
-    """What was found: bytes beyond the network and its optimiser's state, and samples among them."""
+class Retained(NamedTuple):
+    """What a method retains: bytes beyond its network and its optimiser's state, and samples among them."""
 
     bytes: int
     samples: int
 
 
-def shapes_of(network: nn.Module) -> dict[str, tuple[int, ...]]:
-    """What a network consists of before it learns."""
+def shapes_of(network: nn.Module) -> dict[str, Shape]:
+    """The shapes of a network's parameters and buffers, to be taken before it learns."""
     return {name: tuple(tensor.shape) for name, tensor in _state(network)}
 
 
-def held(
+def retained(
     method: object,
-    shape: tuple[int, ...],
+    shape: Shape,
     *,
     network: Shapes | None = None,
     answering: nn.Module | None = None,
-) -> Held:
-    """What a method holds besides its network and its optimiser's state.
+) -> Retained:
+    """What a method retains besides its network and its optimiser's state.
 
-    Found by following attributes, containers, closures and the method's class, at the end of a task. Of the
+    Counted by following attributes, containers, closures and the method's class, at the end of a task. Of the
     network that learns, and of the one that answers, what was there before learning is left out, and of an
     optimiser's state what has the size of its parameter. A sample is known by its shape or, where it was
-    given another one, by its number of values: see `_samples`.
+    reshaped, by its number of values: see `_count_samples`.
 
     Args:
         method: The method.
         shape: The shape of one input.
-        network: What its network consisted of before it learned; as it is now unless given.
+        network: The shapes of its network before it learned [its present ones].
         answering: The network that answered last, if it is another one.
 
     Example:
@@ -67,162 +69,203 @@ def held(
         ...     pass
         >>> keeper = Keeper()
         >>> keeper.memory = deque([(torch.zeros(5, 64), torch.zeros(5, dtype=torch.int64))])
-        >>> held(keeper, (1, 8, 8))
-        Held(bytes=1320, samples=5)
+        >>> retained(keeper, (1, 8, 8))
+        Retained(bytes=1320, samples=5)
     """
-    own = getattr(method, "network", None)
+    own = _network_of(method)
     if network is None:
-        network = shapes_of(own) if isinstance(own, nn.Module) else {}
+        network = {} if own is None else shapes_of(own)
     parameters = set(network.values())
     wide = getattr(own, "width", None) == math.prod(shape)
-    kept, samples = 0, 0
+    size, samples = 0, 0
     for group in _groups(method, network, answering):
-        kept += group.others + sum(_size(each) for each in group.counted)
-        samples += _samples(group.arrays, shape, parameters, wide=wide)
-    return Held(kept, samples)
+        size += group.raw_bytes + sum(_size(values) for values in group.counted)
+        samples += _count_samples(group.arrays, shape, parameters, wide=wide)
+    return Retained(size, samples)
 
 
-def held_samples(method: object, shape: tuple[int, ...]) -> int:
-    """How many inputs of this shape a method holds, besides its networks and its optimiser.
+def retained_samples(method: object, shape: Shape) -> int:
+    """How many inputs of this shape a method retains, besides its networks and its optimiser.
 
     Example:
         >>> class Keeper:
         ...     memory = None
         >>> keeper = Keeper()
         >>> keeper.memory = [{"x": torch.zeros(5, 1, 8, 8), "y": torch.zeros(5, dtype=torch.int64)}]
-        >>> held_samples(keeper, (1, 8, 8)), held_samples(keeper, (3, 8, 8))
+        >>> retained_samples(keeper, (1, 8, 8)), retained_samples(keeper, (3, 8, 8))
         (5, 0)
     """
-    return held(method, shape).samples
+    return retained(method, shape).samples
 
 
-def _samples(
-    arrays: list[Array], shape: tuple[int, ...], parameters: set[tuple[int, ...]], *, wide: bool
-) -> int:
+# Which arrays are samples ---------------------------------------------------------------------------
+
+
+def _count_samples(arrays: list[Array], shape: Shape, parameters: set[Shape], *, wide: bool) -> int:
     """How many samples there are among arrays that lie side by side.
 
-    Images are known by their shape. What has as many values as an input could also be weights of the first
-    layer, their importance, or features. It counts where as many labels lie beside it; where several such
-    arrays lie together that are not the weights of layer after layer; and alone, where it has several rows,
-    is no weight, and features are not as wide as inputs. Masks and whole numbers of more than a byte do not.
+    Images are known by their shape. An array with as many values as an input could also hold weights of the
+    first layer, their importance, or features. It counts as samples where as many labels lie beside it; where
+    several such arrays lie together that are not the weights of consecutive layers; and alone, where it has
+    several rows, does not have the shape of a weight, and features are not as wide as inputs (`wide`). Masks
+    and integers of more than one byte do not count.
     """
-    labels = {len(each) for each in arrays if _is_labels(each)}
-    sure, unsure = 0, []
-    for each in arrays:
-        found = tuple(each.shape)
-        rows = _rows(found, shape)
-        exact = len(shape) > 1 and shape in (found, found[1:])
-        if exact or (rows and each.ndim > 1 and found[0] in labels):
-            sure += rows
-        elif rows and not _is_index(each):
-            unsure.append((each, rows))
-    if not unsure or math.prod(shape) < SHORT_INPUT:
-        return sure
-    shapes = {tuple(each.shape) for each in arrays}
+    labels = {len(values) for values in arrays if _is_labels(values)}
+    certain, candidates = 0, []
+    for values in arrays:
+        dimensions = tuple(values.shape)
+        rows = _rows(dimensions, shape)
+        exact = len(shape) > 1 and shape in (dimensions, dimensions[1:])
+        if exact or (rows and values.ndim > 1 and dimensions[0] in labels):
+            certain += rows
+        elif rows and not _is_index(values):
+            candidates.append((dimensions, rows))
+    if not candidates or math.prod(shape) < SHORT_INPUT:
+        return certain
+    shapes = {tuple(values.shape) for values in arrays}
     if len(shapes) > 1 and shapes <= parameters:
-        return sure
-    if len(unsure) > 1:
-        return sure + sum(rows for _, rows in unsure)
-    [(alone, rows)] = unsure
-    return sure + (rows if rows > 1 and not wide and tuple(alone.shape) not in parameters else 0)
+        return certain
+    if len(candidates) > 1:
+        return certain + sum(rows for _, rows in candidates)
+    [(dimensions, rows)] = candidates
+    return certain + (rows if rows > 1 and not wide and dimensions not in parameters else 0)
 
 
-def _rows(found: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """How many inputs an array of some shape could be.
+def _rows(dimensions: Shape, shape: Shape) -> int:
+    """How many inputs an array with these dimensions could hold.
 
     Example:
-        >>> [_rows(found, (1, 8, 8)) for found in ((5, 1, 8, 8), (5, 64), (2, 5, 8, 8), (8, 8), (5, 7))]
+        >>> [_rows(shape, (1, 8, 8)) for shape in ((5, 1, 8, 8), (5, 64), (2, 5, 8, 8), (8, 8), (5, 7))]
         [5, 5, 10, 1, 0]
     """
     values = math.prod(shape)
-    for start in range(1, len(found)):
-        if math.prod(found[start:]) == values:
-            return math.prod(found[:start])
-    return int(math.prod(found) == values)
+    for start in range(1, len(dimensions)):
+        if math.prod(dimensions[start:]) == values:
+            return math.prod(dimensions[:start])
+    return int(math.prod(dimensions) == values)
+
+
+def _is_labels(values: Array) -> bool:
+    return values.ndim == 1 and _is_index(values) and "bool" not in str(values.dtype)
+
+
+def _is_index(values: Array) -> bool:
+    return str(values.dtype).removeprefix("torch.") in ("bool", "int16", "int32", "int64")
+
+
+# Everything that can be reached from a method -------------------------------------------------------
 
 
 class _Group(NamedTuple):
-    """What lies side by side: arrays, those of them whose bytes count, and the bytes of anything else."""
+    """What lies side by side: arrays, those of them whose bytes count, and the size of raw byte strings."""
 
     arrays: list[Array]
     counted: list[Array]
-    others: int
+    raw_bytes: int
 
 
 def _groups(method: object, network: Shapes, answering: nn.Module | None) -> Iterator[_Group]:
     """Everything that can be reached from a method, one container after the other."""
-    # What was met stays alive while others are followed, so that no two of them have the same number.
-    met: dict[int, object] = {id(method): method}
-    own = getattr(method, "network", None)
+    own = _network_of(method)
+    # What was visited stays alive while the rest is followed, so that no two objects have the same id.
+    visited: dict[int, object] = {id(method): method}
     for module in (own, answering):
         if isinstance(module, nn.Module):
-            before = [tensor for name, tensor in _state(module) if network.get(name) == tuple(tensor.shape)]
-            met |= {id(tensor): tensor for tensor in before}
+            initial = [tensor for name, tensor in _state(module) if network.get(name) == tuple(tensor.shape)]
+            visited |= {id(tensor): tensor for tensor in initial}
     waiting: list[object] = [list(vars(method).values()), _class_attributes(method)]
     while waiting:
-        of = waiting.pop()
-        group = _Group([], [], 0)
-        for value in _inside(of):
-            if isinstance(value, _PLAIN) or id(value) in met:
-                continue
-            met[id(value)] = value
-            found = _array(value)
-            if found is not None:
-                group.arrays.append(found)
-                # Places of samples in a store follow from what it stores.
-                if not (_is_labels(found) and isinstance(of, Stateful)):
-                    group.counted.append(found)
-            elif isinstance(value, bytes | bytearray | memoryview | array.array | io.BytesIO):
-                size = len(value.getbuffer()) if isinstance(value, io.BytesIO) else memoryview(value).nbytes
-                group = group._replace(others=group.others + (size if size > SHORT_BYTES else 0))
-            else:
-                waiting.append(value)
-        if isinstance(of, nn.Module) and of is not own:
-            # The weights of an older network are no samples, nor are the statistics of its batch norm.
+        container = waiting.pop()
+        members = []
+        for value in _inside(container):
+            if not isinstance(value, _PLAIN) and id(value) not in visited:
+                visited[id(value)] = value
+                members.append(value)
+        group, others = _sorted(members, stateful=isinstance(container, Stateful))
+        waiting += others
+        if isinstance(container, nn.Module) and container is not own:
+            # The weights of an older network are not samples, nor are the statistics of its batch norm.
             group = group._replace(
-                arrays=[each for each in group.arrays if each.ndim > 1 and not isinstance(each, nn.Parameter)]
+                arrays=[
+                    values
+                    for values in group.arrays
+                    if values.ndim > 1 and not isinstance(values, nn.Parameter)
+                ]
             )
         yield group
 
 
+def _sorted(members: Iterable[object], *, stateful: bool) -> tuple[_Group, list[object]]:
+    """The members of a container: arrays and raw bytes as a group, and what has to be followed further."""
+    group, others = _Group([], [], 0), []
+    for value in members:
+        values = _array(value)
+        if values is not None:
+            group.arrays.append(values)
+            # The places of samples in a store follow from what it stores.
+            if not (_is_labels(values) and stateful):
+                group.counted.append(values)
+        elif isinstance(value, _RAW):
+            group = group._replace(raw_bytes=group.raw_bytes + _raw_size(value))
+        else:
+            others.append(value)
+    return group, others
+
+
 def _inside(value: object) -> list[object]:
     """What something holds, one level deep."""
-    found: list[object] = []
-    if isinstance(value, dict):
-        found += value.values()
-    elif isinstance(value, list | tuple | set | frozenset | deque):
-        found += value
-    elif isinstance(value, np.ndarray):
-        found += value.ravel().tolist()
-    elif isinstance(value, FunctionType):
-        found += _closed_over(value)
-    elif isinstance(value, MethodType):
+    if isinstance(value, MethodType):
         return [value.__self__, value.__func__]
-    elif isinstance(value, partial):
-        found += [value.func, value.args, value.keywords]
-    elif isinstance(value, Optimizer):
+    if isinstance(value, Optimizer):
         return _of_optimizer(value)
-    elif isinstance(value, nn.Module):
-        for name, each in vars(value).items():
-            found += each.values() if name in ("_parameters", "_buffers", "_modules") else [each]
-        return found
-    found += getattr(value, "__dict__", {}).values()
+    if isinstance(value, nn.Module):
+        return _of_module(value)
+    return [*_items(value), *_attributes(value)]
+
+
+def _items(value: object) -> Iterable[object]:
+    """The items of a container; what a function remembers."""
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return value
+    if isinstance(value, np.ndarray):
+        return list(value.ravel().tolist())
+    if isinstance(value, FunctionType):
+        return _closed_over(value)
+    if isinstance(value, partial):
+        return (value.func, value.args, value.keywords)
+    return ()
+
+
+def _attributes(value: object) -> Iterator[object]:
+    """The attributes of an object, in its dictionary and in slots."""
+    yield from getattr(value, "__dict__", {}).values()
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
-        found += [getattr(value, name, None) for name in ([slots] if isinstance(slots, str) else slots)]
-    return found
+        for name in [slots] if isinstance(slots, str) else slots:
+            yield getattr(value, name, None)
+
+
+def _of_module(module: nn.Module) -> list[object]:
+    """The parameters, buffers and parts of a module, and its plain attributes."""
+    members: list[object] = []
+    for name, value in vars(module).items():
+        members += value.values() if name in ("_parameters", "_buffers", "_modules") else [value]
+    return members
 
 
 def _of_optimizer(optimizer: Optimizer) -> list[object]:
     """What an optimiser holds besides numbers, and tensors of its parameters' sizes."""
-    found: list[object] = []
+    members: list[object] = []
     for parameter, state in optimizer.state.items():
         usual = (1, parameter.numel()) if isinstance(parameter, Tensor) else ()
-        kept = list(state.values()) if isinstance(state, dict) else [state]
-        found += [each for each in kept if not (isinstance(each, Tensor) and each.numel() in usual)]
+        values = list(state.values()) if isinstance(state, dict) else [state]
+        members += [value for value in values if not (isinstance(value, Tensor) and value.numel() in usual)]
     for group in optimizer.param_groups:
-        found += [each for name, each in group.items() if name != "params"]
-    return found + [each for name, each in vars(optimizer).items() if name not in ("state", "param_groups")]
+        members += [value for name, value in group.items() if name != "params"]
+    own = [value for name, value in vars(optimizer).items() if name not in ("state", "param_groups")]
+    return members + own
 
 
 def _closed_over(function: FunctionType) -> Iterator[object]:
@@ -262,18 +305,21 @@ def _array(value: object) -> Array | None:
     return numbers if numbers.size >= SHORT_INPUT else None
 
 
+def _network_of(method: object) -> nn.Module | None:
+    network = getattr(method, "network", None)
+    return network if isinstance(network, nn.Module) else None
+
+
 def _state(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from network.named_parameters(remove_duplicate=False)
     yield from network.named_buffers(remove_duplicate=False)
 
 
-def _size(each: Array) -> int:
-    return each.numel() * each.element_size() if isinstance(each, Tensor) else int(each.nbytes)
+def _size(values: Array) -> int:
+    return values.numel() * values.element_size() if isinstance(values, Tensor) else int(values.nbytes)
 
 
-def _is_labels(each: Array) -> bool:
-    return each.ndim == 1 and _is_index(each) and "bool" not in str(each.dtype)
-
-
-def _is_index(each: Array) -> bool:
-    return str(each.dtype).removeprefix("torch.") in ("bool", "int16", "int32", "int64")
+def _raw_size(value: bytes | bytearray | memoryview | array.array[Any] | io.BytesIO) -> int:
+    """The size of a byte string; 0 where it is short."""
+    size = len(value.getbuffer()) if isinstance(value, io.BytesIO) else memoryview(value).nbytes
+    return size if size > SHORT_BYTES else 0

@@ -185,7 +185,7 @@ class RunState:
         watched_run = self.evaluator.run(
             description=self.experiment.as_json(), train_seconds=self.meter.train_seconds
         )
-        card = make_card(self.scenario, self.ledger, account).as_json() if self.ledger.whole else None
+        card = make_card(self.scenario, self.ledger, account) if self.ledger.whole else None
         return replace(watched_run, planned=self.experiment, account=account, card=card)
 
     def failed(self, error: BaseException) -> Run:

@@ -155,8 +155,8 @@ def judged_on(run: Run) -> set[tuple[str, int]]:
     if run.card is None:
         planned = run.experiment
         return {(planned.evaluation.on, task) for tasks in planned.scenario.phases for task in tasks}
-    reads = [read for read in run.card["reads"] if read["reader"] == "evaluation"]
-    return {(read["part"], task) for read in reads for task in read["tasks"]}
+    reads = [read for read in run.card.reads if read.reader == "evaluation"]
+    return {(read.part, task) for read in reads for task in read.tasks}
 
 
 def best(candidates: Sequence[Candidate], *, lowest: bool = False) -> int:

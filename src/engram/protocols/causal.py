@@ -12,13 +12,13 @@ import numpy as np
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.trace import Trace
-from engram.engine.card import Selected
 from engram.engine.probing import balance_name
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 from engram.record.experiment import Experiment, PhaseSpec
 from engram.record.failure import FailureKind
 from engram.record.run import Run

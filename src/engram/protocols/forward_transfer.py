@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from engram.core.errors import InputError
-from engram.engine.card import Selected
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.metrics.arrays import mean_of_known
 from engram.metrics.intervals import over_seeds
@@ -21,6 +20,7 @@ from engram.protocols.candidates import Candidate
 from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, grid, metric_name, with_validation
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 from engram.record.experiment import Experiment, TransferSpec
 from engram.record.run import Run
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engram.core.errors import InputError, unknown_name
-from engram.engine.card import Selected
 from engram.metrics.intervals import over_seeds
 from engram.metrics.streaming import StreamingMetrics
 from engram.protocols.candidates import (
@@ -22,6 +21,7 @@ from engram.protocols.candidates import (
 )
 from engram.protocols.drive import Plan, finished
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from engram.core.errors import InputError
-from engram.engine.card import Selected
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan
 from engram.protocols.selection import audited, selected
+from engram.record.card import Selected
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 

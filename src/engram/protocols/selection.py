@@ -1,4 +1,4 @@
-"""What selection read: the part of a protocol's card that no single run can know."""
+"""What selection read: the part of a protocol card that no single run can know."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ from pathlib import Path
 from typing import Any
 
 from engram.core.files import read_json, write_json
-from engram.engine.card import SELECTION, Card, Selected, merged, selection_lines
 from engram.protocols.candidates import Candidate
+from engram.record.card import SELECTION, Selected
 from engram.record.run import Run
+from engram.results.card import described, merged, selection_lines
 
 
 def selected(
     what: str, candidates: Sequence[Candidate], *, phases: Sequence[Sequence[int]], since: int = 0
 ) -> tuple[Selected, ...]:
-    """A choice among candidates, as their runs read data; nothing where there was only one.
+    """A choice among candidates, with the data that they were judged on; nothing where there was only one.
 
     Args:
         what: What was chosen.
-        candidates: All that were tried, with what their evaluations read.
+        candidates: All that were tried, with the data that their evaluations read.
         phases: Which tasks are learned together in the stream that the choice is for.
-        since: The phase from which on the choice takes effect; any task after it is a later one.
+        since: The first phase in which the choice takes effect; any task after it is a later one.
 
     Example:
         >>> tried = [Candidate({"lr": rate}, (0.5,), judged=(("test", 0), ("test", 1))) for rate in (1, 2)]
@@ -33,44 +34,45 @@ def selected(
     if len(candidates) < 2:
         return ()
     judged = {pair for candidate in candidates for pair in candidate.judged}
-    come = {task for tasks in phases[: since + 1] for task in tasks}
+    seen = {task for tasks in phases[: since + 1] for task in tasks}
     return (
         Selected(
             what,
             len(candidates),
             tuple(sorted({part for part, _ in judged})),
-            any(task not in come for _, task in judged),
+            any(task not in seen for _, task in judged),
         ),
     )
 
 
 def audited(runs: Sequence[Run], choices: Sequence[Selected]) -> dict[str, Any]:
-    """What a protocol's JSON says of its choices, and the card of the runs that it ended with.
+    """What a protocol's JSON says about its choices, and the card of the runs that it ended with.
 
     Args:
-        runs: The runs that it ended with, one per seed; where one has no card, there is none here.
-        choices: Everything that was chosen; what was chosen alike on several streams is told once.
+        runs: The runs that it ended with, one per seed; no card is made where one has none.
+        choices: Everything that was chosen; the same choice on several streams is listed once.
     """
     choices = list(dict.fromkeys(choices))
-    lines = selection_lines(choices)
-    found: dict[str, Any] = {
-        "selection": {line.name: {"answer": line.answer, "figure": line.figure} for line in lines},
+    summary: dict[str, Any] = {
+        "selection": {
+            line.name: {"answer": line.answer, "figure": line.figure} for line in selection_lines(choices)
+        },
         "choices": [choice.as_json() for choice in choices],
     }
-    said = [run.card for run in runs if run.card is not None]
-    if said and len(said) == len(runs):
-        found["card"] = merged([Card.of_json(card) for card in said]).selected(choices).as_json()
-    return found
+    cards = [run.card for run in runs if run.card is not None]
+    if cards and len(cards) == len(runs):
+        summary["card"] = described(merged(cards).with_choices(choices))
+    return summary
 
 
 def record_choices(said: Mapping[str, Any], out: Path) -> None:
-    """Write what was chosen beside the runs that a protocol ended with, so that their cards can tell it.
+    """Write what was chosen beside the runs that a protocol ended with, so that their cards show it.
 
-    What an earlier protocol wrote there stays: a run that was chosen once is a run that was chosen.
+    What an earlier protocol wrote there is kept: the run was chosen by that one as well.
 
     Args:
-        said: What the protocol's outcome says as JSON.
-        out: Where its runs are.
+        said: The outcome of the protocol as JSON.
+        out: The folder of its runs.
     """
     for run, choices in _chosen_runs(said):
         file = out / run / SELECTION

@@ -18,6 +18,7 @@ from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, fini
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
 from engram.record.account import Account
+from engram.record.card import Card
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.tables import StoredTables, Tables
@@ -94,7 +95,7 @@ class Run:
     evaluations: int = 0
     seconds: Seconds = field(default_factory=Seconds)
     account: Account | None = None
-    card: Mapping[str, Any] | None = None
+    card: Card | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
 
@@ -316,7 +317,7 @@ class Run:
     def result(self) -> dict[str, Any]:
         """What `result.json` says, but for the versions."""
         account = {} if self.account is None else {"account": self.account.as_json()}
-        card = {} if self.card is None else {"card": self.card}
+        card = {} if self.card is None else {"card": self.card.as_json()}
         return {
             "id": self.id,
             "seed": self.seed,
@@ -402,7 +403,7 @@ def _with_result(run: Run, result: Mapping[str, Any], path: Path) -> Run:
         raise InputError(f"{path} has no metrics: run it again with --again")
     try:
         seconds = result.get("seconds") or {}
-        account = result.get("account")
+        account, card = result.get("account"), result.get("card")
         return replace(
             run,
             finished=True,
@@ -418,7 +419,7 @@ def _with_result(run: Run, result: Mapping[str, Any], path: Path) -> Run:
             evaluations=int(result.get("evaluations") or 0),
             seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
             account=None if account is None else Account.of_json(account),
-            card=result.get("card"),
+            card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -1,27 +1,122 @@
-"""Protocol cards of runs as they lie on disk, for people to read side by side."""
+"""Protocol cards in words: the lines that are shown of a card, and one card for several runs."""
 
-from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from engram.core.errors import InputError
 from engram.core.files import read_json
-from engram.engine.card import SELECTION, Card, Constraint, Line, Selected, merged
-from engram.record.run import Run
-from engram.results.markup import Html, element, joined
-from engram.results.runs import RunGroup
+from engram.record.card import (
+    SELECTION,
+    VERDICTS,
+    Answer,
+    Card,
+    Constraint,
+    Fact,
+    ForbiddenRead,
+    Part,
+    Read,
+    Reader,
+    Relation,
+    Selected,
+    selection_facts,
+)
+from engram.results.questions import CONSTRAINTS as CONSTRAINTS
+from engram.results.questions import QUESTIONS as QUESTIONS
+from engram.results.questions import Question, note_only
+from engram.results.questions import find_question as find_question
 
-Named = TypeVar("Named", Line, Constraint)
-NO_CARD = "made before cards were recorded, or by a loop of your own"
+if TYPE_CHECKING:
+    from engram.record.run import Run
+    from engram.results.runs import RunGroup
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One question with its answer, as text.
+
+    Attributes:
+        name: The question's short name.
+        question: The question; for a constraint, its name.
+        answer: Yes, no, a number, or the verdict on a constraint.
+        figure: What was counted, in words.
+        how: How it was measured.
+    """
+
+    name: str
+    question: str
+    answer: str
+    figure: str
+    how: str
+
+
+def fact_lines(card: Card) -> tuple[Line, ...]:
+    """The answers of a card in words, one line per question.
+
+    Example:
+        >>> card = Card((Fact("passes", 3.0, {"updates": 2.0, "task_ends": 1.0}),), ())
+        >>> [(line.answer, line.figure) for line in fact_lines(card)]
+        [('3', '2 in updates, 1 when a task ends')]
+    """
+    lines = []
+    for fact in card.facts:
+        question = QUESTIONS.get(fact.name) or Question(fact.name, fact.name, "unknown", note_only)
+        facts = (fact, *fact.others)
+        answers = dict.fromkeys(question.answer(one.answer) for one in facts)
+        figures = dict.fromkeys(one.note or question.figure(card, one) for one in facts)
+        figure = " / ".join(figure for figure in figures if figure)
+        lines.append(Line(fact.name, question.question, " / ".join(answers), figure, question.how))
+    return tuple(lines)
+
+
+def constraint_lines(card: Card) -> tuple[Line, ...]:
+    """The verdicts of a card in words, one line per constraint.
+
+    Example:
+        >>> card = Card((), (Constraint("causality", "broken", {"later_samples": 1200}),))
+        >>> [(line.answer, line.figure) for line in constraint_lines(card)]
+        [('broken', '1,200 samples')]
+    """
+    lines = []
+    for constraint in card.constraints:
+        name = constraint.name
+        question = CONSTRAINTS.get(name) or Question(name, name, "unknown", note_only)
+        figure = question.figure(card, constraint)
+        lines.append(Line(name, name, constraint.verdict, figure, question.how))
+    return tuple(lines)
+
+
+def selection_lines(choices: Sequence[Selected]) -> tuple[Line, ...]:
+    """What a card says about how its run was chosen.
+
+    Example:
+        >>> [line.answer for line in selection_lines([Selected("fields", 4, ("test",), later=True)])]
+        ['yes', 'yes']
+    """
+    return fact_lines(Card(selection_facts(choices), (), choices=tuple(choices)))
+
+
+def described(card: Card) -> dict[str, Any]:
+    """A card as JSON for people: its facts, and beside them every question, answer and verdict in words."""
+    facts = card.as_json()
+    return {
+        **facts,
+        "constraints": [
+            {**constraint, "figure": line.figure, "how": line.how}
+            for constraint, line in zip(facts["constraints"], constraint_lines(card), strict=True)
+        ],
+        "lines": [asdict(line) for line in fact_lines(card)],
+    }
+
+
+# Cards of runs --------------------------------------------------------------------------------------
 
 
 def card_of(run: Run) -> Card | None:
     """A run's card, with the choices that protocols made to end with it; None where it has none."""
-    said = run.card
-    if said is None:
-        return None
-    if not isinstance(said, Mapping):
-        raise InputError(f"the card of the run {run.folder} cannot be read: run it again with --again")
-    return Card.of_json(said, of=f"the run {run.folder}").selected(choices_of(run))
+    return None if run.card is None else run.card.with_choices(choices_of(run))
 
 
 def choices_of(run: Run) -> tuple[Selected, ...]:
@@ -30,102 +125,65 @@ def choices_of(run: Run) -> tuple[Selected, ...]:
     if file is None or not file.is_file():
         return ()
     try:
-        return tuple(Selected.of_json(found) for found in read_json(file))
+        return tuple(Selected.of_json(choice) for choice in read_json(file))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{file} cannot be read: run the protocol that wrote it again") from error
 
 
 def group_card(group: RunGroup) -> Card | None:
-    """The card of runs that differ only in the seed: the first one's, and every answer that seeds differ in.
-
-    None where one of them has none.
-    """
+    """The card of runs that differ only in the seed; None where one of them has none."""
     cards = [card for run in group.runs if (card := card_of(run)) is not None]
-    if len(cards) < len(group.runs):
-        return None
-    return merged(cards)
+    return merged(cards) if len(cards) == len(group.runs) else None
 
 
-def cards_section(groups: Sequence[RunGroup]) -> Html:
-    """A section of the report: what was known, what was kept, what it cost, one column an experiment."""
-    cards = [group_card(group) for group in groups]
-    shown = [card for card in cards if card is not None]
-    heading = element("h2", "Protocol cards" if len(groups) > 1 else "Protocol card")
-    if not shown:
-        note = f"No card: these runs were {NO_CARD}. Run them again with --again for one."
-        return element("section", heading, element("p", note, class_="note"), id="cards")
-    head = element("tr", element("td"), *(element("th", group.label, scope="col") for group in groups))
-    # Cards of several versions may have other questions.
-    every = merged(shown)
-    constraints = [
-        element(
-            "tr",
-            element("th", _asked(asked.name.capitalize(), asked.how), scope="row"),
-            *(_verdict(_named(card.constraints if card else (), asked.name)) for card in cards),
-        )
-        for asked in every.constraints
-    ]
-    lines = [
-        element(
-            "tr",
-            element("th", _asked(asked.question, asked.how), scope="row"),
-            *(_answer(_named(card.lines if card else (), asked.name)) for card in cards),
-        )
-        for asked in every.lines
-    ]
-    note = (
-        "Measured while the run went on, not declared: what was known, what was kept, what it cost. The "
-        "constraints are those that applications set (004). Point at a question, or focus it, to read how "
-        "it was measured." + (f" A dash: {NO_CARD}." if len(shown) < len(cards) else "")
-    )
-    return element(
-        "section",
-        heading,
-        element("p", note, class_="note"),
-        *(_warning(group, card) for group, card in zip(groups, cards, strict=True) if card is not None),
-        _table(head, constraints, label="Constraints of applications"),
-        element(
-            "details",
-            element("summary", "All questions and answers"),
-            _table(head, lines, label="Questions and answers of the protocol cards"),
+def merged(cards: Sequence[Card]) -> Card:
+    """The card of several runs: the first one's facts, every answer that differs, and the worst verdicts.
+
+    Numbers may differ from seed to seed, and the first one's are shown. What was read is added up. A fact or
+    a constraint that only some cards have is kept as well, so that cards of several versions can be merged.
+
+    Example:
+        >>> card = merged([Card((Fact("later data", answer),), ()) for answer in (False, True)])
+        >>> [line.answer for line in fact_lines(card)]
+        ['no / yes']
+    """
+    facts: dict[str, list[Fact]] = {}
+    constraints: dict[str, list[Constraint]] = {}
+    forbidden: dict[ForbiddenRead, int] = {}
+    for card in cards:
+        for fact in card.facts:
+            facts.setdefault(fact.name, []).extend((replace(fact, others=()), *fact.others))
+        for constraint in card.constraints:
+            constraints.setdefault(constraint.name, []).append(constraint)
+        for read, times in card.forbidden.items():
+            forbidden[read] = forbidden.get(read, 0) + times
+    return Card(
+        tuple(_one_fact(several) for several in facts.values()),
+        tuple(
+            min(several, key=lambda constraint: VERDICTS.index(constraint.verdict))
+            for several in constraints.values()
         ),
-        id="cards",
+        _all_reads(read for card in cards for read in card.reads),
+        forbidden,
+        tuple(dict.fromkeys(choice for card in cards for choice in card.choices)),
     )
 
 
-def _table(head: Html, rows: Sequence[Html], *, label: str) -> Html:
-    table = element("table", element("thead", head), element("tbody", *rows), class_="metrics cards")
-    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=label)
+def _one_fact(facts: Sequence[Fact]) -> Fact:
+    """The first fact, with the others whose answers differ from it in more than a number."""
+    by_answer: dict[Answer, Fact] = {}
+    for fact in facts:
+        by_answer.setdefault(fact.answer, fact)
+    first, *others = by_answer.values()
+    plain = any(answer is None or isinstance(answer, bool) for answer in by_answer)
+    return replace(first, others=tuple(others)) if plain else first
 
 
-def _warning(group: RunGroup, card: Card) -> Html:
-    if not card.forbidden:
-        return Html("")
-    what = "; ".join(card.forbidden)
-    return element(
-        "p", element("strong", group.label), f" read what it should not: {what}.", class_="warning"
-    )
-
-
-def _asked(question: str, how: str) -> Html:
-    return element("button", question, type="button", class_="term", data_tip=f"Measured: {how}.")
-
-
-def _named(found: Sequence[Named], name: str) -> Named | None:
-    return next((each for each in found if each.name == name), None)
-
-
-def _verdict(found: Constraint | None) -> Html:
-    if found is None:
-        return element("td", "–")
-    return element("td", element("span", found.verdict, class_=f"verdict {found.verdict}"), _small(found))
-
-
-def _answer(found: Line | None) -> Html:
-    if found is None:
-        return element("td", "–")
-    return element("td", element("span", found.answer, class_="answer"), _small(found))
-
-
-def _small(found: Line | Constraint) -> Html:
-    return joined(element("small", found.figure)) if found.figure else Html("")
+def _all_reads(reads: Iterable[Read]) -> tuple[Read, ...]:
+    totals: dict[tuple[Reader, Part, Relation], Read] = {}
+    for read in reads:
+        key = (read.reader, read.part, read.when)
+        before = totals.get(key, replace(read, samples=0))
+        tasks = tuple(sorted({*before.tasks, *read.tasks}))
+        totals[key] = replace(read, tasks=tasks, samples=before.samples + read.samples)
+    return tuple(totals.values())

@@ -12,7 +12,7 @@ from engram.core.files import write_whole
 from engram.metrics.definitions import Definition, find
 from engram.metrics.intervals import Summary
 from engram.record.run import Run
-from engram.results.card import cards_section
+from engram.results.card_section import cards_section
 from engram.results.document import document
 from engram.results.figures import (
     MAX_POINTS,

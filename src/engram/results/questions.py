@@ -1,0 +1,424 @@
+"""The questions of a protocol card: what is asked, how it is measured, and the sentence about the answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from engram.core.errors import unknown_name
+from engram.record.card import (
+    SELECTION_ON_LATER,
+    SELECTION_ON_TEST,
+    Answer,
+    Card,
+    Constraint,
+    Fact,
+    Number,
+    Selected,
+    growth,
+)
+
+Item = TypeVar("Item", Fact, Constraint)
+PAPER = "Pfülb & Gepperth (2019)"
+"""Where the constraints come from (section 1.2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[Item]):
+    """One question that every card answers, or one constraint that it judges.
+
+    Attributes:
+        name: Its short name, as in `engram explain "kept bytes"`.
+        question: The question.
+        how: How the answer is measured.
+        figure: From the card and the fact to a sentence with what was counted.
+        number: How an answer that is a number is written.
+        unanswered: What stands where there is no answer.
+    """
+
+    name: str
+    question: str
+    how: str
+    figure: Callable[[Card, Item], str]
+    number: Callable[[Number], str] = "{:,}".format
+    unanswered: str = "unknown"
+
+    def answer(self, answer: Answer) -> str:
+        """An answer as text.
+
+        Example:
+            >>> question = find_question("passes")
+            >>> question.answer(2.791), question.answer(None)
+            ('2.79', 'unknown')
+        """
+        if answer is None:
+            return self.unanswered
+        if isinstance(answer, bool):
+            return "yes" if answer else "no"
+        return self.number(answer)
+
+
+def find_question(name: str) -> Question[Fact] | Question[Constraint]:
+    """A question or a constraint by its name.
+
+    Example:
+        >>> find_question("kept bytes").question
+        'How many bytes were kept beyond the weights?'
+    """
+    for table in (QUESTIONS, CONSTRAINTS):
+        if name in table:
+            return table[name]
+    raise unknown_name("question", name, [*QUESTIONS, *CONSTRAINTS])
+
+
+# Sentences about facts ------------------------------------------------------------------------------
+
+
+def _on_test(card: Card, fact: Fact) -> str:
+    if fact.answer is None:
+        return "no choice is recorded for this run"
+    return _joined(f"{_chosen(choice)} on {' and '.join(choice.parts)} data" for choice in card.choices)
+
+
+def _on_later(card: Card, fact: Fact) -> str:
+    if fact.answer is None:
+        return "no choice is recorded for this run"
+    return _joined(_chosen(choice) for choice in card.choices if choice.later) or "no choice did"
+
+
+def _test_data(card: Card, fact: Fact) -> str:
+    if not fact.answer:
+        return "0 samples"
+    kinds = ("test", "validation", "data set")
+    return _joined(read.describe() for read in card.forbidden if read.what in kinds)
+
+
+def _identity_in_training(card: Card, fact: Fact) -> str:
+    batches, reads = _number(fact, "batches"), _number(fact, "reads")
+    return f"{batches:,} batches named their task; the method read the task identity {_times(reads)}"
+
+
+def _identity_at_test(card: Card, fact: Fact) -> str:
+    return "answers are chosen by task" if fact.answer else "the same units and network for every task"
+
+
+def _classes(card: Card, fact: Fact) -> str:
+    units, classes = _number(fact, "units"), _number(fact, "classes")
+    if fact.answer:
+        return f"{units} units compete when {classes} classes have been seen"
+    return f"{units} units compete in the first task, which has {classes} classes"
+
+
+def _boundaries(card: Card, fact: Fact) -> str:
+    told, phases = _number(fact, "told"), _number(fact, "phases")
+    if phases < 2:
+        return "there are none: everything is learned as one task"
+    return f"the method was told of {told} of {phases} task beginnings"
+
+
+def _later_data(card: Card, fact: Fact) -> str:
+    parts = (_together(fact), _samples(fact, "samples"), *_opened(card))
+    return (_joined(parts) if fact.answer else "") or "0 samples"
+
+
+def _normalisation(card: Card, fact: Fact) -> str:
+    return _statistics(fact) or "no statistics of data that come later"
+
+
+def _earlier_data(card: Card, fact: Fact) -> str:
+    samples, kept = _samples(fact, "samples"), _number(fact, "kept_samples")
+    parts = (
+        _together(fact),
+        f"{samples}, {_number(fact, 'passes'):.2g} passes" if samples else "",
+        f"{kept:,} samples kept after the last task" if kept else "",
+    )
+    return _joined(parts) or "0 samples handed out again, 0 kept"
+
+
+def _passes(card: Card, fact: Fact) -> str:
+    parts = [
+        f"{_number(fact, 'updates'):.2g} in updates",
+        f"{_number(fact, 'task_ends'):.2g} when a task ends",
+    ]
+    own = _number(fact, "method")
+    return ", ".join([*parts, f"{own:.2g} by the method itself"] if own else parts)
+
+
+def _kept_bytes(card: Card, fact: Fact) -> str:
+    after = _row(_series(fact, "after_each_task"))
+    return f"after each task: {after}; the network has {_number(fact, 'network'):,} bytes"
+
+
+def _bytes_grow(card: Card, fact: Fact) -> str:
+    return _growth(_series(fact, "after_each_task"), "bytes")
+
+
+def _update_grows(card: Card, fact: Fact) -> str:
+    return _growth(_series(fact, "in_each_task"), "FLOPs")
+
+
+def _update_time(card: Card, fact: Fact) -> str:
+    milliseconds = [round(1000 * seconds, 2) for seconds in _series(fact, "in_each_task")]
+    return f"median in each task, in ms: {_row(milliseconds)}" if milliseconds else "not measured"
+
+
+def note_only(card: Card, item: Fact | Constraint) -> str:
+    """What is shown for a question that this version of engram does not know: the note alone."""
+    return item.note
+
+
+# Sentences about constraints ------------------------------------------------------------------------
+
+
+def _low_memory_footprint(card: Card, constraint: Constraint) -> str:
+    if constraint.note:
+        return constraint.note
+    broken = _joined((_together(constraint), _samples(constraint, "earlier_samples")))
+    samples, size = _number(constraint, "kept_samples"), _number(constraint, "kept_bytes")
+    return broken or f"{samples:,} samples and {size:,} bytes kept"
+
+
+def _causality(card: Card, constraint: Constraint) -> str:
+    """Why causality is broken; a choice may break it for a card of the first format as well."""
+    if constraint.verdict == "held":
+        return constraint.note or "0 samples of later tasks"
+    chosen = [f"{_chosen(choice)}, judged on later tasks" for choice in card.choices if choice.later]
+    if constraint.note:
+        return _joined((*chosen, constraint.note))
+    tests = _number(constraint, "later_test_samples")
+    return _joined(
+        (
+            *chosen,
+            _together(constraint),
+            _samples(constraint, "later_samples"),
+            *_opened(card),
+            _statistics(constraint),
+            f"{tests:,} test or validation samples of later tasks" if tests else "",
+        )
+    )
+
+
+def _constant_update_complexity(card: Card, constraint: Constraint) -> str:
+    if constraint.note:
+        return constraint.note
+    shares = {
+        "FLOPs per update": growth(_series(constraint, "flops")),
+        "bytes kept": growth(_series(constraint, "kept_bytes")),
+    }
+    figure = ", ".join(f"{unit} {_percent(share)}" for unit, share in shares.items() if share is not None)
+    time = growth(_series(constraint, "seconds"))
+    if time is None:
+        return figure or "too few tasks to tell"
+    return f"{figure} (median time {_percent(time)})" if figure else f"median time {_percent(time)}"
+
+
+# Words ----------------------------------------------------------------------------------------------
+
+
+def _number(item: Fact | Constraint, name: str) -> Number:
+    value = item.measured.get(name, 0)
+    return value if isinstance(value, int | float) else 0
+
+
+def _series(item: Fact | Constraint, name: str) -> tuple[Number, ...]:
+    value = item.measured.get(name, ())
+    return value if isinstance(value, tuple) else ()
+
+
+def _samples(item: Fact | Constraint, name: str) -> str:
+    samples = _number(item, name)
+    return f"{samples:,} samples" if samples else ""
+
+
+def _together(item: Fact | Constraint) -> str:
+    tasks = _number(item, "tasks_together")
+    return f"{tasks} tasks are learned together" if tasks > 1 else ""
+
+
+def _statistics(item: Fact | Constraint) -> str:
+    later = _number(item, "later_classes")
+    if not later:
+        return ""
+    classes = "class comes" if later == 1 else "classes come"
+    return (
+        f"normalised with the statistics of all of {item.measured.get('dataset', '')}, of which {later} "
+        f"{classes} later"
+    )
+
+
+def _opened(card: Card) -> list[str]:
+    return [read.describe() for read in card.forbidden if read.what == "data set"]
+
+
+def _chosen(choice: Selected) -> str:
+    return f"{choice.what} chosen among {choice.candidates}"
+
+
+def _growth(values: Sequence[Number], unit: str) -> str:
+    share = growth(values)
+    if share is None:
+        return f"{_row(values)} {unit}: too few tasks to tell" if values else "not counted"
+    return f"{_row(values)} {unit}: {_percent(share)} over the second half"
+
+
+def _row(values: Sequence[Number], most: int = 6) -> str:
+    """Numbers in a row; of many only the first and the last.
+
+    Example:
+        >>> _row([7, 7, 7]), _row([1000, 2000]), _row(range(9))
+        ('always 7', '1,000 2,000', '0 1 2 … 6 7 8')
+    """
+    if len(values) > 1 and len(set(values)) == 1:
+        return f"always {values[0]:,}"
+    shown = [f"{value:,}" for value in values]
+    if len(shown) > most:
+        shown = [*shown[: most // 2], "…", *shown[-most // 2 :]]
+    return " ".join(shown)
+
+
+def _percent(share: float) -> str:
+    return "from nothing" if math.isinf(share) else f"{100 * share:+.0f} %"
+
+
+def _times(count: Number) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "; ".join(part for part in parts if part)
+
+
+# The tables -----------------------------------------------------------------------------------------
+
+
+def _by_name(*questions: Question[Item]) -> Mapping[str, Question[Item]]:
+    return {question.name: question for question in questions}
+
+
+_CANDIDATES = "what the evaluations of the candidates' runs read"
+_SECOND_HALF = "from the middle of the stream to its end; more than 5 % is growth"
+
+QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
+    Question(
+        SELECTION_ON_TEST,
+        "Did selection touch test data?",
+        _CANDIDATES,
+        _on_test,
+        unanswered="none",
+    ),
+    Question(
+        SELECTION_ON_LATER,
+        "Did selection see a later task?",
+        _CANDIDATES,
+        _on_later,
+        unanswered="none",
+    ),
+    Question(
+        "test data",
+        "Did the learner read test or validation data?",
+        "every read of the stream while the method's own code runs",
+        _test_data,
+    ),
+    Question(
+        "identity in training",
+        "Was task identity used in training?",
+        "batches that name one of several heads, and reads of a task's identity by the method",
+        _identity_in_training,
+    ),
+    Question(
+        "identity at test",
+        "Was task identity used at test time?",
+        "the output units and networks among which evaluations look for the answers of each task",
+        _identity_at_test,
+    ),
+    Question(
+        "classes",
+        "Was the number of classes known in advance?",
+        "the output units that the first batch of each task names; the others take no part in the loss, "
+        "though the output layer has them",
+        _classes,
+    ),
+    Question(
+        "boundaries",
+        "Were task boundaries known?",
+        "calls of the method at the beginning of a task",
+        _boundaries,
+    ),
+    Question(
+        "later data",
+        "Did the learner read data of a later task?",
+        "training samples handed to the learner before their task began, or together with an earlier task",
+        _later_data,
+    ),
+    Question(
+        "normalisation",
+        "Were later data known through normalisation?",
+        "the constants of the transforms that were applied, and the data set whose statistics they are",
+        _normalisation,
+    ),
+    Question(
+        "earlier data",
+        "Were data of earlier tasks used again?",
+        "training samples handed out after their task, and samples among the tensors and arrays that the "
+        "method holds",
+        _earlier_data,
+    ),
+    Question(
+        "passes",
+        "How many passes over the data?",
+        "samples handed to the learner divided by the samples of the task; the most of any task",
+        _passes,
+        number="{:.3g}".format,
+    ),
+    Question(
+        "kept bytes",
+        "How many bytes were kept beyond the weights?",
+        "the tensors and arrays that the method holds besides its network and its optimiser",
+        _kept_bytes,
+    ),
+    Question(
+        "bytes grow",
+        "Do the kept bytes grow with the number of tasks?",
+        _SECOND_HALF,
+        _bytes_grow,
+    ),
+    Question(
+        "update grows",
+        "Does an update cost more with the number of tasks?",
+        _SECOND_HALF,
+        _update_grows,
+    ),
+    Question(
+        "update time",
+        "How long does an update take?",
+        "a clock around every update; shown, not judged, because other work disturbs it",
+        _update_time,
+        number=lambda seconds: f"{1000 * seconds:.2f} ms",
+    ),
+)
+"""The questions of a card by name, in the order in which they are shown."""
+
+CONSTRAINTS: Mapping[str, Question[Constraint]] = _by_name(
+    Question(
+        "low memory footprint",
+        "Is the memory footprint low: are data of past tasks neither stored nor used again?",
+        f"data of past tasks are neither stored nor used again ({PAPER})",
+        _low_memory_footprint,
+    ),
+    Question(
+        "causality",
+        "Is it causal: are data of future tasks not used in any way?",
+        f"data of future tasks are not used in any way, not even for selection ({PAPER})",
+        _causality,
+    ),
+    Question(
+        "constant update complexity",
+        "Are the time and memory of an update independent of the number of earlier tasks?",
+        f"time and memory of an update do not depend on the number of earlier tasks ({PAPER}): the change of "
+        "FLOPs and bytes over the second half of the stream; the time is shown, not judged",
+        _constant_update_complexity,
+    ),
+)
+"""The constraints that applications set, by name."""
