@@ -11,7 +11,7 @@ from engram.protocols.online import online
 
 
 def main(folder: Path) -> None:
-    """Accuracy falls from task to task because there are more classes to choose from; RAA corrects for that."""
+    """Accuracy falls from task to task because there are more classes; RAA corrects for that."""
     for method in ("finetune", "er"):
         base = engram.experiment("split-digits", method, batch_size=10, evaluation={"every": 1000})
         outcome = drive(online([base]), Serial(Where(out=folder)))

@@ -17,7 +17,7 @@ SWEEP = {
 
 def main(folder: Path) -> None:
     """Replay with two sizes of memory against fine-tuning, two seeds each."""
-    # Runs that are already in the folder are not repeated. A run that fails has a `failure` instead of metrics.
+    # Runs that are already in the folder are not repeated. A run that fails says why in `failure`.
     for run in engram.sweep(SWEEP, out=folder, jobs=2):
         memory = run.experiment.settings.get("memory", "no")
         outcome = f"ACC {100 * run.metric('ACC'):5.2f} %" if run.failure is None else run.failure.reason
