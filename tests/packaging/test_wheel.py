@@ -5,8 +5,10 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -90,6 +92,13 @@ def check_installation(environment: Environment, folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder outside the checkout. It is removed afterwards: environments with torch are large."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel as `make dist` builds it: from the sdist, which is built from a clean copy."""
     copy = tmp_path_factory.mktemp("copy")
@@ -105,14 +114,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def plain(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return install(wheel, None, tmp_path_factory.mktemp("plain") / "env")
+def plain(wheel: Path, place: Path) -> Environment:
+    return install(wheel, None, place / "plain")
 
 
 @pytest.fixture(scope="module")
-def shared(plain: Environment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(plain: Environment, place: Path) -> Path:
     """What engram depends on, without engram: an extra's environment has to install that itself."""
-    folder = tmp_path_factory.mktemp("shared")
+    folder = place / "shared"
+    folder.mkdir()
     for entry in plain.site_packages.iterdir():
         if entry.name != "engram" and not entry.name.startswith("engram_eval"):
             (folder / entry.name).symlink_to(entry)
@@ -151,16 +161,14 @@ def test_it_runs_without_extras(plain: Environment, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("extra", EXTRAS)
 def test_an_extra_brings_what_it_needs(
-    extra: str, wheel: Path, plain: Environment, shared: Path, tmp_path: Path
+    extra: str, wheel: Path, plain: Environment, shared: Path, place: Path, tmp_path: Path
 ) -> None:
     requirements = [Requirement(text) for text in PROJECT["optional-dependencies"][extra]]
     names = {canonicalize_name(requirement.name) for requirement in requirements} - {PROJECT["name"]}
     assert not names & plain.distributions(), "these would be there without the extra"
-    environment = install(wheel, extra, tmp_path / "env", shared=shared)
+    environment = install(wheel, extra, place / extra, shared=shared)
     assert names <= environment.distributions()
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    check_installation(environment, empty)
+    check_installation(environment, tmp_path)
 
 
 def test_the_development_extra_has_the_others() -> None:
