@@ -9,7 +9,7 @@ from torch import nn
 
 import engram
 from engram.datasets.stream import Stream
-from engram.engine.experiment import TransferSpec
+from engram.record.experiment import TransferSpec
 from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive

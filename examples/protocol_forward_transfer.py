@@ -4,7 +4,7 @@ import tempfile
 from pathlib import Path
 
 import engram
-from engram.engine.experiment import TransferSpec
+from engram.record.experiment import TransferSpec
 from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive
