@@ -1,18 +1,19 @@
-# Everything a newcomer, a hook and CI need. Each recipe prepares .venv by itself, once.
+# Commands for users, contributors and CI. The first one that needs .venv creates it.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-slow check bench clean
+.PHONY: demo test test-slow check bench dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/engram demo
 
-# One thread a process: the tests run in two processes.
+# Two test processes, so one thread per process.
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow" $(ARGS)
 
-# Behaviour over seeds and real data: minutes. Set ENGRAM_DATA to a folder with mnist.npz for all of them.
+# Behaviour over seeds, real data, fresh installations. Takes a while. Set ENGRAM_DATA to a folder
+# with mnist.npz to include the tests on MNIST.
 test-slow: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
 
@@ -25,6 +26,13 @@ check: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
 
+# The sdist, and the wheel built from that sdist, so a missing file in the sdist is noticed here.
+# build/ is removed first: setuptools would put files left there by an earlier build into the wheel.
+dist: $(INSTALLED)
+	rm -rf dist build
+	$(BIN)/python -m build --outdir dist .
+
+# Runs again whenever the dependencies or their versions change.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "engram needs Python 3.11 or newer: set PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
@@ -32,4 +40,4 @@ $(INSTALLED): pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf .venv runs report.html
+	rm -rf .venv build dist demo runs report.html

@@ -1,4 +1,4 @@
-"""Start from weights that exist already, in a network of one's own, and see how much is kept (003)."""
+"""Start from pretrained weights in a network of your own, and see how much is kept (Chen et al., 2023)."""
 
 import math
 import tempfile
@@ -8,42 +8,48 @@ import torch
 from torch import nn
 
 import engram
+from engram.datasets.stream import Stream
 from engram.record.experiment import TransferSpec
-from engram.engine.loop import run
+from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
+from engram.scenarios import split
 
 
-# Any module will do: its last linear layer is named, and gets as many units as a benchmark has classes.
+# Any module will do: `head` names its last linear layer, which gets one unit per class of the benchmark.
 @engram.model("tanh-net", head="3")
 def tanh_net(shape: tuple[int, ...], n_units: int) -> nn.Module:
     """One hidden layer of 64 tanh units."""
     return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 64), nn.Tanh(), nn.Linear(64, n_units))
 
 
+def pretrain(file: Path) -> None:
+    """Train on all ten digits at once, and save the state dict."""
+    torch.manual_seed(0)
+    data = Stream(split("digits", 10, setting="class")).phase(0)
+    net = tanh_net((1, 8, 8), 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for _ in range(5):
+        for batch in data.batches(torch.randperm(len(data)), 16):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(batch.x), batch.y).backward()
+            optimizer.step()
+    torch.save(net.state_dict(), file)
+
+
 def main(folder: Path) -> None:
-    """Pretrain on all digits, learn them again pair by pair, and ask the old head what is left."""
-    # Somebody's pretraining: here, all digits at once. Any state dict of the module would do.
-    pretraining = engram.experiment("split-digits", "offline", setting="class", model="tanh-net", updates=60)
-    torch.save(run(pretraining).method.predictor().state_dict(), folder / "digits.pt")
+    """Learn the digits again pair by pair, and ask the old head what is left."""
+    weights = folder / "digits.pt"
+    pretrain(weights)
+    options = {"setting": "task", "model": "tanh-net", "weights": weights, "lr": 0.1}
     groups = {
-        method: [
-            engram.experiment(
-                "split-digits",
-                method,
-                setting="task",
-                model="tanh-net",
-                weights=folder / "digits.pt",
-                lr=0.1,
-                evaluation={"every": 1000},
-            )
-        ]
+        method: [engram.experiment("split-digits", method, **options, evaluation={"every": 1000})]
         for method in ("finetune", "lp-ft")
     }
     plan = forward_transfer(groups, probe=TransferSpec(shots=(5,)), on="test", upstream="digits")
-    for method, found in drive(plan, Serial(folder)).methods.items():
-        numbers = found.as_json()
+    for method, transfer in drive(plan, Serial(Where(out=folder))).methods.items():
+        numbers = transfer.as_json()
         print(
             f"{method}: knew {numbers['upstream start']:.1%} of all digits, now {numbers['upstream']:.1%}; "
             f"5-shot transfer {numbers['AvgFwt']['5']:.1%}"

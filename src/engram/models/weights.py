@@ -140,7 +140,7 @@ def _safetensors(path: Path, content: bytes) -> dict[str, Tensor]:
         import safetensors.torch
     except ImportError as error:
         raise InputError(
-            f"the weights {path} need the package safetensors: pip install 'engram[pretrained]'"
+            f"the weights {path} need the package safetensors: pip install 'engram-eval[pretrained]'"
         ) from error
     try:
         return safetensors.torch.load(content)
