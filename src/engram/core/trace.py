@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 COLUMNS = ("step", "learning", "task", "correct", "total", "bits")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Trace:
-    """One row for each evaluation of each task.
+    """One row per evaluation of each task.
 
     Attributes:
         step: Updates done when it was evaluated; 0 is before the first.
@@ -28,7 +28,7 @@ class Trace:
         task: The task being evaluated.
         correct: How many samples were right.
         total: How many were asked.
-        bits: Which ones, one bit a sample, packed as by `numpy.packbits`; empty where unknown.
+        bits: Which ones, one bit per sample, packed as by `numpy.packbits`; empty where unknown.
 
     Example:
         >>> trace = Trace()
@@ -46,6 +46,16 @@ class Trace:
 
     def __len__(self) -> int:
         return len(self.step)
+
+    def __repr__(self) -> str:
+        """How much there is, on one line."""
+        if not self.step:
+            return "<Trace: empty>"
+        tasks, evaluations = len(set(self.task)), len(set(self.step))
+        return (
+            f"<Trace: {len(self)} rows, {evaluations} evaluations of {tasks} tasks, "
+            f"steps {min(self.step)} to {max(self.step)}>"
+        )
 
     def add(self, *, step: int, learning: int, task: int, right: NDArray[np.bool_]) -> None:
         """Append the answers to one task's samples."""

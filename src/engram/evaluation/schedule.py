@@ -24,7 +24,17 @@ class Schedule:
 
     def __post_init__(self) -> None:
         if self.every < 1:
-            raise InputError(f"every={self.every} cannot be used: evaluate after every 1 or more updates")
+            raise InputError(f"every must be at least 1, got {self.every}")
+
+    def __str__(self) -> str:
+        """How often, in words.
+
+        Example:
+            >>> print(Schedule(), Schedule(10), Schedule(10, per_epoch=True), sep=" | ")
+            every update | every 10 updates | every 10 updates of an epoch
+        """
+        often = "every update" if self.every == 1 else f"every {self.every} updates"
+        return f"{often} of an epoch" if self.per_epoch else often
 
     def due(self, step: int, *, epoch_step: int | None = None, last: bool = False) -> bool:
         """Whether to evaluate after update number `step`, the `epoch_step`-th (from 0) of its epoch."""
