@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
+from engram.cli.reproduce_list import print_all
 from engram.core.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from engram.executors import Executor
     from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
-    from engram.papers.values import Artefact
+    from engram.papers.values import Artefact, Piece, Scale
     from engram.papers.verdict import Compared
     from engram.record.experiment import Experiment
     from engram.record.run import Run
@@ -31,7 +32,7 @@ SCALED = {
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="A table or figure, as 002-table2; all are listed unless given.")
+        str | None, typer.Argument(help="A table or figure, for example 002-table2 (default: list all).")
     ] = None,
     scale: Annotated[
         str, typer.Option(help="full, or quick: a few updates of each run, never compared.")
@@ -39,16 +40,14 @@ def reproduce(
     cells: Annotated[
         str | None, typer.Option(help="Only parts whose names contain this, or match it as a pattern.")
     ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Runs of each; as many as the paper made unless given.")
-    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs of each (default: as many as the paper).")] = None,
     follow: Annotated[
         str | None, typer.Option(help="Another reading, where paper and code disagree.")
     ] = None,
     on: Annotated[str, typer.Option(help="processes (several runs at a time) or serial.")] = "processes",
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; one a core unless given.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Parallel runs (default: one per core).")] = None,
     done: Annotated[
-        bool, typer.Option("--done", help="Show what the runs that are there say, and run nothing.")
+        bool, typer.Option("--done", help="Show what finished runs say, and run nothing.")
     ] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
     out: Annotated[Path, typer.Option(help="Where runs and pages are kept.")] = Path("runs"),
@@ -60,24 +59,22 @@ def reproduce(
         raise unknown_name("scale", scale, SCALES)
     if on not in EXECUTORS:
         raise unknown_name("executor", on, EXECUTORS)
-    for what, number in (("seeds", seeds), ("jobs", jobs)):
-        if number is not None and number < 1:
-            raise InputError(f"{what}={number} cannot be used: give 1 or more")
+    if seeds is not None and seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {seeds}")
     from engram.cli.options import start_computing
 
     start_computing(None, device)
     from engram.engine.where import Where
 
+    where = Where(out=out, data=data, device=device, jobs=jobs)
     if name is None:
-        for what, given in (("--cells", cells), ("--follow", follow), ("--done", done)):
-            if given:
-                raise InputError(f"{what} needs a table or figure: engram reproduce lists their names")
-        _list(out, seeds=seeds, data=data, json=json)
+        for option, value in (("--cells", cells), ("--follow", follow), ("--done", done)):
+            if value:
+                raise InputError(f"{option} needs a table or figure: engram reproduce lists their names")
+        print_all(where, seeds=seeds, json=json)
         return
-    from engram.core.files import write_json
     from engram.papers.catalogue import artefact
-    from engram.papers.reproduce import chosen_pieces, record, scale_of, survey
-    from engram.papers.reproduce import reproduce as run_all
+    from engram.papers.reproduce import chosen_pieces, scale_of, survey
 
     wanted = artefact(name)
     pieces = chosen_pieces(wanted, follow=follow, cells=cells)
@@ -85,37 +82,60 @@ def reproduce(
     if not json:
         _describe(wanted, follow, size)
     if done:
-        found = survey(pieces, out, seeds=seeds, scale=size)
+        reproduced = survey(pieces, out, seeds=seeds, scale=size)
     else:
-        where = Where(out=out, data=data, device=device, jobs=jobs)
-        try:
-            found = run_all(pieces, _executor(on, where), seeds=seeds, scale=size, data=data)
-        except KeyboardInterrupt:
-            fail(
-                f"interrupted: finished runs are kept in {out}; run the same command again to resume",
-                code=INTERRUPTED,
-            )
-    whole = all(each.returned is not None for each in found)
-    drawn = None
-    shown = {each.piece.name: each.returned for each in found if not each.stopped}
-    if wanted.draw is not None and shown and (whole or not done):
-        drawn = wanted.draw(shown)
-    written = record(wanted, found, scale=size, follow=follow, drawn=drawn)
-    place = out / "reproduction"
-    label = "-".join(part for part in (name, follow, "quick" if size == "quick" else None) if part)
-    page = None
-    if cells is None and (whole or any(each.results for each in found)):
-        write_json(place / f"{label}.json", written)
-    if drawn is not None:
-        page = _page(drawn, written, place / (f"{label}.html" if cells is None else f"{label}-part.html"))
+        reproduced = _run(pieces, where, on, seeds=seeds, scale=size)
+    written, page = _write(
+        wanted, reproduced, out / "reproduction", scale=size, follow=follow, part=cells is not None, done=done
+    )
     if json:
         print_json(written if page is None else {**written, "page": str(page)})
         return
-    _show(found)
-    for said in _said(written):
-        stdout.print(said, soft_wrap=True, markup=False)
+    _show(reproduced)
+    for statement in _statements(written):
+        stdout.print(statement, soft_wrap=True, markup=False)
     if page is not None:
         stdout.print(f"[bold]{page}[/bold]", soft_wrap=True)
+
+
+def _run(
+    pieces: Sequence[Piece], where: Where, on: str, *, seeds: int | None, scale: Scale
+) -> list[Reproduced]:
+    from engram.papers.reproduce import reproduce as run_all
+
+    try:
+        return run_all(pieces, _executor(on, where), seeds=seeds, scale=scale, data=where.data)
+    except KeyboardInterrupt:
+        fail(
+            f"interrupted: finished runs are kept in {where.folder}; run the same command again to resume",
+            code=INTERRUPTED,
+        )
+
+
+def _write(
+    wanted: Artefact,
+    reproduced: Sequence[Reproduced],
+    place: Path,
+    *,
+    scale: Scale,
+    follow: str | None,
+    part: bool,
+    done: bool,
+) -> tuple[dict[str, Any], Path | None]:
+    """Record what came out, and draw the figure if there is one; a part of an artefact is not recorded."""
+    from engram.core.files import write_json
+    from engram.papers.reproduce import record
+
+    whole = all(piece.returned is not None for piece in reproduced)
+    shown = {piece.piece.name: piece.returned for piece in reproduced if not piece.stopped}
+    drawn = wanted.draw(shown) if wanted.draw is not None and shown and (whole or not done) else None
+    written = record(wanted, reproduced, scale=scale, follow=follow, drawn=drawn)
+    label = "-".join(word for word in (wanted.name, follow, "quick" if scale == "quick" else None) if word)
+    if not part and (whole or any(piece.results for piece in reproduced)):
+        write_json(place / f"{label}.json", written)
+    if drawn is None:
+        return written, None
+    return written, _page(drawn, written, place / (f"{label}-part.html" if part else f"{label}.html"))
 
 
 def _executor(on: str, where: Where) -> Executor:
@@ -131,84 +151,6 @@ def _executor(on: str, where: Where) -> Executor:
             return (Serial if on == "serial" else Processes)(where, observers)(experiments)
 
     return execute
-
-
-def _list(out: Path, *, seeds: int | None, data: Path | None, json: bool) -> None:
-    from engram.cli.sweep import duration
-    from engram.executors.processes import cores
-    from engram.papers.catalogue import artefacts
-    from engram.papers.needs import needs
-    from engram.papers.recorded import recorded
-    from engram.papers.reproduce import finished_runs, runs_done
-
-    entries: list[dict[str, Any]] = []
-    there = finished_runs(out)
-    for found in artefacts().values():
-        records = {each["follow"]: each for each in recorded(found.name)}
-        own: set[str] = set()
-        for follow, pieces in [(None, found.pieces), *found.others.items()]:
-            kept = records.get(follow)
-            here = runs_done(pieces, out, there=there, seeds=seeds)
-            own = here if follow is None else own
-            # Another reading is listed where something is known of it alone.
-            if follow is not None and kept is None and here <= own:
-                continue
-            need = needs(pieces, seeds=seeds, data=data)
-            entries.append(
-                {
-                    "name": found.name,
-                    "follow": follow,
-                    "title": found.title,
-                    "runs": need.runs,
-                    "done": len(here),
-                    "updates": need.updates,
-                    "seconds": need.seconds / cores(),
-                    "data": list(need.datasets),
-                    "absent": list(need.absent),
-                    "readings": list(found.others),
-                    "recorded": kept and {name: kept[name] for name in ("scale", "verdicts", "statements")},
-                }
-            )
-    if json:
-        print_json({"artefacts": entries})
-        return
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", collapse_padding=True, pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    for heading in ("runs here", "updates", "about"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for heading, width in (("recorded", len("reproduced,")), ("data (absent)", len("(mini-domainnet)"))):
-        table.add_column(heading, overflow="fold", min_width=width)
-    for entry in entries:
-        table.add_row(
-            entry["name"] if entry["follow"] is None else f" {entry['follow']}",
-            f"{entry['done']:,}/{entry['runs']:,}" if entry["runs"] else "–",
-            _large(entry["updates"]) if entry["runs"] else "–",
-            duration(entry["seconds"]) if entry["runs"] else "–",
-            _counted(entry["recorded"]) if entry["recorded"] else "–",
-            " ".join(f"({each})" if each in entry["absent"] else each for each in entry["data"]) or "–",
-        )
-    stdout.print(table)
-    stderr.print(
-        f"about: on {cores()} cores of this machine; below a name: its other readings (--follow) of which "
-        "something is known; engram reproduce NAME runs what is missing"
-    )
-
-
-def _large(count: int) -> str:
-    """A count of updates in few letters, as 23.3 M."""
-    for size, unit in ((10**6, " M"), (10**3, " k")):
-        if count >= size:
-            return f"{count / size:.3g}{unit}"
-    return str(count)
-
-
-def _counted(entry: Mapping[str, Any]) -> str:
-    counts = [f"{count} {verdict}" for verdict, count in entry["verdicts"].items()]
-    if said := entry["statements"]:
-        counts.append(f"{sum(each['holds'] for each in said)} of {len(said)} statements hold")
-    return ", ".join(counts) or "curves"
 
 
 def _describe(wanted: Artefact, follow: str | None, scale: str) -> None:
@@ -269,7 +211,7 @@ def _number(mean: float, spread: float | None, digits: int) -> str:
     return f"{mean:.{digits}f} ± {spread:.{digits}f}" if known else f"{mean:.{digits}f}"
 
 
-def _said(written: Mapping[str, Any]) -> list[str]:
+def _statements(written: Mapping[str, Any]) -> list[str]:
     """What the paper says in words, and whether it holds."""
     words = {True: "holds", False: "does not hold"}
     return [f"{words[each['holds']]}: {each['says']} ({each['figures']})" for each in written["statements"]]
@@ -283,7 +225,7 @@ def _page(drawn: Page, written: Mapping[str, Any], place: Path) -> Path:
         f"Following: {written['follow']}." if written["follow"] else "",
     ]
     followed = [] if written["follow"] else written["followed"]
-    about = [*_said(written), *followed, written["note"]]
+    about = [*_statements(written), *followed, written["note"]]
     text = drawn.html(lead=" ".join(filter(None, lead)), about=[*filter(None, about)])
     write_whole(place, lambda beside: beside.write_text(text, encoding="utf-8"))
     return place
