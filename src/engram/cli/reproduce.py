@@ -10,7 +10,7 @@ import typer
 
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import print_all
-from engram.core.errors import InputError, unknown_name
+from engram.core.errors import InputError
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -55,14 +55,12 @@ def reproduce(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run what is missing of a table or figure, and show it beside the published one."""
-    if scale not in SCALES:
-        raise unknown_name("scale", scale, SCALES)
-    if on not in EXECUTORS:
-        raise unknown_name("executor", on, EXECUTORS)
+    from engram.cli.options import one_of, start_computing
+
+    one_of("scale", scale, SCALES)
+    one_of("executor", on, EXECUTORS)
     if seeds is not None and seeds < 1:
         raise InputError(f"seeds must be at least 1, got {seeds}")
-    from engram.cli.options import start_computing
-
     start_computing(None, device)
     from engram.engine.where import Where
 
