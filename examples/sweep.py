@@ -17,11 +17,13 @@ SWEEP = {
 
 def main(folder: Path) -> None:
     """Replay with two sizes of memory against fine-tuning, two seeds each."""
-    # Runs that are already in the folder are not repeated. A run that fails says why in `failure`.
-    for run in engram.sweep(SWEEP, out=folder, jobs=2):
+    # Runs that are already in the folder are not repeated.
+    runs = engram.sweep(SWEEP, out=folder, jobs=2)
+    for run in runs:
         memory = run.experiment.settings.get("memory", "no")
-        outcome = f"ACC {100 * run.metric('ACC'):5.2f} %" if run.failure is None else run.failure.reason
-        print(f"{run.experiment.method:8} {memory:>3} samples, seed {run.experiment.seed}: {outcome}")
+        print(f"{run.method:8} {memory:>3} samples, seed {run.seed}: ACC {run.metric('ACC'):6.2%}")
+    for run in runs.incomplete:
+        print(f"{run.label}, seed {run.seed}: {run.failure}")
 
 
 # Worker processes import this file as well: without the guard each of them would start a sweep of its own.
