@@ -17,21 +17,18 @@ from engram.engine.recipe import experiment
 from engram.executors.serial import Serial
 from engram.metrics.summary import summarise
 from engram.papers.catalogue import artefact
-from engram.papers.paper000 import (
-    ARTEFACTS,
+from engram.papers.paper000 import ARTEFACTS
+from engram.papers.paper000.evaluations import (
     FOLLOWED,
     OVER_THE_RUN,
-    RATES,
     SUBSETS_ONCE,
-    finetuned,
-    other,
-    replayed,
     subsampled,
     thinned,
     watched,
 )
+from engram.papers.paper000.runs import RATES, finetuned, other, replayed
+from engram.papers.plans import quick
 from engram.papers.published import Cell, cells
-from engram.papers.values import quick
 from engram.protocols.drive import Failure, Result, drive
 
 EPOCH = 12

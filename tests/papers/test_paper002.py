@@ -14,8 +14,9 @@ from engram.executors.serial import Serial
 from engram.models import build
 from engram.papers import paper002
 from engram.papers.catalogue import artefact
+from engram.papers.plans import quick
 from engram.papers.published import cells
-from engram.papers.values import Piece, quick
+from engram.papers.values import Piece
 from engram.protocols.drive import Executor, Failure, Result, drive
 
 STRENGTH_OF_BEST = 100.0

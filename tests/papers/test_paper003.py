@@ -14,15 +14,16 @@ from engram.engine.experiment import Experiment
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.executors.serial import Serial
 from engram.papers.catalogue import artefact
-from engram.papers.paper003 import (
+from engram.papers.paper003.runs import (
     RESNET18,
     SMALL,
     WEIGHTS_FILE,
     planned,
     pretrained_start,
 )
+from engram.papers.plans import quick
 from engram.papers.published import cells
-from engram.papers.values import Piece, quick
+from engram.papers.values import Piece
 from engram.protocols.drive import Failure, Result, drive
 from engram.protocols.forward_transfer import spearman
 
@@ -98,8 +99,8 @@ def test_training_is_the_papers() -> None:
     imagenet = planned("Split ImageNet", "FOMAML")
     assert (imagenet.settings["inner_steps"], imagenet.batch_size) == (1, 256)
     assert planned("Split CIFAR-100", "FOMAML").settings["inner_steps"] == 2
-    assert planned("Split CIFAR-10", "EWC", reading=RESNET18).settings["strength"] == 100
-    assert planned("Split CIFAR-10", "L2", reading=RESNET18).settings["strength"] == 0.01
+    assert planned("Split CIFAR-10", "EWC", interpretation=RESNET18).settings["strength"] == 100
+    assert planned("Split CIFAR-10", "L2", interpretation=RESNET18).settings["strength"] == 0.01
     orders = {planned("Split CIFAR-10", "FT", seed).scenario.tasks[0].source.classes for seed in range(5)}
     assert len(orders) > 1
 

@@ -17,20 +17,12 @@ from engram.engine.probing import balance_name
 from engram.executors.serial import Serial
 from engram.models import ModelSpec, build
 from engram.papers.catalogue import artefact
-from engram.papers.paper004 import (
-    CODE,
-    FOLLOWED,
-    SMALL,
-    TEXT,
-    TOPOLOGIES,
-    counted,
-    curves,
-    flags,
-    forgets,
-    planned,
-)
+from engram.papers.paper004.figures import curves
+from engram.papers.paper004.interpretations import CODE, FOLLOWED, SMALL, TEXT, TOPOLOGIES, planned
+from engram.papers.paper004.tables import counted, flags, forgets
+from engram.papers.plans import quick
 from engram.papers.published import Cell, cells
-from engram.papers.values import Piece, Values, quick
+from engram.papers.values import Piece, Values
 from engram.protocols.drive import Failure, Result, drive
 from engram.scenarios import joint, slt
 from engram.scenarios.values import Permute
@@ -117,18 +109,18 @@ def test_models_are_the_papers() -> None:
     assert (dropout.model.dropout_input, dropout.model.dropout_hidden) == (0.2, 0.5)
     assert planned("LWTA", "D5-5a", "mnist").model.name == "lwta"
     assert planned("D-CONV", "D5-5a", "mnist").model.dropout_hidden == 0.5
-    assert planned("D-CONV", "D5-5a", "mnist", reading=CODE).model.dropout_hidden == 0.2
+    assert planned("D-CONV", "D5-5a", "mnist", interpretation=CODE).model.dropout_hidden == 0.2
     ewc = planned("EWC", "D5-5a", "mnist")
     assert (ewc.optimizer.name, ewc.model.init, ewc.settings["label"]) == (
         "adam",
         "truncated-normal-.1",
         "true",
     )
-    assert planned("EWC", "D5-5a", "mnist", reading=TEXT).optimizer.momentum == 0.99
+    assert planned("EWC", "D5-5a", "mnist", interpretation=TEXT).optimizer.momentum == 0.99
     imm = planned("wtIMM mode", "D5-5a", "mnist")
     assert (imm.optimizer.name, imm.optimizer.momentum, imm.settings["l2_transfer"]) == ("sgd", 0.0, 0.0)
     assert imm.settings["weight_transfer"]
-    assert not planned("wtIMM mode", "D5-5a", "mnist", reading=TEXT).settings["weight_transfer"]
+    assert not planned("wtIMM mode", "D5-5a", "mnist", interpretation=TEXT).settings["weight_transfer"]
 
 
 def test_the_second_task_is_permuted_unless_the_code_is_followed() -> None:
@@ -137,7 +129,7 @@ def test_the_second_task_is_permuted_unless_the_code_is_followed() -> None:
         return [any(isinstance(step, Permute) for step in task.transforms) for task in tasks]
 
     assert permuted(planned("FC", "DP10-10", "mnist")) == [False, True]
-    assert permuted(planned("FC", "DP10-10", "mnist", reading=CODE)) == [False, False]
+    assert permuted(planned("FC", "DP10-10", "mnist", interpretation=CODE)) == [False, False]
     small = artefact("004-table3").others["small-code"]
     assert {run.scenario.name.split("-")[1] for piece in small for run in piece.first_runs()} == {"DP10"}
     assert all(permuted(run) == [False, False] for piece in small for run in piece.first_runs())
@@ -270,7 +262,7 @@ def test_the_initial_weights_of_ewc() -> None:
 
 
 def test_curves_run_over_the_epochs_of_both_tasks() -> None:
-    experiment = planned("FC", "D5-5a", "mnist", reading=SMALL)
+    experiment = planned("FC", "D5-5a", "mnist", interpretation=SMALL)
     found = made_up(experiment)
     assert isinstance(found, Result)
     shown = curves(found, 0.95)
@@ -281,7 +273,7 @@ def test_curves_run_over_the_epochs_of_both_tasks() -> None:
 
 def test_a_task_begins_where_the_other_ended_and_not_where_it_was_last_measured() -> None:
     """D1 has 10 updates and D2 5, measured at 1, 6, 11 and 13."""
-    experiment = planned("FC", "D9-1b", "mnist", reading=SMALL)
+    experiment = planned("FC", "D9-1b", "mnist", interpretation=SMALL)
     curve = [(1, 0, {0: 0.4}), (6, 0, {0: 0.8}), (11, 1, {0: 0.7, 1: 0.1}), (13, 1, {0: 0.5, 1: 0.9})]
     found = with_curve(experiment, curve)
     shown = curves(replace(found, values={**found.values, "updates": 15}), 0.95)

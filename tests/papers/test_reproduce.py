@@ -16,7 +16,8 @@ from engram.executors.serial import Serial
 from engram.papers.needs import operations
 from engram.papers.published import Cell, cells
 from engram.papers.reproduce import chosen_pieces, finished_runs, record, reproduce, runs_done, survey
-from engram.papers.values import Artefact, Piece, Values, measured, percent, scaled_down, updates_of
+from engram.papers.sizes import scaled_down, updates_of
+from engram.papers.values import Artefact, Piece, Values, measured, percent
 from engram.papers.verdict import compare
 from engram.protocols.drive import Failure, Plan, Result
 from engram.scenarios import split

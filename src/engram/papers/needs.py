@@ -19,14 +19,16 @@ from engram.datasets.transforms import prepared_shape
 from engram.engine.experiment import Experiment
 from engram.models import build
 from engram.models.spec import ModelSpec
-from engram.papers.values import Piece, updates_of
+from engram.papers.sizes import updates_of
+from engram.papers.values import Piece
 from engram.scenarios.values import Transform
 
 OVERHEAD = 1.6
 """How much longer an update takes than its matrix products at their best; measured on small networks."""
 
 GENERATORS = {"dgr": 6.0, "rtf": 4.8}
-"""How much longer an update with a generator takes than one without; measured with 002's networks."""
+"""How much longer an update with a generator takes than one without; measured with the networks of
+Hsu et al. (2018)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
 
     Args:
         pieces: What is asked for.
-        seeds: How many runs of each; as many as the paper made unless given.
+        seeds: How many runs of each (default: as many as the paper made).
         data: Where data sets are looked for first.
     """
     runs = updates = seconds = 0.0
@@ -172,7 +174,7 @@ def _shape(dataset: str, transforms: tuple[Transform, ...]) -> tuple[int, ...]:
 
 @cache
 def rate() -> float:
-    """Floating-point operations a second of one thread, in a matrix product as networks have them."""
+    """Floating-point operations per second of one thread, in a matrix product as networks have them."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

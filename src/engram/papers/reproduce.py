@@ -15,7 +15,8 @@ from engram.executors.processes import find_row
 from engram.executors.serial import read_row
 from engram.papers.needs import absent
 from engram.papers.pages import Page
-from engram.papers.values import Artefact, Piece, Scale, Statement, quick, together
+from engram.papers.plans import quick, together
+from engram.papers.values import Artefact, Piece, Scale, Statement
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Executor, Failure, Plan, Result, drive
 
