@@ -54,7 +54,7 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     """What pieces take if nothing of them is done yet; a run that several ask for is counted once.
 
     Args:
-        pieces: What is asked for.
+        pieces: The pieces.
         seeds: How many runs of each (default: as many as the paper made).
         data: Where data sets are looked for first.
     """
@@ -86,7 +86,7 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
 
 
 def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]]) -> bool:
-    """Whether a run was not met before; to compare it with similar ones is faster than to hash it."""
+    """Whether a run was not seen before; comparing it with similar ones is faster than hashing it."""
     similar = known.setdefault((planned.scenario.name, planned.method), [])
     if planned in similar:
         return False
@@ -98,7 +98,7 @@ def absent(piece: Piece, data: Path | None = None) -> tuple[str, ...]:
     """The data sets that a piece reads and that are not here.
 
     Args:
-        piece: What is asked for.
+        piece: The piece.
         data: Where data sets are looked for first.
     """
     standing = piece.first_runs(1) if piece.outline is None else piece.outline()[1]
@@ -116,7 +116,7 @@ def operations(planned: Experiment) -> float:
     """About how many floating-point operations a run makes, evaluations included.
 
     A learned sample is counted three times as much as an evaluated one; what a method does besides is not
-    counted, except that rehearsal doubles the samples, and that generators are learned and asked.
+    counted, except that rehearsal doubles the samples, and that generators are trained and sampled.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -131,9 +131,9 @@ def operations(planned: Experiment) -> float:
     again = 2.0 if any(name in planned.settings for name in ("memory", "memory_batch")) else 1.0
     learned = 3 * updates * planned.batch_size * GENERATORS.get(planned.method, again)
     phases = len(planned.scenario.phases)
-    asked = planned.evaluation.subset or 2_000
+    samples = planned.evaluation.subset or 2_000
     rounds = max(updates // planned.evaluation.every_in(updates // phases), phases)
-    evaluated = rounds * asked * (phases + 1) / 2
+    evaluated = rounds * samples * (phases + 1) / 2
     return one * (learned + evaluated)
 
 

@@ -70,7 +70,7 @@ def relayed(
         >>> from engram.protocols.drive import drive
         >>> planned, heard = experiment("split-digits", "er"), []
         >>> plan = relayed(repeated(lambda seed: planned, [0]), hear=heard.extend)
-        >>> drive(plan, lambda experiments: [Result(each, {}) for each in experiments]) == heard
+        >>> drive(plan, lambda experiments: [Result(planned, {}) for planned in experiments]) == heard
         True
     """
     runs: Sequence[Result | Failure] | None = None

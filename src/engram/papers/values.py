@@ -12,7 +12,7 @@ from engram.papers.plans import Plan, Run, repeated
 from engram.papers.published import Cell
 
 Scale = Literal["full", "small", "quick"]
-"""The paper's own set-up; that set-up cut down to what one computer does; a few updates of each run."""
+"""The paper's own set-up; that set-up scaled down to what one computer can run; a few updates per run."""
 Values: TypeAlias = Mapping[Cell, Sequence[float]]
 """What came out for each number, one value per run, in the unit in which it is printed."""
 
@@ -32,7 +32,7 @@ class Piece:
         seeds: How many runs the paper made.
         later: How many runs the plan may ask for beyond its first ones, as a multiple of these.
         outline: For a plan that asks for very many runs at first: how many with one seed, and a few that
-            stand for all, so that what it takes is known without planning each.
+            stand for all of them, so that the cost is known without planning every run.
     """
 
     name: str

@@ -95,7 +95,7 @@ def _figure(
         tuple(pieces),
         _FOLLOWED,
         others if small else {},
-        page(title),
+        page(f"{PAPERS['003']}, figure {number}: {title}"),
         _joined(note, _NOTE, _SMALL_NOTE if small else ""),
         correlate,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from engram.papers.paper004.figures import page, shown
 from engram.papers.paper004.interpretations import CODE, DATASETS, FOLLOWED, SMALL, SMALL_CODE, TEXT
 from engram.papers.paper004.tables import accuracies, facts, flags_agree, of_type, small_accuracies
+from engram.papers.published import PAPERS
 from engram.papers.values import Artefact
 
 _FOLLOWED = (
@@ -81,7 +82,7 @@ def _figure(
         shown(panels, FOLLOWED),
         _FOLLOWED,
         {"text": shown(panels, TEXT), "code": shown(panels, CODE), "small": shown(small, SMALL)},
-        page(title),
+        page(f"{PAPERS['004']}, figure {number}: {title}"),
         f"{note} {_SMALL_NOTE}" if note else _SMALL_NOTE,
     )
 
