@@ -167,19 +167,23 @@ def curve(
     if not band or len(rows) < 2:
         return [line]
     sd = _sample_sd(rows, mean)
-    shade = {
+    shade = _band(places, np.clip(mean - sd, *within), np.clip(mean + sd, *within), colour=colour)
+    return [{**shade, "legendgroup": group}, line]
+
+
+def _band(x: Floats, low: Floats, high: Floats, *, colour: str) -> dict[str, Any]:
+    """The area between two curves."""
+    return {
         "type": "scatter",
         "mode": "lines",
-        "x": [*places.tolist(), *places[::-1].tolist()],
-        "y": [*_short(np.clip(mean + sd, *within)), *_short(np.clip(mean - sd, *within)[::-1])],
+        "x": [*x.tolist(), *x[::-1].tolist()],
+        "y": [*_short(high), *_short(low[::-1])],
         "fill": "toself",
         "fillcolor": f"{colour}/0.16",
         "line": {"width": 0},
         "hoverinfo": "skip",
         "showlegend": False,
-        "legendgroup": group,
     }
-    return [shade, line]
 
 
 def _sample_sd(rows: Floats, mean: Floats) -> Floats:
