@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -147,7 +146,7 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
     """
     counted = []
 
-    def count(layer: nn.Module, _: Any, output: Tensor) -> None:
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
         # Each number that comes out is a sum of products, one for each weight that leads to it.
         weight = layer.get_parameter("weight")
         counted.append(2.0 * output[0].numel() * weight[0].numel())

@@ -15,7 +15,9 @@ from engram.results.figures import MAX_POINTS, thin
 from engram.results.markup import Html, element, joined
 
 Floats: TypeAlias = NDArray[np.float64]
-Traces: TypeAlias = list[dict[str, Any]]
+Plotly: TypeAlias = dict[str, Any]
+"""A part of a figure as Plotly has it: a trace, a shape, a layout, or data and layout together."""
+Traces: TypeAlias = list[Plotly]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ def curve(
     return [{**shade, "legendgroup": group}, line]
 
 
-def _band(x: Floats, low: Floats, high: Floats, *, colour: str) -> dict[str, Any]:
+def _band(x: Floats, low: Floats, high: Floats, *, colour: str) -> Plotly:
     """The area between two curves."""
     return {
         "type": "scatter",
@@ -194,7 +196,7 @@ def _sample_sd(rows: Floats, mean: Floats) -> Floats:
         return np.where(counted > 1, np.sqrt(squares / np.maximum(counted - 1, 1)), 0.0)
 
 
-def level(value: float, *, colour: str, dash: str = "dash") -> dict[str, Any]:
+def level(value: float, *, colour: str, dash: str = "dash") -> Plotly:
     """A horizontal line across a panel, for `layout["shapes"]`."""
     return {
         "type": "line",
@@ -207,7 +209,7 @@ def level(value: float, *, colour: str, dash: str = "dash") -> dict[str, Any]:
     }
 
 
-def upright(place: float) -> dict[str, Any]:
+def upright(place: float) -> Plotly:
     """A vertical line across a panel, for `layout["shapes"]`."""
     return {
         "type": "line",

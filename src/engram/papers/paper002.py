@@ -11,7 +11,7 @@ from engram.engine.experiment import EvaluationSpec, Experiment
 from engram.engine.loop import complete
 from engram.engine.recipe import experiment
 from engram.models.spec import ModelSpec
-from engram.papers.pages import Page, Panel, Traces, curve
+from engram.papers.pages import Page, Panel, Plotly, Traces, curve
 from engram.papers.plans import Plan, Run
 from engram.papers.published import PAPERS, Cell, cells, grouped
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, measured, percent
@@ -269,7 +269,7 @@ def draw_comparison(returned: Mapping[str, AverageCurves]) -> Page:
     return _page(3, "a queue of 78 tasks", panels)
 
 
-def _rings(network: str, name: str, *, colour: str) -> dict[str, Any]:
+def _rings(network: str, name: str, *, colour: str) -> Plotly:
     """The published numbers of a line."""
     own = [cell for cell in cells("002", TABLES[network]) if cell.method == name.split(",")[0]]
     return {

@@ -6,7 +6,7 @@ This is the only module of the papers that knows what a run is that a plan is se
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from engram.core.errors import InputError
 from engram.engine.experiment import Experiment
@@ -84,7 +84,7 @@ def relayed(
         hear(runs)
 
 
-def quick(plan: Plan[Any]) -> Plan[Any]:
+def quick(plan: Plan[T]) -> Plan[T]:
     """The same plan with runs of a few updates: it shows that everything works, and nothing else.
 
     Example:

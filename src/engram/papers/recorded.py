@@ -9,10 +9,13 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 from engram.papers.catalogue import artefacts
 from engram.papers.published import PAPERS
+
+Record: TypeAlias = Mapping[str, Any]
+"""What is recorded of a table or figure, as JSON has it."""
 
 HEAD = """# The papers' numbers, published and ours
 
@@ -43,7 +46,7 @@ De Lange et al. (2023), figure 1 of Michel et al. (2023), figures 1 and 2 and ta
 
 
 @cache
-def everything() -> tuple[Mapping[str, Any], ...]:
+def everything() -> tuple[Record, ...]:
     """All records, by name.
 
     Example:
@@ -57,7 +60,7 @@ def everything() -> tuple[Mapping[str, Any], ...]:
     return tuple(json.loads((folder / name).read_text("utf-8")) for name in names)
 
 
-def recorded(name: str) -> list[Mapping[str, Any]]:
+def recorded(name: str) -> list[Record]:
     """The records of a table or figure, one per reading."""
     return [record for record in everything() if record["name"] == name]
 
@@ -80,7 +83,7 @@ def explanations() -> Mapping[str, Mapping[str, str]]:
     return by_table
 
 
-def explained(record: Mapping[str, Any]) -> dict[str, list[str]]:
+def explained(record: Record) -> dict[str, list[str]]:
     """What is known of a record's cells: each text, and the cells that it is about."""
     texts = explanations().get(_title(record), {})
     cells = [cell for piece in record["pieces"] for cell in piece["cells"] if cell["verdict"] != "open"]
@@ -109,16 +112,16 @@ def _listed(lines: Iterable[str]) -> list[str]:
     return [*items, ""] if items else []
 
 
-def _sentence(statement: Mapping[str, Any]) -> str:
+def _sentence(statement: Record) -> str:
     verdict = "Holds" if statement["holds"] else "Does not hold"
     return f"{verdict}: {statement['says']} ({statement['figures']})."
 
 
-def _title(record: Mapping[str, Any]) -> str:
+def _title(record: Record) -> str:
     return f"{record['name']} ({record['follow']})" if record["follow"] else str(record["name"])
 
 
-def _paper(record: Mapping[str, Any]) -> str:
+def _paper(record: Record) -> str:
     return PAPERS[record["name"].partition("-")[0]]
 
 
@@ -154,7 +157,7 @@ def _open() -> list[str]:
     return ["Defined, and not recorded yet: " + ", ".join(names) + "."] if names else []
 
 
-def _table(record: Mapping[str, Any]) -> list[str]:
+def _table(record: Record) -> list[str]:
     digits = 3 if record["name"].startswith("004") else 2
     lines = ["| cell | published | ours | runs | difference | verdict |", "|---|---|---|---|---|---|"]
     for piece in record["pieces"]:

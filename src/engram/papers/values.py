@@ -16,6 +16,9 @@ Scale = Literal["full", "small", "quick"]
 Values: TypeAlias = Mapping[Cell, Sequence[float]]
 """What came out for each number, one value per run, in the unit in which it is printed."""
 
+Returned: TypeAlias = Mapping[str, Any]
+"""What the plan of each piece returned, by the piece's name."""
+
 AT_ENDS: Mapping[str, Any] = {"every": 10**9, "before": False, "subset": None}
 """An evaluation on whole test sets, when a task ends and at no other time."""
 
@@ -96,9 +99,9 @@ class Artefact:
     pieces: tuple[Piece, ...]
     followed: tuple[str, ...] = ()
     others: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
-    draw: Callable[[Mapping[str, Any]], Page] | None = None
+    draw: Callable[[Returned], Page] | None = None
     note: str = ""
-    statements: Callable[[Mapping[str, Any]], Sequence[Statement]] | None = None
+    statements: Callable[[Returned], Sequence[Statement]] | None = None
 
     @property
     def datasets(self) -> tuple[str, ...]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from engram.metrics.curve import Curve, min_accuracy
-from engram.papers.pages import Floats, Page, Panel, Traces, curve, level, upright
+from engram.papers.pages import Floats, Page, Panel, Plotly, Traces, curve, level, upright
 from engram.papers.paper000.evaluations import watched_curve
 from engram.papers.paper000.runs import SEEDS, other, replayed, runs_after_search, searched
 from engram.papers.plans import Plan, Run, Runs, repeated
@@ -90,17 +89,17 @@ def _lowest(curves: Sequence[Curve], task: int) -> list[float]:
     return [100 * min_accuracy(run).by_task[task] for run in curves]
 
 
-def _lowest_line(curves: Sequence[Curve], task: int, *, colour: str) -> dict[str, Any]:
+def _lowest_line(curves: Sequence[Curve], task: int, *, colour: str) -> Plotly:
     return level(float(np.mean(_lowest(curves, task))), colour=colour)
 
 
-def _switches(shown: Curve) -> list[dict[str, Any]]:
+def _switches(shown: Curve) -> list[Plotly]:
     """A vertical line where a new task begins."""
     places = np.flatnonzero(np.diff(shown.learning))
     return [upright(float(shown.step[place])) for place in places]
 
 
-def _accuracy_layout(curves: Sequence[Curve]) -> dict[str, Any]:
+def _accuracy_layout(curves: Sequence[Curve]) -> Plotly:
     return {
         "xaxis": {"title": {"text": "updates"}, "showgrid": False},
         "yaxis": {"title": {"text": "accuracy in %"}, "rangemode": "tozero"},
@@ -108,7 +107,7 @@ def _accuracy_layout(curves: Sequence[Curve]) -> dict[str, Any]:
     }
 
 
-def _raise_axis(layout: dict[str, Any], runs: Iterable[Sequence[Curve]], task: int) -> None:
+def _raise_axis(layout: Plotly, runs: Iterable[Sequence[Curve]], task: int) -> None:
     """Let the axis begin a little below the lowest accuracy since the task was learned, if that is high."""
     lows = [low for curves in runs for low in _lowest(curves, task) if np.isfinite(low)]
     if lows and min(lows) > _HIGH:
@@ -165,7 +164,7 @@ def _norm_zoom(runs: Mapping[str, Runs], task: int) -> Panel:
     return _norms(title, data, f"updates of task {task + 1}", [])
 
 
-def _norms(title: str, data: Traces, updates: str, shapes: Sequence[Mapping[str, Any]]) -> Panel:
+def _norms(title: str, data: Traces, updates: str, shapes: Sequence[Plotly]) -> Panel:
     layout = {
         "xaxis": {"title": {"text": updates}, "showgrid": False},
         "yaxis": {"title": {"text": "‖∇L stability‖"}, "rangemode": "tozero"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from engram.engine.experiment import Experiment
 from engram.engine.recipe import experiment
@@ -32,7 +31,7 @@ SPLIT = ("MNIST", "CIFAR10", "Mini-DomainNet")
 """Streams on which a figure needs the parts of the updates of ER."""
 
 
-def _evaluation(interpretation: Interpretation) -> dict[str, Any]:
+def _evaluation(interpretation: Interpretation) -> dict[str, int | bool]:
     return {"subset": SUBSET, "redraw": interpretation.redraw, "full_ends": True}
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from engram.metrics.intervals import over_seeds
-from engram.papers.pages import Page, Panel
+from engram.papers.pages import Page, Panel, Plotly
 from engram.papers.paper003.runs import FOLLOWED, Interpretation, MethodRuns, transfers
 from engram.papers.plans import Plan
 from engram.papers.values import Piece, Statement
@@ -125,11 +124,11 @@ def _half(values: Sequence[float]) -> float:
     return (high - low) / 2 if len(values) > 1 else 0.0
 
 
-def _means(groups: Mapping[Any, Sequence[float]]) -> dict[str, Any]:
+def _means(groups: Collection[Sequence[float]]) -> Plotly:
     """Means over runs, with their intervals as error bars."""
     return {
-        "y": [_mean(values) for values in groups.values()],
-        "error_y": {"type": "data", "array": [_half(values) for values in groups.values()]},
+        "y": [_mean(values) for values in groups],
+        "error_y": {"type": "data", "array": [_half(values) for values in groups]},
     }
 
 
@@ -141,26 +140,26 @@ def _colour(place: int) -> str:
     return f"c{place % 8}"
 
 
-def _bars(by_method: Mapping[str, Sequence[float]], title: str) -> dict[str, Any]:
+def _bars(by_method: Mapping[str, Sequence[float]], title: str) -> Plotly:
     bars = {
         "type": "bar",
         "name": title,
         "x": list(by_method),
-        **_means(by_method),
+        **_means(by_method.values()),
         "marker": {"color": [_colour(place) for place in range(len(by_method))]},
         "showlegend": False,
     }
     return {"data": [bars], "layout": {"yaxis": {"title": {"text": title}}}}
 
 
-def _lines(comparison: TransferComparison) -> dict[str, Any]:
+def _lines(comparison: TransferComparison) -> Plotly:
     data = [
         {
             "type": "scatter",
             "mode": "lines+markers",
             "name": name,
             "x": [str(k) for k in by_shots],
-            **_means(by_shots),
+            **_means(by_shots.values()),
             "line": {"color": _colour(place)},
         }
         for place, (name, (_, by_shots)) in enumerate(comparison.methods.items())
@@ -172,7 +171,7 @@ def _lines(comparison: TransferComparison) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def _scatter(comparison: TransferComparison, shots: int) -> dict[str, Any]:
+def _scatter(comparison: TransferComparison, shots: int) -> Plotly:
     data = [
         {
             "type": "scatter",

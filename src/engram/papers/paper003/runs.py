@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from engram.engine.experiment import Experiment, Start, TransferSpec
 from engram.engine.recipe import experiment
@@ -125,9 +124,9 @@ def pretrained_start() -> Start:
     return Start("", Path(WEIGHTS_FILE))
 
 
-def _settings(row: str, method: str, memory: int | None) -> dict[str, Any]:
+def _settings(row: str, method: str, memory: int | None) -> dict[str, float]:
     """The hyper-parameters of a method that are not those of the benchmark's recipe."""
-    settings: dict[str, Any] = {}
+    settings: dict[str, float] = {}
     if method == "MT":
         settings["memory_batch"] = benchmark(BENCHMARKS[row].name).recipe.batch_size
     if method == "FOMAML" and row == "Split ImageNet":

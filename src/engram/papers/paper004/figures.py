@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from engram.papers.pages import Page, Panel
+from engram.papers.pages import Page, Panel, Plotly
 from engram.papers.paper004.interpretations import DATASETS, Interpretation
 from engram.papers.paper004.searches import MEAN, MODE, merged, searched
 from engram.papers.plans import Plan, Run, relayed, succeeded
@@ -106,7 +106,7 @@ def shown(panels: Sequence[tuple[str, str, str]], interpretation: Interpretation
 # Panels -------------------------------------------------------------------------------------------
 
 
-def _line(name: str, points: Sequence[tuple[float, float]], colour: str, symbol: str) -> dict[str, Any]:
+def _line(name: str, points: Sequence[tuple[float, float]], colour: str, symbol: str) -> Plotly:
     return {
         "type": "scatter",
         "mode": "lines+markers",
@@ -118,7 +118,7 @@ def _line(name: str, points: Sequence[tuple[float, float]], colour: str, symbol:
     }
 
 
-def _over_time(shown: LearningCurves) -> dict[str, Any]:
+def _over_time(shown: LearningCurves) -> Plotly:
     """Accuracy over the epochs of both tasks, the second on grey, as the paper's figure 4 has it."""
     last = max([x for x, _ in [*shown.first, *shown.second]], default=20.0)
     data = [
@@ -153,7 +153,7 @@ def _over_time(shown: LearningCurves) -> dict[str, Any]:
     return {"data": data, "layout": layout}
 
 
-def _over_balance(shown: LearningCurves) -> dict[str, Any]:
+def _over_balance(shown: LearningCurves) -> Plotly:
     """Accuracy of the merged network over α, as the right half of the paper's figure 6."""
     looks = {"mean-IMM": ("c3", "circle"), "mode-IMM": ("c1", "diamond")}
     data = [_line(name, points, *looks[name]) for name, points in shown.balances.items()]

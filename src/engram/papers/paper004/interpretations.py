@@ -36,7 +36,7 @@ FIRST_RATES = (0.01, 0.001)
 MEASURING_POINTS = 90
 """About how often a task is tested while it is learned."""
 
-_DROPOUT: Mapping[str, Any] = {"dropout_input": 0.2, "dropout_hidden": 0.5}
+_DROPOUT: Mapping[str, float] = {"dropout_input": 0.2, "dropout_hidden": 0.5}
 _MOMENTUM = OptimizerSpec("sgd", lr=0.001, momentum=0.99)
 
 
@@ -57,7 +57,7 @@ class Column:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def _network(name: str = "mlp", **more: Any) -> ModelSpec:
+def _network(name: str = "mlp", /, **more: Any) -> ModelSpec:
     return ModelSpec(name, **{"init": "truncated-normal", **more})
 
 
