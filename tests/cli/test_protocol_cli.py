@@ -12,10 +12,10 @@ from tests.protocols.made_up import Recorder, with_curve, with_metrics
 from engram.core.errors import InputError
 from engram.core.folder import Reading
 from engram.datasets.stream import Stream
-from engram.record.experiment import Experiment
 from engram.engine.probing import probe_name
 from engram.engine.recipe import experiment
 from engram.protocols.drive import Failure, Result
+from engram.record.experiment import Experiment
 
 MakeUp = Callable[[Callable[[Experiment], Result | Failure]], Recorder]
 

@@ -24,7 +24,6 @@ from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
 from engram.engine.card import LaterStatistics, later_through_normalisation
 from engram.engine.checkpoint import CHECKPOINT, execute, save_checkpoint
-from engram.record.experiment import EvaluationSpec, Experiment
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import Outcome, run, run_steps
 from engram.engine.recipe import experiment
@@ -33,6 +32,7 @@ from engram.methods import METHODS
 from engram.methods.base import Learner
 from engram.models import ModelSpec, build
 from engram.record.card import Card, ForbiddenRead, Verdict, growth
+from engram.record.experiment import EvaluationSpec, Experiment
 from engram.results.card import Line, constraint_lines, fact_lines
 from engram.scenarios import DomainSetting, joint, online, permuted, prefix, split
 from engram.scenarios.preparation import UNIT_RANGE

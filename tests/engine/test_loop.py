@@ -17,12 +17,12 @@ from engram.core.folder import EXPERIMENT, PROBES, RESULT
 from engram.core.trace import Trace
 from engram.core.values import Batch
 from engram.engine.checkpoint import CHECKPOINT, execute
-from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import Diverged, complete, run, run_steps
 from engram.engine.recipe import experiment
 from engram.methods import METHODS
 from engram.methods.base import Learner
+from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec
 from engram.scenarios import DomainSetting, joint, online, prefix, split
 
 

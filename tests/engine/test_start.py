@@ -5,19 +5,19 @@ from pathlib import Path
 
 import pytest
 import torch
+from engram.executors.sweep import run_sweep
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.engine.checkpoint import CHECKPOINT, execute
-from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.loop import Progress, run, run_steps
 from engram.engine.recipe import experiment
 from engram.engine.upstream import open_upstream
 from engram.executors.serial import Serial
-from engram.executors.sweep import run_sweep
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
 from engram.protocols.sweep_file import expand
+from engram.record.experiment import Experiment, TransferSpec
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,11 @@ from engram.core.folder import RESULT
 from engram.core.trace import Trace
 from engram.datasets import InMemory, arrays, load
 from engram.engine.checkpoint import CHECKPOINT
-from engram.record.experiment import Experiment
 from engram.engine.loop import complete, run
 from engram.engine.recipe import experiment
 from engram.executors.processes import FAILURE, Row, SharedImages, run_in_processes, share
 from engram.methods import load_plugin
+from engram.record.experiment import Experiment
 from engram.scenarios import split
 
 PLUGIN = """

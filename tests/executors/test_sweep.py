@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from engram.executors.sweep import seconds_left, survey
 
 from engram.core.files import write_json
-from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.executors.processes import FAILURE, Row
-from engram.executors.sweep import seconds_left, survey
+from engram.record.experiment import Experiment
 
 
 def row(method: str, seconds: float | None, *, scenario: str = "split-digits", seed: int = 0) -> Row:

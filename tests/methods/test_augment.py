@@ -13,13 +13,13 @@ from torch import nn
 from engram.core.errors import InputError
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
-from engram.record.experiment import Experiment
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps
 from engram.engine.recipe import experiment
 from engram.methods.augment import crop_and_flip
 from engram.methods.er import ER
 from engram.models.network import Network
+from engram.record.experiment import Experiment
 from engram.scenarios import split
 
 

@@ -12,11 +12,11 @@ from torch import nn
 from engram.core.errors import InputError
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
 from engram.datasets import Images, load
-from engram.record.experiment import Experiment, PhaseSpec
 from engram.engine.loop import run_steps
 from engram.methods.dgr import DGR
 from engram.models import ModelSpec, build
 from engram.models.vae import VAE
+from engram.record.experiment import Experiment, PhaseSpec
 from engram.scenarios import split
 from engram.scenarios.preparation import UNIT_RANGE
 

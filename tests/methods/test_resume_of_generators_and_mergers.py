@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engram.record.experiment import Experiment
 from engram.engine.loop import run_steps
 from engram.engine.recipe import experiment
 from engram.methods.base import Method
+from engram.record.experiment import Experiment
 
 METHODS: list[tuple[str, str, dict[str, Any]]] = [
     ("lwf", "class", {"weight": "share", "softmax": "padded"}),

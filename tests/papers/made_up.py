@@ -1,6 +1,7 @@
 """An executor that never trains: results in the shape that real runs leave, made up from the experiment."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 from zlib import crc32
 
@@ -8,11 +9,12 @@ import numpy as np
 
 from engram.core.folder import Reading
 from engram.core.trace import Trace
-from engram.record.experiment import Experiment
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, balance_name, probe_name, tuned_name
 from engram.metrics.summary import summarise
 from engram.papers.values import AT_ENDS
-from engram.protocols.drive import Failure, Result
+from engram.record.experiment import Experiment
+from engram.record.run import Run
+from engram.record.tables import Tables
 from engram.scenarios.values import Scenario
 
 LOOKS = 3
@@ -20,12 +22,12 @@ LOOKS = 3
 SAMPLES = 20
 
 
-def execute(experiments: Sequence[Experiment]) -> list[Result | Failure]:
+def execute(experiments: Sequence[Experiment]) -> list[Run]:
     """A result for every experiment; the same experiment has the same result."""
     return [result(each) for each in experiments]
 
 
-def result(experiment: Experiment) -> Result:
+def result(experiment: Experiment) -> Run:
     """What a run with few evaluations might leave."""
     draw = np.random.default_rng(crc32(repr(_told_apart(experiment)).encode()))
     scenario, trace, step = experiment.scenario, Trace(), 0
@@ -62,7 +64,13 @@ def result(experiment: Experiment) -> Result:
             (step, scenario.phases[-1][-1], None, balance_name(place / 100), draw.random())
             for place in range(101)
         ]
-    return Result(experiment, Measured(trace, scenario, updates=step), trace, tuple(readings))
+    return Run(
+        planned=experiment,
+        updates=step,
+        stored=Measured(trace, scenario, "final"),
+        by_task=Measured(trace, scenario, "by_task"),
+        tables=Tables(trace, readings=tuple(readings)),
+    )
 
 
 def _told_apart(experiment: Experiment) -> tuple[object, ...]:
@@ -71,24 +79,31 @@ def _told_apart(experiment: Experiment) -> tuple[object, ...]:
     return (stream.name, stream.setting, len(stream.phases), experiment.by_phase, *what)
 
 
-class Measured(dict[str, Any]):
-    """What `result.json` says; metrics are worked out when somebody asks for them."""
+class Measured(Mapping[str, Any]):
+    """Metrics, or what they were after each task, worked out when somebody asks for them."""
 
-    def __init__(self, trace: Trace, scenario: Scenario, *, updates: int) -> None:
-        super().__init__(updates=updates)
-        self.trace, self.scenario = trace, scenario
+    def __init__(self, trace: Trace, scenario: Scenario, what: str) -> None:
+        self.trace, self.scenario, self.what = trace, scenario, what
 
-    def __missing__(self, key: str) -> Any:
+    @cached_property
+    def values_by_name(self) -> dict[str, Any]:
         scenario = self.scenario
         phases = {tasks[-1]: tasks for tasks in scenario.phases}
-        found = summarise(
+        measured = summarise(
             self.trace,
             classes_seen=scenario.classes_seen,
             phases=[phases.get(task, (task,)) for task in range(len(scenario.tasks))],
         )
-        known = {"metrics": found.final, "by_task": found.by_task}
-        self.update(known)
-        return known[key]
+        return dict(measured.final if self.what == "final" else measured.by_task)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values_by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values_by_name)
+
+    def __len__(self) -> int:
+        return len(self.values_by_name)
 
 
 def transfer_names(experiment: Experiment) -> Iterator[str]:

@@ -15,9 +15,11 @@ import pytest
 from tests.papers.made_up import execute
 
 from engram.core.errors import InputError
-from engram.papers.catalogue import PAPERS, artefact, artefacts
-from engram.papers.published import Cell, cells
-from engram.papers.values import QUICK_UPDATES, Artefact, Piece, quick, scaled_down, updates_of
+from engram.papers.catalogue import artefact, artefacts
+from engram.papers.plans import quick
+from engram.papers.published import PAPERS, Cell, cells
+from engram.papers.sizes import QUICK_UPDATES, scaled_down, updates_of
+from engram.papers.values import Artefact, Piece
 from engram.protocols.drive import drive
 
 
@@ -115,7 +117,7 @@ def test_no_two_tables_have_the_same_name() -> None:
         found.name for paper in PAPERS for found in import_module(f"engram.papers.paper{paper}").ARTEFACTS
     ]
     assert len(names) == len(set(names)) == len(artefacts())
-    assert all(name.startswith(PAPERS) for name in names)
+    assert all(name.startswith(tuple(PAPERS)) for name in names)
 
 
 @pytest.mark.parametrize("name", each())

@@ -12,27 +12,27 @@ from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.core.trace import COLUMNS, Trace
-from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.executors.serial import Serial
 from engram.metrics.summary import summarise
 from engram.papers.catalogue import artefact
-from engram.papers.paper000 import (
-    ARTEFACTS,
+from engram.papers.paper000 import ARTEFACTS
+from engram.papers.paper000.evaluations import (
     FOLLOWED,
     OVER_THE_RUN,
-    RATES,
     SUBSETS_ONCE,
-    finetuned,
-    other,
-    replayed,
     subsampled,
     thinned,
     watched,
 )
+from engram.papers.paper000.runs import RATES, finetuned, other, replayed
+from engram.papers.plans import quick
 from engram.papers.published import Cell, cells
-from engram.papers.values import quick
-from engram.protocols.drive import Failure, Result, drive
+from engram.protocols.drive import drive
+from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
+from engram.record.tables import Tables
 
 EPOCH = 12
 SAMPLES = 60
@@ -58,10 +58,10 @@ def history(tasks: int, updates: int, seed: int) -> Trace:
     return trace
 
 
-def made_up(planned: Experiment) -> Result | Failure:
+def made_up(planned: Experiment) -> Run:
     """A run that dips when tasks begin; the highest learning rate of fine-tuning diverges, .01 is best."""
     if planned.method == "finetune" and planned.optimizer.lr == 0.1:
-        return Failure(planned, "the loss became nan")
+        return Run(planned=planned, failure=Failure(FailureKind.DIVERGED, "the loss became nan"))
     tasks = len(planned.scenario.tasks)
     updates = 30 if tasks > 5 else planned.updates or planned.epochs * EPOCH
     trace = history(tasks, updates, planned.seed)
@@ -77,7 +77,7 @@ def made_up(planned: Experiment) -> Result | Failure:
             if step
             for name in names
         )
-    return Result(planned, {"metrics": metrics}, trace, readings)
+    return Run(planned=planned, stored=metrics, tables=Tables(trace, readings=readings))
 
 
 def values_of(
@@ -166,7 +166,7 @@ def test_table_3_takes_acc_from_full_test_sets_and_the_rest_from_the_curve() -> 
     values = {cell.metric: found for cell, found in values_of("000-table3", "MNIST/class/finetune").items()}
     runs = [made_up(replace(finetuned("MNIST", "class", seed))) for seed in range(2)]
     for number, found in enumerate(runs):
-        assert isinstance(found, Result)
+        assert found.failure is None
         assert values["ACC"][number] == pytest.approx(100 * found.metric("ACC-pooled"))
         assert values["FORG"][number] == pytest.approx(100 * found.metric("FORG"))
         final = summarise(found.trace).final
@@ -174,7 +174,7 @@ def test_table_3_takes_acc_from_full_test_sets_and_the_rest_from_the_curve() -> 
             assert values[name][number] == pytest.approx(100 * final[name])
 
 
-def lowest(found: Result, kept: set[int]) -> float:
+def lowest(found: Run, kept: set[int]) -> float:
     """min-ACC by hand, over the evaluations at these steps."""
     minima: dict[int, float] = {}
     trace = found.trace
@@ -192,7 +192,7 @@ def test_table_4_counts_updates_within_epochs() -> None:
         cell.setting.split(";")[0]: found for cell, found in values.items() if cell.metric == "min-ACC"
     }
     found = made_up(replayed("MNIST", 0))
-    assert isinstance(found, Result)
+    assert found.failure is None
     steps = sorted(set(found.trace.step) - {0})
     for period in (1, 10, 100, 1000):
         kept = {step for step in steps if (step - 1) % EPOCH % period == 0}
@@ -206,7 +206,7 @@ def test_table_4_can_be_read_over_the_run() -> None:
         cell.setting.split(";")[0]: found for cell, found in values.items() if cell.metric == "min-ACC"
     }
     found = made_up(replayed("MNIST", 0))
-    assert isinstance(found, Result)
+    assert found.failure is None
     ends = {EPOCH * 10 * task for task in range(1, 6)}
     for period in (10, 100):
         kept = {step for step in set(found.trace.step) - {0} if step % period == 0} | ends
@@ -243,12 +243,12 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Real runs on Split-Digits, with this evaluation."""
     execute = Serial(tmp_path_factory.mktemp("runs"))
 
-    def run(**evaluation: Any) -> Result:
+    def run(**evaluation: Any) -> Run:
         asked = {"subset": None, **evaluation}
         found = execute.run(
             experiment("split-digits", "er", batch_size=64, epochs=2, evaluation=asked, seed=3)
         )
-        assert isinstance(found, Result)
+        assert found.failure is None
         return found
 
     return run

@@ -6,21 +6,22 @@ from decimal import ROUND_DOWN, ROUND_HALF_UP, Decimal
 import pytest
 from tests.protocols.made_up import Recorder
 
-from engram.record.experiment import Experiment
 from engram.papers.catalogue import artefact
 from engram.papers.published import cells
-from engram.protocols.drive import Result, drive
+from engram.protocols.drive import drive
+from engram.record.experiment import Experiment
+from engram.record.run import Run
 
 CURVES = ("AA", "AF", "RAA", "RAF")
 
 
-def made_up(planned: Experiment) -> Result:
+def made_up(planned: Experiment) -> Run:
     """Every metric is k / 10 after task k, AF and RAF beginning with the second."""
     tasks = len(planned.scenario.tasks)
     values = {name: [(k + 1) / 1000 for k in range(tasks)] for name in CURVES}
     for name in ("AF", "RAF"):
         values[name][0] = math.nan
-    return Result(planned, {"metrics": {"AA": 0.5}, "by_task": values})
+    return Run(planned=planned, stored={"AA": 0.5}, by_task=values)
 
 
 @pytest.mark.parametrize("table", ["1", "2"])

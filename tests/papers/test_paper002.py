@@ -9,14 +9,18 @@ from typing import Any
 import pytest
 import torch
 
-from engram.record.experiment import Experiment
+from engram.executors import Executor
 from engram.executors.serial import Serial
 from engram.models import build
 from engram.papers import paper002
 from engram.papers.catalogue import artefact
+from engram.papers.plans import quick
 from engram.papers.published import cells
-from engram.papers.values import Piece, quick
-from engram.protocols.drive import Executor, Failure, Result, drive
+from engram.papers.values import Piece
+from engram.protocols.drive import drive
+from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
 
 STRENGTH_OF_BEST = 100.0
 STRENGTH_OF_WORST = 10000.0
@@ -25,13 +29,13 @@ STRENGTH_OF_WORST = 10000.0
 def made_up(score: Callable[[Experiment], float]) -> Executor:
     """Final averages from the experiment, falling evenly from 1 over the tasks."""
 
-    def execute(experiments: Sequence[Experiment]) -> list[Result | Failure]:
-        found: list[Result | Failure] = []
+    def execute(experiments: Sequence[Experiment]) -> list[Run]:
+        found: list[Run] = []
         for each in experiments:
             tasks, final = len(each.scenario.phases), score(each)
             averages = [1 - (1 - final) * done / tasks for done in range(1, tasks + 1)]
             metrics = {"AA": final, "AvgAcc": final}
-            found.append(Result(each, {"metrics": metrics, "by_task": {"AA": averages}}))
+            found.append(Run(planned=each, stored=metrics, by_task={"AA": averages}))
         return found
 
     return execute
@@ -63,9 +67,12 @@ def test_a_cell_of_tables_2_to_4_gets_one_value_a_seed_in_percent() -> None:
 def test_a_failed_seed_leaves_no_value() -> None:
     piece = artefact("002-table2").pieces[0]
 
-    def execute(experiments: Sequence[Experiment]) -> list[Result | Failure]:
+    def execute(experiments: Sequence[Experiment]) -> list[Run]:
         good, bad = experiments
-        return [Result(good, {"metrics": {"AvgAcc": 0.5}}), Failure(bad, "diverged")]
+        return [
+            Run(planned=good, stored={"AvgAcc": 0.5}),
+            Run(planned=bad, failure=Failure(FailureKind.DIVERGED, "diverged")),
+        ]
 
     assert drive(piece.plan([0, 1]), execute) == {piece.cells[0]: [50.0]}
 
@@ -258,10 +265,12 @@ def test_a_panel_for_each_strength_and_a_line_for_each_start_of_the_heads() -> N
 
 
 def test_a_strength_that_fails_is_left_out_of_its_figure() -> None:
-    def execute(experiments: Sequence[Experiment]) -> list[Result | Failure]:
+    def execute(experiments: Sequence[Experiment]) -> list[Run]:
         found = made_up(by_strength)(experiments)
         return [
-            Failure(each.experiment, "diverged") if each.experiment.settings["strength"] == 1000 else each
+            Run(planned=each.experiment, failure=Failure(FailureKind.DIVERGED, "diverged"))
+            if each.experiment.settings["strength"] == 1000
+            else each
             for each in found
         ]
 

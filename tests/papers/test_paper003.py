@@ -10,21 +10,25 @@ from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.datasets.find import locate
-from engram.record.experiment import Experiment
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.executors.serial import Serial
 from engram.papers.catalogue import artefact
-from engram.papers.paper003 import (
+from engram.papers.paper003.runs import (
     RESNET18,
     SMALL,
     WEIGHTS_FILE,
     planned,
     pretrained_start,
 )
+from engram.papers.plans import quick
 from engram.papers.published import cells
-from engram.papers.values import Piece, quick
-from engram.protocols.drive import Failure, Result, drive
+from engram.papers.values import Piece
+from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import spearman
+from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
+from engram.record.tables import Tables
 
 # How much each method forgets, how well it transfers and how diverse its features are.
 TOLD = {
@@ -40,7 +44,7 @@ TOLD = {
 }
 
 
-def made_up(experiment: Experiment) -> Result:
+def made_up(experiment: Experiment) -> Run:
     forgot, transfer, diversity = TOLD[experiment.method]
     forgot -= 0.001 * experiment.seed
     metrics = {"AvgFgt": forgot, "AvgAcc": 0.8 + forgot, "AvgLAcc": 0.9}
@@ -66,7 +70,7 @@ def made_up(experiment: Experiment) -> Result:
             yield 1, 0, None, UPSTREAM, 0.5
             yield 2, 1, None, UPSTREAM, 0.3
 
-    return Result(experiment, {"metrics": metrics}, readings=tuple(readings()))
+    return Run(planned=experiment, stored=metrics, tables=Tables(readings=tuple(readings())))
 
 
 def piece_of(table: str, name: str, follow: str | None = None) -> Piece:
@@ -98,8 +102,8 @@ def test_training_is_the_papers() -> None:
     imagenet = planned("Split ImageNet", "FOMAML")
     assert (imagenet.settings["inner_steps"], imagenet.batch_size) == (1, 256)
     assert planned("Split CIFAR-100", "FOMAML").settings["inner_steps"] == 2
-    assert planned("Split CIFAR-10", "EWC", reading=RESNET18).settings["strength"] == 100
-    assert planned("Split CIFAR-10", "L2", reading=RESNET18).settings["strength"] == 0.01
+    assert planned("Split CIFAR-10", "EWC", interpretation=RESNET18).settings["strength"] == 100
+    assert planned("Split CIFAR-10", "L2", interpretation=RESNET18).settings["strength"] == 0.01
     orders = {planned("Split CIFAR-10", "FT", seed).scenario.tasks[0].source.classes for seed in range(5)}
     assert len(orders) > 1
 
@@ -180,8 +184,12 @@ def test_finetuning_is_correlated_at_its_chosen_rate() -> None:
 
 
 def test_a_method_without_a_result_leaves_the_correlation_open() -> None:
-    def failing(experiment: Experiment) -> Result | Failure:
-        return Failure(experiment, "nan") if experiment.method == "er" else made_up(experiment)
+    def failing(experiment: Experiment) -> Run:
+        return (
+            Run(planned=experiment, failure=Failure(FailureKind.DIVERGED, "nan"))
+            if experiment.method == "er"
+            else made_up(experiment)
+        )
 
     values = drive(piece_of("table1", "Split CIFAR-10/random init").plan([0]), Recorder(failing))
     assert all(found == [] for found in values.values())

@@ -11,27 +11,23 @@ import torch
 from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.trace import Trace
-from engram.record.experiment import EvaluationSpec, Experiment
-from engram.engine.loop import complete, run
+from engram.engine.check import complete
+from engram.engine.loop import run
 from engram.engine.probing import balance_name
 from engram.executors.serial import Serial
 from engram.models import ModelSpec, build
 from engram.papers.catalogue import artefact
-from engram.papers.paper004 import (
-    CODE,
-    FOLLOWED,
-    SMALL,
-    TEXT,
-    TOPOLOGIES,
-    counted,
-    curves,
-    flags,
-    forgets,
-    planned,
-)
+from engram.papers.paper004.figures import curves
+from engram.papers.paper004.interpretations import CODE, FOLLOWED, SMALL, TEXT, TOPOLOGIES, planned
+from engram.papers.paper004.tables import counted, flags, forgets
+from engram.papers.plans import quick
 from engram.papers.published import Cell, cells
-from engram.papers.values import Piece, Values, quick
-from engram.protocols.drive import Failure, Result, drive
+from engram.papers.values import Piece, Values
+from engram.protocols.drive import drive
+from engram.record.experiment import EvaluationSpec, Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
+from engram.record.tables import Tables
 from engram.scenarios import joint, slt
 from engram.scenarios.values import Permute
 
@@ -44,7 +40,7 @@ def code_of(experiment: Experiment) -> str:
     return "-".join(experiment.scenario.name.split("-")[1:3])
 
 
-def made_up(experiment: Experiment) -> Result | Failure:
+def made_up(experiment: Experiment) -> Run:
     """Wide layers and the smaller rate are best on D1, the rate .0001 on D2."""
     scenario, code = experiment.scenario, code_of(experiment)
     if scenario.phases == joint(scenario).phases:
@@ -117,18 +113,18 @@ def test_models_are_the_papers() -> None:
     assert (dropout.model.dropout_input, dropout.model.dropout_hidden) == (0.2, 0.5)
     assert planned("LWTA", "D5-5a", "mnist").model.name == "lwta"
     assert planned("D-CONV", "D5-5a", "mnist").model.dropout_hidden == 0.5
-    assert planned("D-CONV", "D5-5a", "mnist", reading=CODE).model.dropout_hidden == 0.2
+    assert planned("D-CONV", "D5-5a", "mnist", interpretation=CODE).model.dropout_hidden == 0.2
     ewc = planned("EWC", "D5-5a", "mnist")
     assert (ewc.optimizer.name, ewc.model.init, ewc.settings["label"]) == (
         "adam",
         "truncated-normal-.1",
         "true",
     )
-    assert planned("EWC", "D5-5a", "mnist", reading=TEXT).optimizer.momentum == 0.99
+    assert planned("EWC", "D5-5a", "mnist", interpretation=TEXT).optimizer.momentum == 0.99
     imm = planned("wtIMM mode", "D5-5a", "mnist")
     assert (imm.optimizer.name, imm.optimizer.momentum, imm.settings["l2_transfer"]) == ("sgd", 0.0, 0.0)
     assert imm.settings["weight_transfer"]
-    assert not planned("wtIMM mode", "D5-5a", "mnist", reading=TEXT).settings["weight_transfer"]
+    assert not planned("wtIMM mode", "D5-5a", "mnist", interpretation=TEXT).settings["weight_transfer"]
 
 
 def test_the_second_task_is_permuted_unless_the_code_is_followed() -> None:
@@ -137,7 +133,7 @@ def test_the_second_task_is_permuted_unless_the_code_is_followed() -> None:
         return [any(isinstance(step, Permute) for step in task.transforms) for task in tasks]
 
     assert permuted(planned("FC", "DP10-10", "mnist")) == [False, True]
-    assert permuted(planned("FC", "DP10-10", "mnist", reading=CODE)) == [False, False]
+    assert permuted(planned("FC", "DP10-10", "mnist", interpretation=CODE)) == [False, False]
     small = artefact("004-table3").others["small-code"]
     assert {run.scenario.name.split("-")[1] for piece in small for run in piece.first_runs()} == {"DP10"}
     assert all(permuted(run) == [False, False] for piece in small for run in piece.first_runs())
@@ -185,9 +181,9 @@ def test_one_search_is_enough_for_both_ways_to_merge() -> None:
 
 
 def test_a_stream_without_a_result_leaves_the_number_open() -> None:
-    def failing(experiment: Experiment) -> Result | Failure:
+    def failing(experiment: Experiment) -> Run:
         if code_of(experiment) == "D5-5f" and len(experiment.scenario.phases) == 2:
-            return Failure(experiment, "the loss became nan")
+            return Run(planned=experiment, failure=Failure(FailureKind.DIVERGED, "the loss became nan"))
         return made_up(experiment)
 
     values = drive(piece_of("table3", "MNIST/D5-5/FC", "small").plan([0]), Recorder(failing))
@@ -217,12 +213,12 @@ def test_flags_are_those_of_the_paper() -> None:
 
 
 def test_data_sets_are_counted() -> None:
-    def count(experiment: Experiment) -> Result:
+    def count(experiment: Experiment) -> Run:
         trace = Trace()
         sizes = [30] * 9 + [10] if experiment.evaluation.on == "train" else [5] * 10
         for task, size in enumerate(sizes):
             trace.add(step=1, learning=task, task=task, right=np.ones(size, dtype=np.bool_))
-        return Result(experiment, {}, trace)
+        return Run(planned=experiment, tables=Tables(trace))
 
     values = drive(piece_of("table1", "MNIST").plan([0, 1]), Recorder(count))
     assert by_metric(values) == {
@@ -235,7 +231,7 @@ def test_data_sets_are_counted() -> None:
 
 def test_classes_of_digits_are_counted(tmp_path: Path) -> None:
     [found] = Serial(tmp_path)([counted("digits", "test")])
-    assert isinstance(found, Result)
+    assert found.failure is None
     sizes = dict(zip(found.trace.task, found.trace.total, strict=True))
     assert len(sizes) == 10
     assert sum(sizes.values()) == 355
@@ -270,9 +266,9 @@ def test_the_initial_weights_of_ewc() -> None:
 
 
 def test_curves_run_over_the_epochs_of_both_tasks() -> None:
-    experiment = planned("FC", "D5-5a", "mnist", reading=SMALL)
+    experiment = planned("FC", "D5-5a", "mnist", interpretation=SMALL)
     found = made_up(experiment)
-    assert isinstance(found, Result)
+    assert found.failure is None
     shown = curves(found, 0.95)
     assert shown.first == [(5, 0.4), (10, pytest.approx(0.68)), (15, 0.9), (20, 0.2)]
     assert shown.second == [(15, 0.1), (20, 0.9)]
@@ -281,7 +277,7 @@ def test_curves_run_over_the_epochs_of_both_tasks() -> None:
 
 def test_a_task_begins_where_the_other_ended_and_not_where_it_was_last_measured() -> None:
     """D1 has 10 updates and D2 5, measured at 1, 6, 11 and 13."""
-    experiment = planned("FC", "D9-1b", "mnist", reading=SMALL)
+    experiment = planned("FC", "D9-1b", "mnist", interpretation=SMALL)
     curve = [(1, 0, {0: 0.4}), (6, 0, {0: 0.8}), (11, 1, {0: 0.7, 1: 0.1}), (13, 1, {0: 0.5, 1: 0.9})]
     found = with_curve(experiment, curve)
     shown = curves(replace(found, values={**found.values, "updates": 15}), 0.95)
@@ -320,7 +316,10 @@ def test_a_figure_says_what_failed() -> None:
     found = artefact("004-figure6")
     assert found.draw is not None
     piece = found.others["small"][0]
-    returned = drive(piece.plan([0]), Recorder(lambda each: Failure(each, "nan")))
+    returned = drive(
+        piece.plan([0]),
+        Recorder(lambda each: Run(planned=each, failure=Failure(FailureKind.DIVERGED, "nan"))),
+    )
     assert returned is None
     assert "its runs failed" in found.draw({piece.name: returned}).html()
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engram.papers.catalogue import artefact
-from engram.papers.recorded import document, everything, explained, recorded
+from engram.papers.recorded import cited, document, everything, explained, recorded
 from engram.papers.reproduce import chosen_pieces, scale_of
 from engram.papers.verdict import compare
 
@@ -21,7 +21,7 @@ def test_a_record_fits_its_definition(record: dict) -> None:  # type: ignore[typ
     """Cells are the published ones, verdicts follow from the values, and runs are those that are planned."""
     pieces = {piece.name: piece for piece in chosen_pieces(artefact(record["name"]), follow=record["follow"])}
     assert record["scale"] == scale_of(record["follow"])
-    assert record["note"] == artefact(record["name"]).note
+    assert cited(record["note"]) == artefact(record["name"]).note
     for written in record["pieces"]:
         piece = pieces[written["piece"]]
         planned = {each.id for each in piece.first_runs(len(written["seeds"]) or None)}

@@ -9,16 +9,19 @@ import pytest
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
-from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
 from engram.executors.processes import FAILURE
 from engram.executors.serial import Serial
 from engram.papers.needs import operations
 from engram.papers.published import Cell, cells
 from engram.papers.reproduce import chosen_pieces, finished_runs, record, reproduce, runs_done, survey
-from engram.papers.values import Artefact, Piece, Values, measured, percent, scaled_down, updates_of
+from engram.papers.sizes import scaled_down, updates_of
+from engram.papers.values import Artefact, Piece, Values, measured, percent
 from engram.papers.verdict import compare
-from engram.protocols.drive import Failure, Plan, Result
+from engram.protocols.drive import Plan
+from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
 from engram.scenarios import split
 
 PRINTED = Cell("999", "1", "Digits", "class", "FT", "", "AvgAcc", 20.0, 1.0, "SD (numpy ddof=0)", "2")
@@ -44,9 +47,9 @@ class Executor:
         self.scores = scores
         self.asked: list[list[str]] = []
 
-    def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
+    def __call__(self, experiments: Sequence[Experiment]) -> list[Run]:
         self.asked.append([each.id for each in experiments])
-        return [Result(each, {"metrics": {"AvgAcc": self.scores[each.seed]}}) for each in experiments]
+        return [Run(planned=each, stored={"AvgAcc": self.scores[each.seed]}) for each in experiments]
 
 
 @pytest.mark.parametrize(
@@ -139,9 +142,11 @@ def test_a_record_names_every_run_and_value(tmp_path: Path) -> None:
 
 
 def test_a_failed_run_is_left_out_and_named() -> None:
-    def broken(experiments: Sequence[Experiment]) -> list[Result | Failure]:
+    def broken(experiments: Sequence[Experiment]) -> list[Run]:
         return [
-            Failure(each, "the loss became nan") if each.seed else Result(each, {"metrics": {"AvgAcc": 0.2}})
+            Run(planned=each, failure=Failure(FailureKind.DIVERGED, "the loss became nan"))
+            if each.seed
+            else Run(planned=each, stored={"AvgAcc": 0.2})
             for each in experiments
         ]
 

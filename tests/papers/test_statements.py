@@ -8,11 +8,11 @@ import pytest
 from tests.papers.made_up import execute
 
 from engram.papers.catalogue import artefact, artefacts
-from engram.papers.paper000 import gem_falls_deeper
+from engram.papers.paper000.figures import gem_falls_deeper
 from engram.papers.paper001 import says_of_accuracy, says_of_forgetting
 from engram.papers.paper002 import in_order
-from engram.papers.paper003 import Compared, correlate
-from engram.papers.paper004 import flags_agree
+from engram.papers.paper003.figures import TransferComparison, correlate
+from engram.papers.paper004.tables import flags_agree
 from engram.papers.published import Cell, cells
 from engram.papers.reproduce import chosen_pieces, record, reproduce, statements
 from engram.papers.values import Statement
@@ -68,7 +68,9 @@ def test_order_of_methods() -> None:
 
 def test_forgetting_and_transfer() -> None:
     forgetting = [-float(k) for k in range(12)]
-    found = correlate({"here": Compared({"FT": (forgetting, {5: forgetting, 10: forgetting[::-1]})})})
+    found = correlate(
+        {"here": TransferComparison({"FT": (forgetting, {5: forgetting, 10: forgetting[::-1]})})}
+    )
     assert verdicts(found) == [True, False]
     assert "ρ = 1.00" in found[0].figures and "12 runs" in found[0].figures
 

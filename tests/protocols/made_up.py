@@ -6,8 +6,8 @@ import numpy as np
 
 from engram.core.folder import Reading
 from engram.core.trace import Trace
-from engram.record.experiment import Experiment
 from engram.protocols.drive import Failure, Result
+from engram.record.experiment import Experiment
 
 SAMPLES = 100
 

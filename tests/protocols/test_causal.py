@@ -8,12 +8,12 @@ import pytest
 from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.errors import InputError
-from engram.record.experiment import Experiment, PhaseSpec
 from engram.engine.probing import balance_name
 from engram.engine.recipe import experiment
 from engram.protocols.causal import CausalOptions, causal, forgetting_threshold, worst_of
 from engram.protocols.drive import Failure, Result, drive
 from engram.record.card import Selected
+from engram.record.experiment import Experiment, PhaseSpec
 from engram.scenarios import prefix
 
 RATES = CausalOptions(later_rates=(1e-3, 1e-4))

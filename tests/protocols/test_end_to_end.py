@@ -7,11 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engram.executors.parallel import Parallel
 
-from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
-from engram.executors.parallel import Parallel
 from engram.executors.serial import Serial
 from engram.metrics.curve import Curve
 from engram.metrics.matrix import average_accuracy, rescaled_average_accuracy
@@ -21,6 +20,7 @@ from engram.protocols.forward_transfer import forward_transfer
 from engram.protocols.grid import GridOutcome, grid
 from engram.protocols.online import online
 from engram.protocols.queue import queue
+from engram.record.experiment import Experiment, TransferSpec
 from engram.scenarios import prefix
 
 AT_ENDS = 10**6

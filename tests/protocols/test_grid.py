@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engram.executors.parallel import Parallel
 from tests.protocols.made_up import Recorder, with_metrics
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.engine.checkpoint import execute
-from engram.record.experiment import Experiment
 from engram.engine.recipe import experiment
-from engram.executors.parallel import Parallel
 from engram.executors.processes import find_row
 from engram.executors.serial import Serial
 from engram.metrics.summary import summarise
 from engram.protocols.candidates import combinations, varied
 from engram.protocols.drive import Executor, Failure, Result, drive
 from engram.protocols.grid import grid, metric_name
+from engram.record.experiment import Experiment
 
 
 def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:

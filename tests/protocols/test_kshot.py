@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 from engram.core.errors import InputError
-from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import run
 from engram.engine.probing import probe_name, tuned_name
@@ -17,6 +16,7 @@ from engram.evaluation.diversity import diversity
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
 from engram.evaluation.samples import TensorSet
 from engram.models.network import Network
+from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
 
 PROBE = TransferSpec(shots=(1, 5), epochs=20, tuned_lrs=(0.01,), tuned_epochs=(1, 3))
 

@@ -9,13 +9,13 @@ from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
-from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.probing import probe_name, tuned_name
 from engram.engine.recipe import experiment
 from engram.protocols.drive import Failure, Result, drive, finished
 from engram.protocols.forward_transfer import TUNED_LRS, forward_transfer, spearman
 from engram.protocols.online import online
 from engram.protocols.queue import queue, reported_tasks
+from engram.record.experiment import Experiment, TransferSpec
 
 
 def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:

@@ -11,12 +11,12 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.datasets.stream import Stream, held_out
 from engram.engine.checkpoint import CHECKPOINT, execute
-from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import complete, run, run_steps
 from engram.engine.probing import balance_name
 from engram.engine.recipe import experiment
 from engram.protocols.causal import first_phases
+from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec
 from engram.scenarios import permuted, split
 
 SCENARIO = split("digits", setting="class")

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import pytest
 from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
-from engram.record.experiment import Experiment, TransferSpec
 from engram.engine.recipe import experiment
 from engram.executors.serial import Serial
 from engram.protocols.causal import CausalOptions, causal, worst_of
@@ -18,6 +17,7 @@ from engram.protocols.grid import grid
 from engram.protocols.online import online
 from engram.protocols.queue import queue
 from engram.record.card import Card, Constraint, ForbiddenRead, selection_facts
+from engram.record.experiment import Experiment, TransferSpec
 from engram.results.card import fact_lines
 
 

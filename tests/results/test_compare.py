@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engram.results.store import find_runs
 from tests.results.simulated import write_own_loop
 
 from engram.core.errors import InputError
 from engram.core.folder import save_run
 from engram.core.trace import Trace
 from engram.results.compare import RunComparison, compare_runs
-from engram.results.store import find_runs
 
 NOISE = np.random.default_rng(0).normal(0, 0.02, 8)
 

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engram.results.store import Run, find_runs, group_runs, load_run
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
@@ -19,7 +20,6 @@ from engram.results.query import (
     stability_gap,
     task_curves,
 )
-from engram.results.store import Run, find_runs, group_runs, load_run
 
 # Two tasks; the first falls from 100 % to 20 % right after the switch and comes back to 80 %.
 FALL = {1: [0.6], 2: [1.0], 3: [0.2, 0.5], 4: [0.8, 0.9]}

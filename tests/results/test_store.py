@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from engram.results.store import find_runs, group_runs, load_run, unfinished_runs
 from tests.results.simulated import write_own_loop, write_run
 
 from engram.core.errors import InputError
@@ -10,7 +11,6 @@ from engram.core.files import write_json
 from engram.core.folder import save_run
 from engram.core.trace import Trace
 from engram.results.figures import probe_figures
-from engram.results.store import find_runs, group_runs, load_run, unfinished_runs
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -6,9 +6,8 @@ from functools import cache
 from importlib import import_module
 
 from engram.core.errors import unknown_name
+from engram.papers.published import PAPERS
 from engram.papers.values import Artefact
-
-PAPERS = ("000", "001", "002", "003", "004")
 
 
 @cache
@@ -19,8 +18,11 @@ def artefacts() -> dict[str, Artefact]:
         >>> "002-table2" in artefacts()
         True
     """
-    found = (each for paper in PAPERS for each in import_module(f"engram.papers.paper{paper}").ARTEFACTS)
-    return {each.name: each for each in found}
+    return {
+        artefact.name: artefact
+        for paper in PAPERS
+        for artefact in import_module(f"engram.papers.paper{paper}").ARTEFACTS
+    }
 
 
 def artefact(name: str) -> Artefact:

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,7 @@ from engram.datasets.find import locate
 from engram.datasets.transforms import prepared_shape
 from engram.models import build
 from engram.models.spec import ModelSpec
+from engram.papers.sizes import updates_of
 from engram.papers.values import Piece, updates_of
 from engram.record.experiment import Experiment
 from engram.scenarios.values import Transform
@@ -26,7 +26,8 @@ OVERHEAD = 1.6
 """How much longer an update takes than its matrix products at their best; measured on small networks."""
 
 GENERATORS = {"dgr": 6.0, "rtf": 4.8}
-"""How much longer an update with a generator takes than one without; measured with 002's networks."""
+"""How much longer an update with a generator takes than one without; measured with the networks of
+Hsu et al. (2018)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,8 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     """What pieces take if nothing of them is done yet; a run that several ask for is counted once.
 
     Args:
-        pieces: What is asked for.
-        seeds: How many runs of each; as many as the paper made unless given.
+        pieces: The pieces.
+        seeds: How many runs of each (default: as many as the paper made).
         data: Where data sets are looked for first.
     """
     runs = updates = seconds = 0.0
@@ -84,7 +85,7 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
 
 
 def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]]) -> bool:
-    """Whether a run was not met before; to compare it with similar ones is faster than to hash it."""
+    """Whether a run was not seen before; comparing it with similar ones is faster than hashing it."""
     similar = known.setdefault((planned.scenario.name, planned.method), [])
     if planned in similar:
         return False
@@ -96,7 +97,7 @@ def absent(piece: Piece, data: Path | None = None) -> tuple[str, ...]:
     """The data sets that a piece reads and that are not here.
 
     Args:
-        piece: What is asked for.
+        piece: The piece.
         data: Where data sets are looked for first.
     """
     standing = piece.first_runs(1) if piece.outline is None else piece.outline()[1]
@@ -114,7 +115,7 @@ def operations(planned: Experiment) -> float:
     """About how many floating-point operations a run makes, evaluations included.
 
     A learned sample is counted three times as much as an evaluated one; what a method does besides is not
-    counted, except that rehearsal doubles the samples, and that generators are learned and asked.
+    counted, except that rehearsal doubles the samples, and that generators are trained and sampled.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -129,9 +130,9 @@ def operations(planned: Experiment) -> float:
     again = 2.0 if any(name in planned.settings for name in ("memory", "memory_batch")) else 1.0
     learned = 3 * updates * planned.batch_size * GENERATORS.get(planned.method, again)
     phases = len(planned.scenario.phases)
-    asked = planned.evaluation.subset or 2_000
+    samples = planned.evaluation.subset or 2_000
     rounds = max(updates // planned.evaluation.every_in(updates // phases), phases)
-    evaluated = rounds * asked * (phases + 1) / 2
+    evaluated = rounds * samples * (phases + 1) / 2
     return one * (learned + evaluated)
 
 
@@ -145,7 +146,7 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
     """
     counted = []
 
-    def count(layer: nn.Module, _: Any, output: Tensor) -> None:
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
         # Each number that comes out is a sum of products, one for each weight that leads to it.
         weight = layer.get_parameter("weight")
         counted.append(2.0 * output[0].numel() * weight[0].numel())
@@ -172,7 +173,7 @@ def _shape(dataset: str, transforms: tuple[Transform, ...]) -> tuple[int, ...]:
 
 @cache
 def rate() -> float:
-    """Floating-point operations a second of one thread, in a matrix product as networks have them."""
+    """Floating-point operations per second of one thread, in a matrix product as networks have them."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

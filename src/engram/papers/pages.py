@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from engram.results.document import document
 from engram.results.figures import MAX_POINTS, thin
-from engram.results.markup import element, joined
+from engram.results.markup import Html, element, joined
 
 Floats: TypeAlias = NDArray[np.float64]
-Traces: TypeAlias = list[dict[str, Any]]
+Plotly: TypeAlias = dict[str, Any]
+"""A part of a figure as Plotly has it: a trace, a shape, a layout, or data and layout together."""
+Traces: TypeAlias = list[Plotly]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +74,16 @@ class Page:
             for i, panel in enumerate(self.panels)
         }
         wide = len(self.panels) < 3
-        shown = [
-            element(
-                "div",
-                element("h3", panel.title, id=f"at-{name}"),
-                element(
-                    "figure",
-                    element(
-                        "div",
-                        class_="plot tall" if wide else "plot",
-                        data_figure=name,
-                        role="img",
-                        aria_label=f"Chart: {panel.title}",
-                    ),
-                    element("figcaption", panel.caption) if panel.caption else "",
-                ),
-            )
-            for name, panel in zip(figures, self.panels, strict=True)
-        ]
+        shown = [_shown(panel, name, wide=wide) for name, panel in zip(figures, self.panels, strict=True)]
         body = joined(*shown) if wide else element("div", *shown, class_="columns")
-        told = [element("p", note, class_="note") for note in dict.fromkeys([*self.notes, *about])]
+        notes = [element("p", note, class_="note") for note in dict.fromkeys([*self.notes, *about])]
         return document(
             title=f"engram – {self.title}",
             kicker="engram reproduce",
             heading=self.title,
             lead=lead,
             links=[],
-            content=joined(element("section", body), element("section", *told) if told else ""),
+            content=joined(element("section", body), element("section", *notes) if notes else ""),
             figures=figures,
         )
 
@@ -122,6 +107,18 @@ class Page:
         return kept
 
 
+def _shown(panel: Panel, name: str, *, wide: bool) -> Html:
+    plot = element(
+        "div",
+        class_="plot tall" if wide else "plot",
+        data_figure=name,
+        role="img",
+        aria_label=f"Chart: {panel.title}",
+    )
+    caption = element("figcaption", panel.caption) if panel.caption else ""
+    return element("div", element("h3", panel.title, id=f"at-{name}"), element("figure", plot, caption))
+
+
 def curve(
     name: str,
     x: Sequence[float] | Floats,
@@ -139,7 +136,7 @@ def curve(
     Args:
         name: What the legend says.
         x: Where the points are.
-        runs: One row a run, one column a point; NaN where there is nothing.
+        runs: One row per run, one column per point; NaN where there is nothing.
         colour: One of the page's colours.
         band: Whether to draw the band.
         within: What the band cannot leave: 0 and 100 for percentages.
@@ -171,26 +168,35 @@ def curve(
     }
     if not band or len(rows) < 2:
         return [line]
-    with np.errstate(invalid="ignore", divide="ignore"):
-        counted = np.isfinite(rows).sum(axis=0)
-        squares = np.nansum((rows - mean) ** 2, axis=0)
-        sd = np.where(counted > 1, np.sqrt(squares / np.maximum(counted - 1, 1)), 0.0)
-    shade = {
+    sd = _sample_sd(rows, mean)
+    shade = _band(places, np.clip(mean - sd, *within), np.clip(mean + sd, *within), colour=colour)
+    return [{**shade, "legendgroup": group}, line]
+
+
+def _band(x: Floats, low: Floats, high: Floats, *, colour: str) -> Plotly:
+    """The area between two curves."""
+    return {
         "type": "scatter",
         "mode": "lines",
-        "x": [*places.tolist(), *places[::-1].tolist()],
-        "y": [*_short(np.clip(mean + sd, *within)), *_short(np.clip(mean - sd, *within)[::-1])],
+        "x": [*x.tolist(), *x[::-1].tolist()],
+        "y": [*_short(high), *_short(low[::-1])],
         "fill": "toself",
         "fillcolor": f"{colour}/0.16",
         "line": {"width": 0},
         "hoverinfo": "skip",
         "showlegend": False,
-        "legendgroup": group,
     }
-    return [shade, line]
 
 
-def level(value: float, *, colour: str, dash: str = "dash") -> dict[str, Any]:
+def _sample_sd(rows: Floats, mean: Floats) -> Floats:
+    """The sample standard deviation of each column; 0 where it has fewer than two numbers."""
+    counted = np.isfinite(rows).sum(axis=0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        squares = np.nansum((rows - mean) ** 2, axis=0)
+        return np.where(counted > 1, np.sqrt(squares / np.maximum(counted - 1, 1)), 0.0)
+
+
+def level(value: float, *, colour: str, dash: str = "dash") -> Plotly:
     """A horizontal line across a panel, for `layout["shapes"]`."""
     return {
         "type": "line",
@@ -203,7 +209,7 @@ def level(value: float, *, colour: str, dash: str = "dash") -> dict[str, Any]:
     }
 
 
-def upright(place: float) -> dict[str, Any]:
+def upright(place: float) -> Plotly:
     """A vertical line across a panel, for `layout["shapes"]`."""
     return {
         "type": "line",

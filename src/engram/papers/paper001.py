@@ -1,4 +1,4 @@
-"""001: Michel et al. 2023, accuracy and forgetting relative to a random classifier."""
+"""Michel et al. (2023): accuracy and forgetting relative to a random classifier."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from engram.metrics.matrix import (
     random_accuracy,
 )
 from engram.papers.pages import Floats, Page, Panel, Traces, curve
-from engram.papers.published import Cell, cells
+from engram.papers.plans import Plan
+from engram.papers.published import PAPERS, Cell, cells
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values
-from engram.protocols.drive import Plan
 from engram.protocols.online import OnlineOutcome, online
 from engram.record.experiment import Experiment
 
@@ -52,8 +52,8 @@ def _random_value(cell: Cell) -> float:
             return 100 * float(acc[learned, task])
         # With one column known, the mean over tasks is that of this task.
         acc = np.where(np.arange(len(acc)) == task, acc, np.nan)
-    found = average_accuracy(acc) if cell.metric == "AA_k" else average_forgetting(acc)
-    return 100 * float(found[learned])
+    after_each_task = average_accuracy(acc) if cell.metric == "AA_k" else average_forgetting(acc)
+    return 100 * float(after_each_task[learned])
 
 
 def _place(cell: Cell) -> tuple[int, int | None]:
@@ -63,10 +63,10 @@ def _place(cell: Cell) -> tuple[int, int | None]:
         >>> _place(cells("001", "1")[2])
         (1, 0)
     """
-    found = re.fullmatch(r"after task (\d+)(?:; task (\d+))?", cell.setting)
-    if found is None:
-        raise InputError(f"{cell.setting!r} does not say where a number stands: give 'after task K; task J'")
-    return int(found[1]) - 1, None if found[2] is None else int(found[2]) - 1
+    match = re.fullmatch(r"after task (\d+)(?:; task (\d+))?", cell.setting)
+    if match is None:
+        raise InputError(f"the setting of a cell must be 'after task K; task J', got {cell.setting!r}")
+    return int(match[1]) - 1, None if match[2] is None else int(match[2]) - 1
 
 
 def _random_piece(table: str) -> Piece:
@@ -84,19 +84,19 @@ def _random_piece(table: str) -> Piece:
 METHODS = {"finetune": "finetune", "ER": "er", "GDumb": "gdumb"}
 STREAMS = {"CIFAR100": "split-cifar100", "Tiny ImageNet": "split-tiny-imagenet"}
 SMALL_PASSES = 16
-"""How often GDumb sees its memory in the small reading: its learning rate ends at the end of a cycle."""
+"""How often GDumb sees its memory when scaled down: its learning rate ends at the end of a cycle."""
 
 NEAR, FLAT, STRONG = 10.0, 0.5, 5.0
 """In points: how near 0 is near, a slope that is still one, and a rise that is strong."""
 
-_INK = {"ER": "c0", "GDumb": "c1", "finetune": "c2"}
+_COLOURS = {"ER": "c0", "GDumb": "c1", "finetune": "c2"}
 
 
 def streamed(row: str, stream: str, seed: int, *, small: bool = False) -> Experiment:
-    """A run of figures 3 and 4: each sample once, all tasks so far asked when a task ends.
+    """A run of figures 3 and 4: each sample once, all tasks so far evaluated when a task ends.
 
     The paper says little of how it trains, so this is what its first author's public code does on the same
-    streams. The small reading has the slim ResNet-18, and ten remembered samples instead of 64 in an update.
+    streams. Scaled down it has the slim ResNet-18, and ten remembered samples instead of 64 in an update.
 
     Args:
         row: The method, as the paper calls it.
@@ -130,50 +130,47 @@ def _streamed_piece(row: str, stream: str, *, small: bool = False) -> Piece:
     return Piece(f"{stream}/{row}", plan)
 
 
-def _compared(names: tuple[str, str], found: Mapping[str, OnlineOutcome]) -> Page:
+def _page(names: tuple[str, str], returned: Mapping[str, OnlineOutcome]) -> Page:
     """Two metrics after each task, the usual one above and the rescaled one below."""
-    streams = dict.fromkeys(name.split("/")[0] for name in found)
-    panels = []
-    for metric in names:
-        for stream in streams:
-            data: Traces = []
-            for name, outcome in found.items():
-                where, row = name.split("/")
-                if where != stream:
-                    continue
-                runs = [result.after_each_task(metric) for result in outcome.search.results]
-                data += curve(
-                    row,
-                    range(1, len(runs[0]) + 1),
-                    100 * np.asarray(runs),
-                    colour=_INK[row],
-                    within=(-100.0, 100.0),
-                    mode="lines+markers",
-                    marker={"color": _INK[row], "size": 5},
-                )
-            layout = {
-                "xaxis": {"title": {"text": "tasks learned"}, "showgrid": False},
-                "yaxis": {"title": {"text": f"{metric} in %"}, "rangemode": "tozero"},
-            }
-            panels.append(Panel(f"{metric} on {stream}", {"data": data, "layout": layout}))
+    streams = _by_stream(returned)
+    panels = [_panel(metric, stream, streams[stream]) for metric in names for stream in streams]
     number = {"AA": 3, "AF": 4}[names[0]]
+    title = f"{PAPERS['001']}, figure {number}: {names[0]} and {names[1]} after each task"
     notes = ("Means over seeds; bands, where there are several: one sample standard deviation.",)
-    return Page(f"001, figure {number}: {names[0]} and {names[1]} after each task", panels, notes=notes)
+    return Page(title, panels, notes=notes)
 
 
-def says_of_accuracy(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
-    """What the paper says of AA and RAA, of the streams whose three methods are there."""
-    said = []
-    for stream, rows in _by_stream(found).items():
-        aa, raa = (
-            {row: _mean_curve(outcome, name) for row, outcome in rows.items()} for name in ("AA", "RAA")
+def _panel(metric: str, stream: str, rows: Mapping[str, OnlineOutcome]) -> Panel:
+    """A metric after each task, one line per method."""
+    data: Traces = []
+    for row, outcome in rows.items():
+        values = 100 * _after_each_task(outcome, metric)
+        data += curve(
+            row,
+            range(1, values.shape[1] + 1),
+            values,
+            colour=_COLOURS[row],
+            within=(-100.0, 100.0),
+            mode="lines+markers",
+            marker={"color": _COLOURS[row], "size": 5},
         )
-        ends = ", ".join(f"{row} {each[0]:.1f} to {each[-1]:.1f}" for row, each in aa.items())
-        falls = all(each[-1] < each[0] for each in aa.values())
-        said.append(Statement(f"{stream}: AA falls for all methods", falls, ends))
+    layout = {
+        "xaxis": {"title": {"text": "tasks learned"}, "showgrid": False},
+        "yaxis": {"title": {"text": f"{metric} in %"}, "rangemode": "tozero"},
+    }
+    return Panel(f"{metric} on {stream}", {"data": data, "layout": layout})
+
+
+def says_of_accuracy(returned: Mapping[str, OnlineOutcome]) -> list[Statement]:
+    """What the paper says of AA and RAA, of the streams whose three methods are there."""
+    statements = []
+    for stream, rows in _complete(returned).items():
+        aa, raa = _mean_curves(rows, "AA"), _mean_curves(rows, "RAA")
+        falls = all(values[-1] < values[0] for values in aa.values())
+        statements.append(Statement(f"{stream}: AA falls for all methods", falls, _ends(aa)))
         flat = raa["finetune"][1:]
         low, high = float(flat.min()), float(flat.max())
-        said.append(
+        statements.append(
             Statement(
                 f"{stream}: RAA of finetune is about constant and near 0 (within {NEAR:g} points)",
                 max(abs(low), abs(high)) <= NEAR,
@@ -184,73 +181,89 @@ def says_of_accuracy(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
             late = raa["ER"][-max(2, len(raa["ER"]) // 3) :]
             slope = float(np.polyfit(np.arange(len(late)), late, 1)[0])
             says = f"{stream}: RAA of ER has no plateau, it still rises by more than {FLAT:g} points a task"
-            said.append(Statement(says, slope > FLAT, f"{slope:+.2f} points a task in the last third"))
-    return said
+            figures = f"{slope:+.2f} points a task in the last third"
+            statements.append(Statement(says, slope > FLAT, figures))
+    return statements
 
 
-def says_of_forgetting(found: Mapping[str, OnlineOutcome]) -> list[Statement]:
+def says_of_forgetting(returned: Mapping[str, OnlineOutcome]) -> list[Statement]:
     """What the paper says of AF and RAF, of the streams whose three methods are there."""
-    said = []
-    for stream, rows in _by_stream(found).items():
+    statements = []
+    for stream, rows in _complete(returned).items():
+        # Nothing can be forgotten before the second task.
         af, raf = (
-            {row: _mean_curve(outcome, name)[1:] for row, outcome in rows.items()} for name in ("AF", "RAF")
+            {row: values[1:] for row, values in _mean_curves(rows, name).items()} for name in ("AF", "RAF")
         )
-        rise = {row: float(each[-1] - each[0]) for row, each in raf.items()}
-        plain = {row: float(each[-1] - each[0]) for row, each in af.items()}
-        ends = ", ".join(f"{row} {each[0]:.1f} to {each[-1]:.1f}" for row, each in af.items())
+        plain, rescaled = (
+            {row: float(values[-1] - values[0]) for row, values in curves.items()} for curves in (af, raf)
+        )
         says = f"{stream}: AF is rather constant or rises slightly (ends within {NEAR:g} points of its start)"
-        said.append(Statement(says, max(map(abs, plain.values())) <= NEAR, ends))
-        figures = "; ".join(f"{row}: AF {plain[row]:+.1f}, RAF {rise[row]:+.1f} points" for row in rise)
-        steep = all(rise[row] > max(STRONG, plain[row]) for row in ("finetune", "ER"))
+        statements.append(Statement(says, max(map(abs, plain.values())) <= NEAR, _ends(af)))
+        figures = "; ".join(f"{row}: AF {plain[row]:+.1f}, RAF {rescaled[row]:+.1f} points" for row in raf)
+        steep = all(rescaled[row] > max(STRONG, plain[row]) for row in ("finetune", "ER"))
         says = f"{stream}: RAF of finetune and ER rises strongly (over {STRONG:g} points), and more than AF"
-        said.append(Statement(says, steep, figures))
-        less = rise["GDumb"] < min(rise["finetune"], rise["ER"])
-        said.append(Statement(f"{stream}: RAF of GDumb rises less than that of the others", less, figures))
-    return said
+        statements.append(Statement(says, steep, figures))
+        less = rescaled["GDumb"] < min(rescaled["finetune"], rescaled["ER"])
+        says = f"{stream}: RAF of GDumb rises less than that of the others"
+        statements.append(Statement(says, less, figures))
+    return statements
 
 
-def _by_stream(found: Mapping[str, OnlineOutcome]) -> dict[str, dict[str, OnlineOutcome]]:
-    """The methods of each stream that has all three."""
+def _ends(curves: Mapping[str, Floats]) -> str:
+    """The first and the last value of each method."""
+    return ", ".join(f"{row} {values[0]:.1f} to {values[-1]:.1f}" for row, values in curves.items())
+
+
+def _by_stream(returned: Mapping[str, OnlineOutcome]) -> dict[str, dict[str, OnlineOutcome]]:
+    """The methods of each stream."""
     streams: dict[str, dict[str, OnlineOutcome]] = {}
-    for name, outcome in found.items():
+    for name, outcome in returned.items():
         stream, row = name.split("/")
         streams.setdefault(stream, {})[row] = outcome
+    return streams
+
+
+def _complete(returned: Mapping[str, OnlineOutcome]) -> dict[str, dict[str, OnlineOutcome]]:
+    """The methods of each stream that has all three."""
+    streams = _by_stream(returned)
     return {stream: rows for stream, rows in streams.items() if rows.keys() == METHODS.keys()}
 
 
-def _mean_curve(outcome: OnlineOutcome, metric: str) -> Floats:
-    """A metric after each task in percent, the mean over seeds."""
-    runs = [result.after_each_task(metric) for result in outcome.search.results]
-    mean: Floats = 100 * np.mean(np.asarray(runs, dtype=np.float64), axis=0)
-    return mean
+def _after_each_task(outcome: OnlineOutcome, metric: str) -> Floats:
+    """A metric after each task, one row per run."""
+    return np.asarray([run.after_each_task(metric) for run in outcome.search.results], dtype=np.float64)
+
+
+def _mean_curves(rows: Mapping[str, OnlineOutcome], metric: str) -> dict[str, Floats]:
+    """A metric after each task in percent, the mean over seeds, for each method."""
+    return {row: 100 * np.mean(_after_each_task(outcome, metric), axis=0) for row, outcome in rows.items()}
 
 
 def _coefficients(seeds: Sequence[int]) -> Plan[dict[int, dict[str, list[float]]]]:
     """γ and β after each of 20 and 100 tasks with equally many classes."""
     yield []
-    found = {}
-    for tasks in (20, 100):
-        classes = range(1, tasks + 1)
-        found[tasks] = {
-            "γ (accuracy)": accuracy_difficulty(classes).tolist(),
-            "β (forgetting)": forgetting_difficulty(classes).tolist(),
+    return {
+        tasks: {
+            "γ (accuracy)": accuracy_difficulty(range(1, tasks + 1)).tolist(),
+            "β (forgetting)": forgetting_difficulty(range(1, tasks + 1)).tolist(),
         }
-    return found
+        for tasks in (20, 100)
+    }
 
 
-def _figure2(found: Mapping[str, dict[int, dict[str, list[float]]]]) -> Page:
-    [coefficients] = found.values()
+def _coefficients_page(returned: Mapping[str, dict[int, dict[str, list[float]]]]) -> Page:
+    [coefficients] = returned.values()
     panels = []
     for tasks, series in coefficients.items():
         data: Traces = []
-        for (name, values), ink in zip(series.items(), ("c0", "c1"), strict=True):
-            data += curve(name, range(1, tasks + 1), [values], colour=ink)
+        for (name, values), colour in zip(series.items(), ("c0", "c1"), strict=True):
+            data += curve(name, range(1, tasks + 1), [values], colour=colour)
         layout = {
             "xaxis": {"title": {"text": "tasks learned"}, "showgrid": False},
             "yaxis": {"title": {"text": "coefficient"}, "range": [0, 1.03]},
         }
         panels.append(Panel(f"K = {tasks}", {"data": data, "layout": layout}))
-    return Page("001, figure 2: how difficulty rescales accuracy and forgetting", panels)
+    return Page(f"{PAPERS['001']}, figure 2: how difficulty rescales accuracy and forgetting", panels)
 
 
 _FOLLOWED_AF = (
@@ -272,7 +285,7 @@ _SMALL = (
 def _streams_figure(number: int, names: tuple[str, str], title: str) -> Artefact:
     pieces = tuple(_streamed_piece(row, stream) for stream in STREAMS for row in METHODS)
     small = tuple(_streamed_piece(row, "CIFAR100", small=True) for row in METHODS)
-    draw: Callable[[Mapping[str, OnlineOutcome]], Page] = partial(_compared, names)
+    draw: Callable[[Mapping[str, OnlineOutcome]], Page] = partial(_page, names)
     return Artefact(
         f"001-figure{number}",
         title,
@@ -304,7 +317,7 @@ ARTEFACTS = (
         "The coefficients γ and β for 20 and 100 tasks",
         (Piece("coefficients", _coefficients),),
         _FOLLOWED_AF[1:],
-        draw=_figure2,
+        draw=_coefficients_page,
         note="Computed, not run.",
     ),
     _streams_figure(3, ("AA", "RAA"), "Average accuracy and its rescaled form in two online streams"),

@@ -1,4 +1,4 @@
-"""002: Hsu et al. 2018, re-evaluating continual learning scenarios."""
+"""Hsu et al. (2018): re-evaluating continual learning scenarios."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from engram.core.values import OptimizerSpec
-from engram.engine.loop import complete
+from engram.engine.check import complete
 from engram.engine.recipe import experiment
 from engram.models.spec import ModelSpec
-from engram.papers.pages import Page, Panel, Traces, curve
-from engram.papers.published import Cell, cells
+from engram.papers.pages import Page, Panel, Plotly, Traces, curve
+from engram.papers.plans import Plan, Run
+from engram.papers.published import PAPERS, Cell, cells, grouped
 from engram.papers.values import AT_ENDS, Artefact, Piece, Statement, Values, measured, percent
-from engram.protocols.drive import Plan, Result
 from engram.protocols.forward_transfer import spearman
 from engram.protocols.queue import METRIC, QueueOutcome, queue
 from engram.record.experiment import EvaluationSpec, Experiment
@@ -24,28 +24,28 @@ from engram.scenarios.values import Pad
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Method:
     """How a row of the tables is learned here: a method, and its optimiser if it is not the usual one."""
 
-    method: str
+    name: str
     optimizer: str | None = None
 
 
 COPIED = {"LwF": "lwf", "DGR": "dgr", "RtF": "rtf"}
 """Rows whose numbers the paper takes from van de Ven & Tolias 2018."""
-WAYS = {
-    "Adam": _Way("finetune", "adam"),
-    "SGD": _Way("finetune", "sgd"),
-    "Adagrad": _Way("finetune", "adagrad"),
-    "L2": _Way("l2"),
-    "Naive rehearsal": _Way("naive-rehearsal"),
-    "Naive rehearsal-C": _Way("naive-rehearsal-c"),
-    "EWC": _Way("ewc"),
-    "Online EWC": _Way("online-ewc"),
-    "SI": _Way("si"),
-    "MAS": _Way("mas"),
-    "Offline": _Way("offline"),
-    **{row: _Way(method) for row, method in COPIED.items()},
+METHODS = {
+    "Adam": _Method("finetune", "adam"),
+    "SGD": _Method("finetune", "sgd"),
+    "Adagrad": _Method("finetune", "adagrad"),
+    "L2": _Method("l2"),
+    "Naive rehearsal": _Method("naive-rehearsal"),
+    "Naive rehearsal-C": _Method("naive-rehearsal-c"),
+    "EWC": _Method("ewc"),
+    "Online EWC": _Method("online-ewc"),
+    "SI": _Method("si"),
+    "MAS": _Method("mas"),
+    "Offline": _Method("offline"),
+    **{row: _Method(method) for row, method in COPIED.items()},
 }
 BENCHMARKS = {"Split MNIST": "split-mnist-002", "Permuted MNIST": "permuted-mnist-002"}
 PIXELS_PADDED = (Pad(2), UNIT_RANGE)
@@ -66,12 +66,12 @@ def as_published(row: str, benchmark: str, setting: SettingName, seed: int, **mo
         >>> planned.settings["strength"], planned.optimizer.name, planned.epochs, planned.seed
         (100.0, 'adam', 4, 3)
     """
-    way = WAYS[row]
+    method = METHODS[row]
     return experiment(
         BENCHMARKS[benchmark],
-        way.method,
+        method.name,
         setting=setting,
-        optimizer=way.optimizer,
+        optimizer=method.optimizer,
         evaluation=AT_ENDS,
         seed=seed,
         **more,
@@ -122,7 +122,8 @@ def as_coded(row: str, benchmark: str, setting: SettingName, seed: int, **more: 
     Example:
         >>> as_coded("Naive rehearsal-C", "Split MNIST", "class", seed=0).settings["mode"]
         'concat'
-        >>> [as_coded("SGD", "Permuted MNIST", each, seed=0).optimizer.lr for each in ("task", "domain")]
+        >>> settings = ("task", "domain")
+        >>> [as_coded("SGD", "Permuted MNIST", setting, seed=0).optimizer.lr for setting in settings]
         [0.01, 0.001]
     """
     if (benchmark, row) in MIXED_BATCHES:
@@ -160,8 +161,8 @@ TABLES = {"MLP": "5", "CNN": "6"}
 HEADS = {"zero": True, "random": False}
 """How the heads start, and whether that is at 0."""
 
-Curves: TypeAlias = Mapping[str, Sequence[Sequence[float]]]
-"""By the name of a line, the average accuracy in percent after each task, one curve a run."""
+AverageCurves: TypeAlias = Mapping[str, Sequence[Sequence[float]]]
+"""By the name of a line, the average accuracy in percent after each task, one curve per run."""
 
 
 def in_queue(row: str, network: str, seed: int, *, zero_head: bool = False) -> Experiment:
@@ -172,9 +173,9 @@ def in_queue(row: str, network: str, seed: int, *, zero_head: bool = False) -> E
         >>> len(planned.scenario.tasks), planned.model.name, planned.optimizer.name, planned.epochs
         (78, 'cnn', 'adam', 10)
     """
-    way = WAYS[row]
+    method = METHODS[row]
     planned = experiment(
-        QUEUE, way.method, model=network.lower(), optimizer=way.optimizer, evaluation=AT_ENDS, seed=seed
+        QUEUE, method.name, model=network.lower(), optimizer=method.optimizer, evaluation=AT_ENDS, seed=seed
     )
     return replace(planned, model=replace(planned.model, zero_head=zero_head))
 
@@ -184,8 +185,8 @@ def _queued(row: str, network: str, seeds: Sequence[int], *, zero_head: bool = F
     return queue(bases, {"strength": STRENGTHS} if row in PRIORS else {})
 
 
-def _averages(result: Result) -> list[float]:
-    return [100 * value for value in result.after_each_task(METRIC)]
+def _averages(run: Run) -> list[float]:
+    return [100 * value for value in run.after_each_task(METRIC)]
 
 
 def _tasks(cell: Cell) -> int:
@@ -197,12 +198,12 @@ def _queue_piece(network: str, row: str) -> Piece:
     own = [cell for cell in cells("002", TABLES[network]) if cell.method.split(" (")[0] == row]
 
     def plan(seeds: Sequence[int]) -> Plan[Values]:
-        found = yield from _queued(row, network, seeds)
-        return {
-            cell: [_averages(result)[_tasks(cell) - 1] for result in found.results[place]]
-            for cell in own
-            for place in [found.worst if cell.method.endswith("(worst)") else found.best]
-        }
+        outcome = yield from _queued(row, network, seeds)
+        values = {}
+        for cell in own:
+            place = outcome.worst if cell.method.endswith("(worst)") else outcome.best
+            values[cell] = [_averages(run)[_tasks(cell) - 1] for run in outcome.results[place]]
+        return values
 
     return Piece(f"{network}/{row}", plan, tuple(own))
 
@@ -210,16 +211,15 @@ def _queue_piece(network: str, row: str) -> Piece:
 def _compared_piece(network: str, row: str) -> Piece:
     """A row of a table as curves: of the best and of the worst strength where there is a choice."""
 
-    def plan(seeds: Sequence[int]) -> Plan[Curves]:
-        found = yield from _queued(row, network, seeds)
+    def plan(seeds: Sequence[int]) -> Plan[AverageCurves]:
+        outcome = yield from _queued(row, network, seeds)
+        curves = [[_averages(run) for run in runs] for runs in outcome.results]
         if row not in PRIORS:
-            return {row: [_averages(result) for result in found.results[found.best]]}
-        places = {"best": found.best, "worst": found.worst}
+            return {row: curves[outcome.best]}
+        strengths = [candidate.fields["strength"] for candidate in outcome.candidates]
         return {
-            f"{row} ({which}), λ = {found.candidates[place].fields['strength']:g}": [
-                _averages(result) for result in found.results[place]
-            ]
-            for which, place in places.items()
+            f"{row} ({which}), λ = {strengths[place]:g}": curves[place]
+            for which, place in (("best", outcome.best), ("worst", outcome.worst))
         }
 
     return Piece(f"{network}/{row}", plan)
@@ -228,11 +228,11 @@ def _compared_piece(network: str, row: str) -> Piece:
 def _sensitivity_piece(row: str, head: str) -> Piece:
     """The curves of all strengths with heads that start in one way."""
 
-    def plan(seeds: Sequence[int]) -> Plan[Curves]:
-        found = yield from _queued(row, "MLP", seeds, zero_head=HEADS[head])
+    def plan(seeds: Sequence[int]) -> Plan[AverageCurves]:
+        outcome = yield from _queued(row, "MLP", seeds, zero_head=HEADS[head])
         return {
-            f"{candidate.fields['strength']:g}": [_averages(result) for result in results]
-            for candidate, results in zip(found.candidates, found.results, strict=True)
+            f"{candidate.fields['strength']:g}": [_averages(run) for run in runs]
+            for candidate, runs in zip(outcome.candidates, outcome.results, strict=True)
         }
 
     return Piece(f"{row}/{head} heads", plan)
@@ -250,11 +250,15 @@ def _panel(title: str, traces: Traces, caption: str = "") -> Panel:
     return Panel(title, {"data": traces, "layout": layout}, caption)
 
 
-def draw_comparison(found: Mapping[str, Curves]) -> Page:
+def _page(number: int, title: str, panels: Sequence[Panel]) -> Page:
+    return Page(f"{PAPERS['002']}, figure {number}: {title}", panels)
+
+
+def draw_comparison(returned: Mapping[str, AverageCurves]) -> Page:
     """Figure 3: optimisers and priors on the queue, the published averages as rings."""
     panels = []
     for network in TABLES:
-        rows = {row: found.get(f"{network}/{row}", {}) for row in ROWS}
+        rows = {row: returned.get(f"{network}/{row}", {}) for row in ROWS}
         lines = [(row, name, runs) for row, curves in rows.items() for name, runs in curves.items()]
         traces = []
         for i, (row, name, runs) in enumerate(lines):
@@ -262,10 +266,10 @@ def draw_comparison(found: Mapping[str, Curves]) -> Page:
             traces += _line(name, runs, colour=f"c{i}", line={"dash": dash})
             traces.append(_rings(network, name, colour=f"c{i}"))
         panels.append(_panel(network, traces, "Lines: here. Rings: published."))
-    return Page("002 figure 3: a queue of 78 tasks", panels)
+    return _page(3, "a queue of 78 tasks", panels)
 
 
-def _rings(network: str, name: str, *, colour: str) -> dict[str, Any]:
+def _rings(network: str, name: str, *, colour: str) -> Plotly:
     """The published numbers of a line."""
     own = [cell for cell in cells("002", TABLES[network]) if cell.method == name.split(",")[0]]
     return {
@@ -280,27 +284,27 @@ def _rings(network: str, name: str, *, colour: str) -> dict[str, Any]:
     }
 
 
-def draw_strengths(found: Mapping[str, Curves]) -> Page:
+def draw_strengths(returned: Mapping[str, AverageCurves]) -> Page:
     """Figure 4: a panel for each method and start of the heads, a line for each strength."""
     panels = []
-    for piece, curves in found.items():
+    for piece, curves in returned.items():
         lines = [_line(f"λ = {name}", runs, colour=f"c{i}") for i, (name, runs) in enumerate(curves.items())]
         panels.append(_panel(piece.replace("/", ", "), [trace for line in lines for trace in line]))
-    return Page("002 figure 4: sensitivity to the strength", panels)
+    return _page(4, "sensitivity to the strength", panels)
 
 
-def draw_heads(found: Mapping[str, Curves]) -> Page:
+def draw_heads(returned: Mapping[str, AverageCurves]) -> Page:
     """Figure 5: a panel for each method and strength, a line for each start of the heads."""
     panels = []
     for row in PRIORS:
-        heads = {head: found.get(f"{row}/{head} heads", {}) for head in HEADS}
+        heads = {head: returned.get(f"{row}/{head} heads", {}) for head in HEADS}
         for strength in dict.fromkeys(name for curves in heads.values() for name in curves):
             lines = [
                 _line(f"{head} heads", curves.get(strength, ()), colour=f"c{i}")
                 for i, (head, curves) in enumerate(heads.items())
             ]
             panels.append(_panel(f"{row}, λ = {strength}", [trace for line in lines for trace in line]))
-    return Page("002 figure 5: sensitivity to how heads start", panels)
+    return _page(5, "sensitivity to how heads start", panels)
 
 
 _FOLLOWED = (
@@ -316,15 +320,15 @@ _COPIED_FROM = (
 )
 QUEUE_FOLLOWED = (
     "the strengths of SI and online EWC are a grid of our own, "
-    f"{', '.join(f'{each:g}' for each in STRENGTHS)}: the paper's is not published; best and worst are "
-    "by the average after the last task",
+    f"{', '.join(f'{strength:g}' for strength in STRENGTHS)}: the paper's is not published; best and worst "
+    "are by the average after the last task",
     "the order of the tasks (that in which the paper names the data sets), grey values by ITU-R luma and "
     "bilinear scaling to 28×28 in [0, 1] are ours: the paper does not say, and its code has no queue",
 )
 SENSITIVITY_FOLLOWED = (
     *QUEUE_FOLLOWED,
-    "the network is the MLP of table 5, and heads start at 0 or as PyTorch draws them: the paper says not "
-    "which network its figure is of",
+    "the network is the MLP of table 5, and heads start at 0 or as PyTorch draws them: the paper does not "
+    "say which network its figure is of",
 )
 _SENSITIVITY = tuple(_sensitivity_piece(row, head) for row in PRIORS for head in HEADS)
 
@@ -332,61 +336,66 @@ FAR_APART = 3.0
 """Methods whose published accuracies differ by more points are expected in this order here."""
 
 
-def in_order(found: Mapping[str, Values]) -> list[Statement]:
+def in_order(returned: Mapping[str, Values]) -> list[Statement]:
     """Whether the methods come in the published order, on each benchmark in each setting."""
-    groups: dict[str, dict[Cell, float]] = {}
-    for each in found.values():
-        for cell, values in each.items():
-            if values:
-                where = f"{cell.benchmark}, {cell.scenario} setting"
-                groups.setdefault(where, {})[cell] = sum(values) / len(values)
-    said = []
-    for where, means in groups.items():
-        if len(means) < 3:
-            continue
-        swapped = [
-            f"{low.method} and {high.method}"
-            for low in means
-            for high in means
-            if high.mean - low.mean > FAR_APART and means[high] <= means[low]
-        ]
-        rho = spearman([cell.mean for cell in means], list(means.values())).rho
-        farthest = max(means, key=lambda cell: abs(means[cell] - cell.mean))
-        away = means[farthest] - farthest.mean
-        figures = (
-            f"{len(means)} methods, Spearman's ρ {rho:.2f}, farthest {farthest.method} {away:+.2f} points"
-        )
-        said.append(
-            Statement(
-                f"{where}: methods more than {FAR_APART:g} points apart come in the published order",
-                not swapped,
-                figures + (f", swapped: {', '.join(swapped)}" if swapped else ""),
-            )
-        )
-    return said
+    means = {
+        cell: sum(ours) / len(ours) for values in returned.values() for cell, ours in values.items() if ours
+    }
+    groups = grouped(means, lambda cell: f"{cell.benchmark}, {cell.scenario} setting")
+    return [
+        _in_order(where, {cell: means[cell] for cell in group})
+        for where, group in groups.items()
+        if len(group) >= 3
+    ]
+
+
+def _in_order(where: str, means: Mapping[Cell, float]) -> Statement:
+    swapped = [
+        f"{low.method} and {high.method}"
+        for low in means
+        for high in means
+        if high.mean - low.mean > FAR_APART and means[high] <= means[low]
+    ]
+    rho = spearman([cell.mean for cell in means], list(means.values())).rho
+    farthest = max(means, key=lambda cell: abs(means[cell] - cell.mean))
+    away = means[farthest] - farthest.mean
+    figures = f"{len(means)} methods, Spearman's ρ {rho:.2f}, farthest {farthest.method} {away:+.2f} points"
+    return Statement(
+        f"{where}: methods more than {FAR_APART:g} points apart come in the published order",
+        not swapped,
+        figures + (f", swapped: {', '.join(swapped)}" if swapped else ""),
+    )
+
+
+def _settings_table(number: str, benchmark: str, *followed: str) -> Artefact:
+    """Table 2 or 3."""
+    return Artefact(
+        f"002-table{number}",
+        f"{benchmark} in three settings: final average accuracy of 14 methods",
+        _pieces(number),
+        (*_FOLLOWED, *_COPIED_FROM, *followed),
+        {follow: _pieces(number, follow=follow) for follow in ("code", "one-setup")},
+        statements=in_order,
+    )
+
+
+def _queue_table(network: str, kind: str) -> Artefact:
+    """Table 5 or 6."""
+    return Artefact(
+        f"002-table{TABLES[network]}",
+        f"A queue of 78 tasks with a {kind} network: average accuracy after every tenth task",
+        tuple(_queue_piece(network, row) for row in ROWS),
+        QUEUE_FOLLOWED,
+    )
 
 
 ARTEFACTS = (
-    Artefact(
-        "002-table2",
-        "Split MNIST in three settings: final average accuracy of 14 methods",
-        _pieces("2"),
-        (*_FOLLOWED, *_COPIED_FROM),
-        {follow: _pieces("2", follow=follow) for follow in ("code", "one-setup")},
-        statements=in_order,
-    ),
-    Artefact(
-        "002-table3",
-        "Permuted MNIST in three settings: final average accuracy of 14 methods",
-        _pieces("3"),
-        (
-            *_FOLLOWED,
-            *_COPIED_FROM,
-            "SGD has the rate .001 of the paper in all settings; its script has .01 in the task setting "
-            "(--follow code)",
-        ),
-        {follow: _pieces("3", follow=follow) for follow in ("code", "one-setup")},
-        statements=in_order,
+    _settings_table("2", "Split MNIST"),
+    _settings_table(
+        "3",
+        "Permuted MNIST",
+        "SGD has the rate .001 of the paper in all settings; its script has .01 in the task setting "
+        "(--follow code)",
     ),
     Artefact(
         "002-table4",
@@ -395,18 +404,8 @@ ARTEFACTS = (
         _FOLLOWED,
         {"code": _pieces("4", follow="code")},
     ),
-    Artefact(
-        "002-table5",
-        "A queue of 78 tasks with a dense network: average accuracy after every tenth task",
-        tuple(_queue_piece("MLP", row) for row in ROWS),
-        QUEUE_FOLLOWED,
-    ),
-    Artefact(
-        "002-table6",
-        "A queue of 78 tasks with a convolutional network: average accuracy after every tenth task",
-        tuple(_queue_piece("CNN", row) for row in ROWS),
-        QUEUE_FOLLOWED,
-    ),
+    _queue_table("MLP", "dense"),
+    _queue_table("CNN", "convolutional"),
     Artefact(
         "002-figure3",
         "A queue of 78 tasks: average accuracy of optimisers, SI and online EWC over the tasks",

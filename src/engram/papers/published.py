@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import TypeVar
+
+K = TypeVar("K")
+
+PAPERS = {
+    "000": "De Lange et al. (2023)",
+    "001": "Michel et al. (2023)",
+    "002": "Hsu et al. (2018)",
+    "003": "Chen et al. (2023)",
+    "004": "Pfülb & Gepperth (2019)",
+}
+"""The papers as texts cite them, by the number with which the names of their tables begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,14 +26,14 @@ class Cell:
     """One number of a table.
 
     Attributes:
-        paper: The paper's number, as `002`.
+        paper: The paper's number, such as `002`.
         table: The table's number.
         benchmark: The data set or stream.
         scenario: The setting, or the kind of stream.
         method: Who learned.
         setting: What else tells the number from the others of its table.
         metric: What was measured.
-        mean: The number as printed: percent in 000, 002 and 003, a fraction in 004.
+        mean: The number as printed: a fraction in Pfülb & Gepperth (2019), percent in the others.
         spread: What stands behind ±; None where nothing does.
         spread_kind: What the spread is.
         n_runs: How many runs it summarises, as far as the paper says.
@@ -78,3 +91,17 @@ def cells(paper: str, table: str) -> tuple[Cell, ...]:
         for row in csv.DictReader(text.splitlines())
         if row["table"] == table
     )
+
+
+def grouped(numbers: Iterable[Cell], key: Callable[[Cell], K]) -> dict[K, tuple[Cell, ...]]:
+    """Published numbers that belong together, in the order in which the table prints them.
+
+    Example:
+        >>> groups = grouped(cells("002", "2"), lambda cell: cell.scenario)
+        >>> {name: len(group) for name, group in groups.items()}
+        {'task': 14, 'domain': 14, 'class': 14}
+    """
+    groups: dict[K, list[Cell]] = {}
+    for cell in numbers:
+        groups.setdefault(key(cell), []).append(cell)
+    return {name: tuple(group) for name, group in groups.items()}

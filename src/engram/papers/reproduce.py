@@ -13,7 +13,8 @@ from engram.core.folder import RESULT, finite, versions
 from engram.executors import Executor
 from engram.papers.needs import absent
 from engram.papers.pages import Page
-from engram.papers.values import Artefact, Piece, Scale, Statement, quick, together
+from engram.papers.plans import quick, together
+from engram.papers.values import Artefact, Piece, Scale, Statement
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Plan, drive
 from engram.record.experiment import Experiment

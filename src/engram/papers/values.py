@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from engram.core.dataset_info import DATASETS
 from engram.papers.pages import Page
+from engram.papers.plans import Plan, Run, repeated
 from engram.papers.published import Cell
-from engram.protocols.drive import Failure, Plan, Result
 from engram.record.experiment import Experiment
 
-T = TypeVar("T")
 Scale = Literal["full", "small", "quick"]
-"""The paper's own set-up; that set-up cut down to what one computer does; a few updates of each run."""
+"""The paper's own set-up; that set-up scaled down to what one computer can run; a few updates per run."""
 Values: TypeAlias = Mapping[Cell, Sequence[float]]
-"""What came out for each number, one value a run, in the unit in which it is printed."""
+"""What came out for each number, one value per run, in the unit in which it is printed."""
 
-QUICK_UPDATES = 20
-QUICK_SUBSET = 200
-QUICK_PASSES = 1
+Returned: TypeAlias = Mapping[str, Any]
+"""What the plan of each piece returned, by the piece's name."""
+
 AT_ENDS: Mapping[str, Any] = {"every": 10**9, "before": False, "subset": None}
 """An evaluation on whole test sets, when a task ends and at no other time."""
 
@@ -37,7 +35,7 @@ class Piece:
         seeds: How many runs the paper made.
         later: How many runs the plan may ask for beyond its first ones, as a multiple of these.
         outline: For a plan that asks for very many runs at first: how many with one seed, and a few that
-            stand for all, so that what it takes is known without planning each.
+            stand for all of them, so that the cost is known without planning every run.
     """
 
     name: str
@@ -85,12 +83,12 @@ class Artefact:
     """A table or a figure of a paper.
 
     Attributes:
-        name: What people type, as `002-table2`.
+        name: What people type, such as `002-table2`.
         title: One line.
         pieces: What it consists of.
         followed: Where paper and code disagree, which of them is followed.
-        others: All pieces under another reading, by the name that `--follow` takes. One whose name begins
-            with `small` is scaled down, and never compared by verdict.
+        others: All pieces under another interpretation of the paper, by the name that `--follow` takes. One
+            whose name begins with `small` is scaled down, and never compared by verdict.
         draw: For a figure: from what each piece returned, by its name, to a page.
         note: What a reader should know, such as what is left out and why.
         statements: From what each finished piece returned, by its name, to what the paper says of it.
@@ -101,9 +99,9 @@ class Artefact:
     pieces: tuple[Piece, ...]
     followed: tuple[str, ...] = ()
     others: Mapping[str, tuple[Piece, ...]] = field(default_factory=dict)
-    draw: Callable[[Mapping[str, Any]], Page] | None = None
+    draw: Callable[[Returned], Page] | None = None
     note: str = ""
-    statements: Callable[[Mapping[str, Any]], Sequence[Statement]] | None = None
+    statements: Callable[[Returned], Sequence[Statement]] | None = None
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -120,7 +118,7 @@ class Artefact:
 def measured(
     name: str,
     make: Callable[[int], Experiment],
-    read: Mapping[Cell, Callable[[Result], float]],
+    read: Mapping[Cell, Callable[[Run], float]],
     *,
     seeds: int,
 ) -> Piece:
@@ -139,130 +137,26 @@ def measured(
         >>> cell = cells("002", "2")[0]
         >>> adam = lambda seed: experiment("split-mnist-002", "finetune", seed=seed)
         >>> piece = measured("Adam", adam, {cell: percent("AvgAcc")}, seeds=10)
-        >>> made_up = lambda runs: [Result(run, {"metrics": {"AvgAcc": 0.5}}) for run in runs]
+        >>> made_up = lambda experiments: [
+        ...     Run(planned, {"metrics": {"AvgAcc": 0.5}}) for planned in experiments
+        ... ]
         >>> list(drive(piece.plan([0, 1]), made_up).values())
         [[50.0, 50.0]]
     """
 
     def plan(chosen: Sequence[int]) -> Plan[Values]:
-        found = yield [make(seed) for seed in chosen]
-        done = [each for each in found if isinstance(each, Result)]
-        return {cell: [reading(each) for each in done] for cell, reading in read.items()}
+        runs = yield from repeated(make, chosen)
+        return {cell: [value_of(run) for run in runs] for cell, value_of in read.items()}
 
     return Piece(name, plan, tuple(read), seeds)
 
 
-def percent(metric: str) -> Callable[[Result], float]:
+def percent(metric: str) -> Callable[[Run], float]:
     """Read a metric in percent.
 
     Example:
         >>> from engram.engine.recipe import experiment
-        >>> percent("ACC")(Result(experiment("split-digits", "er"), {"metrics": {"ACC": 0.25}}))
+        >>> percent("ACC")(Run(experiment("split-digits", "er"), {"metrics": {"ACC": 0.25}}))
         25.0
     """
-    return lambda result: 100 * result.metric(metric)
-
-
-def quick(plan: Plan[Any]) -> Plan[Any]:
-    """The same plan with runs of a few updates: it shows that everything works, and nothing else.
-
-    Example:
-        >>> from engram.papers.catalogue import artefact
-        >>> plan = quick(artefact("002-table2").pieces[0].plan([0]))
-        >>> next(plan)[0].updates
-        20
-    """
-    sent: Sequence[Result | Failure] | None = None
-    while True:
-        try:
-            asked = next(plan) if sent is None else plan.send(sent)
-        except StopIteration as end:
-            return end.value
-        sent = yield [scaled_down(each) for each in asked]
-
-
-def scaled_down(planned: Experiment) -> Experiment:
-    """An experiment with few updates a task, evaluated on few samples.
-
-    What a method or a probe fits on its own has few passes as well; fine-tuned probes keep theirs, because
-    they are told apart by their passes.
-
-    Example:
-        >>> from engram.engine.recipe import experiment
-        >>> short = scaled_down(experiment("split-cifar100", "gdumb"))
-        >>> updates_of(short), short.settings["epochs"], short.evaluation.subset
-        (200, 1, 200)
-    """
-    spec = planned.evaluation
-    evaluation = replace(
-        spec,
-        subset=min(spec.subset or QUICK_SUBSET, QUICK_SUBSET),
-        full_ends=False,
-        transfer=replace(spec.transfer, epochs=QUICK_PASSES) if spec.transfer else None,
-    )
-    phases = tuple(
-        replace(phase, updates=None if phase.updates is None else min(phase.updates, QUICK_UPDATES))
-        for phase in planned.by_phase
-    )
-    fits = {"epochs": QUICK_PASSES} if "epochs" in planned.settings else {}
-    return replace(
-        planned,
-        # A stream that is shown once counts passes, whatever is said of updates.
-        scenario=replace(planned.scenario, passes=None),
-        settings={**planned.settings, **fits},
-        updates=QUICK_UPDATES,
-        evaluation=evaluation,
-        by_phase=phases,
-    )
-
-
-def updates_of(planned: Experiment) -> int:
-    """About how many updates an experiment takes, judged by the sizes of complete data sets.
-
-    Example:
-        >>> from engram.engine.recipe import experiment
-        >>> updates_of(experiment("split-mnist-002", "ewc"))
-        1880
-    """
-    total = 0
-    for number, phase in enumerate(planned.scenario.phases):
-        samples = 0.0
-        for task in (planned.scenario.tasks[place] for place in phase):
-            info = DATASETS[task.source.dataset]
-            share = len(task.source.classes) / info.classes if task.source.classes else 1.0
-            samples += (info.train - task.source.unused) * share * (1 - planned.scenario.held_out)
-        total += planned.steps(max(1, round(samples)), phase=number)
-    return total
-
-
-def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
-    """Several plans as one: what they ask for at the same time is run at the same time.
-
-    Example:
-        >>> def counting(rounds: int) -> Plan[int]:
-        ...     for _ in range(rounds):
-        ...         yield []
-        ...     return rounds
-        >>> from engram.protocols.drive import drive
-        >>> drive(together([counting(2), counting(0), counting(1)]), lambda asked: [])
-        [2, 0, 1]
-    """
-    ended: dict[int, T] = {}
-    asked: dict[int, list[Experiment]] = {}
-
-    def go_on(number: int, found: Sequence[Result | Failure] | None) -> None:
-        asked.pop(number, None)
-        try:
-            asked[number] = next(plans[number]) if found is None else plans[number].send(found)
-        except StopIteration as end:
-            ended[number] = end.value
-
-    for number in range(len(plans)):
-        go_on(number, None)
-    while asked:
-        found = yield [each for experiments in asked.values() for each in experiments]
-        start = 0
-        for number, experiments in list(asked.items()):
-            go_on(number, found[start : start + len(experiments)])
-            start += len(experiments)
-    return [ended[number] for number in range(len(plans))]
+    return lambda run: 100 * run.metric(metric)

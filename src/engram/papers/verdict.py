@@ -19,7 +19,7 @@ class Compared:
 
     Attributes:
         cell: What was published.
-        values: What came out here, one value a run.
+        values: What came out here, one value per run.
         mean: Their mean; NaN where there are none.
         spread: Their spread, of the same kind as the published one; NaN for a single run.
         verdict: `reproduced` where the difference is at most twice the root of both squared spreads, or at
@@ -72,7 +72,7 @@ def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> 
 
     Args:
         cell: What was published.
-        values: What came out here, one value a run.
+        values: What came out here, one value per run.
         comparable: Whether the runs were made in the paper's set-up.
 
     Example:
@@ -81,22 +81,22 @@ def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> 
         >>> [compare(adam, values).verdict for values in ([93.0, 94.0], [80.0, 81.0], [])]
         ['reproduced', 'differs', 'open']
     """
-    found = over_seeds(values, ddof=0 if "ddof=0" in cell.spread_kind else 1)
-    spread = found.sd if found.n > 1 else math.nan
-    if "SEM" in cell.spread_kind and found.n:
-        spread = found.sd / math.sqrt(found.n)
+    ours = over_seeds(values, ddof=0 if "ddof=0" in cell.spread_kind else 1)
+    spread = ours.sd if ours.n > 1 else math.nan
+    if "SEM" in cell.spread_kind and ours.n:
+        spread = ours.sd / math.sqrt(ours.n)
     elif "95% CI" in cell.spread_kind:
-        spread = (found.ci95[1] - found.ci95[0]) / 2
-    if not found.n:
+        spread = (ours.ci95[1] - ours.ci95[0]) / 2
+    if not ours.n:
         verdict: Verdict = "open"
     elif not comparable:
         verdict = "not compared"
     else:
-        both = math.hypot(_error(spread, found.n, cell), _error(cell.spread or 0.0, _runs(cell), cell))
+        both = math.hypot(_error(spread, ours.n, cell), _error(cell.spread or 0.0, _runs(cell), cell))
         # The printed number was rounded, so that a difference of one point may come out a little larger.
-        near = abs(found.mean - cell.mean) <= max(2 * both, point(cell)) + 1e-9
+        near = abs(ours.mean - cell.mean) <= max(2 * both, point(cell)) + 1e-9
         verdict = "reproduced" if near else "differs"
-    return Compared(cell, tuple(values), found.mean, spread, verdict)
+    return Compared(cell, tuple(values), ours.mean, spread, verdict)
 
 
 def _error(spread: float, runs: int, cell: Cell) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Literal
 
@@ -222,64 +222,114 @@ def causal(
     _check(bases, how)
     if how.on == "validation":
         bases = [with_validation(base, how.held_out) for base in bases]
-    phases = bases[0].scenario.phases
+    chosen = yield from _choose_fields(bases, fields, how)
+    for phase in range(1, len(bases[0].scenario.phases)):
+        yield from _choose_rate(chosen, phase, how)
+    return (yield from _learn_all(chosen, how))
 
+
+@dataclass(slots=True)
+class _Chosen:
+    """What is chosen so far.
+
+    Attributes:
+        candidates: All that were tried on the first task, with their scores there.
+        place: The place of the best.
+        winners: The best with each seed.
+        stops: For each seed, after how many updates each task is stopped; None where it is not.
+        stopped: What the choices of these updates read.
+        rates: For each later task, the learning rates that were tried, with their scores.
+        chosen_rates: The one chosen for each later task; None where none were tried.
+    """
+
+    candidates: tuple[Candidate, ...]
+    place: int
+    winners: Sequence[Experiment]
+    stops: list[list[int | None]]
+    stopped: tuple[Selected, ...]
+    rates: list[tuple[Candidate, ...]] = field(default_factory=list)
+    chosen_rates: list[float | None] = field(default_factory=list)
+
+    @property
+    def phases(self) -> tuple[tuple[int, ...], ...]:
+        """The tasks of each phase of the whole stream."""
+        return self.winners[0].scenario.phases
+
+
+def _choose_fields(
+    bases: Sequence[Experiment], fields: Mapping[str, Sequence[Any]], how: CausalOptions
+) -> Plan[_Chosen]:
+    """Every combination of fields learns the first task."""
     tried = [[varied(base, values) for base in bases] for values in combinations(fields)]
     _check_later(tried[0][0], how)
-    found = yield [judged(first_phases(each, 1), how.on) for row in tried for each in row]
-    by_candidate = grouped(found, len(bases))
-    candidates = table(
-        [as_tried(row[0], fields) for row in tried], by_candidate, partial(_height, phase=0, tasks=phases[0])
-    )
-    chosen = best(candidates)
-    winners = tried[chosen]
-    stops = [[_stop(finished(run), 0, how)] for run in by_candidate[chosen]]
-    stopped = _stopping(finished(by_candidate[chosen][0]), 0, how)
-
-    rates: list[tuple[Candidate, ...]] = []
-    chosen_rates: list[float | None] = []
-    for phase in range(1, len(phases)):
-        tried_rates: tuple[float | None, ...] = how.later_rates or (None,)
-        found = yield [
-            judged(_retrained(first_phases(winner, phase + 1), [*chosen_rates, rate], stop, how), how.on)
-            for rate in tried_rates
-            for winner, stop in zip(winners, stops, strict=True)
-        ]
-        by_rate = grouped(found, len(bases))
-        tasks = phases[phase] if how.choose_by == "new" else _so_far(phases, phase)
-        scored = partial(_height, phase=phase, tasks=tasks)
-        rates.append(table([{"later_lr": rate} for rate in tried_rates], by_rate, scored))
-        place = best(rates[-1])
-        chosen_rates.append(tried_rates[place])
-        for stop, run in zip(stops, by_rate[place], strict=True):
-            stop.append(_stop(finished(run), phase, how))
-        if phase < len(phases) - 1:
-            stopped += _stopping(finished(by_rate[place][0]), phase, how)
-
-    final = [
-        _retrained(winner, chosen_rates, stop[:-1], how) for winner, stop in zip(winners, stops, strict=True)
-    ]
-    if bases[0].method.startswith("imm-"):
-        final = [replace(each, evaluation=replace(each.evaluation, balances=True)) for each in final]
-    together = [replace(winner, scenario=joint(winner.scenario)) for winner in winners]
-    found = yield [*final, *together]
-    whole, joined = grouped(found, len(bases))
-    qualities = tuple(_quality(finished(a), b) for a, b in zip(whole, joined, strict=True))
-    choices = selected("fields", candidates, phases=phases) + stopped
-    for phase, tried_here in enumerate(rates, start=1):
-        choices += selected(f"the rate of task {phase + 1}", tried_here, phases=phases, since=phase)
-    if qualities[0].balances:
-        # The balance of merged networks is read off when all tasks have come.
-        choices += (Selected("the balance", len(qualities[0].balances), ("test",), later=False),)
-    return CausalOutcome(
+    runs = yield [judged(first_phases(planned, 1), how.on) for row in tried for planned in row]
+    by_candidate = grouped(runs, len(bases))
+    score = partial(_height, phase=0, tasks=bases[0].scenario.phases[0])
+    candidates = table([as_tried(row[0], fields) for row in tried], by_candidate, score)
+    place = best(candidates)
+    return _Chosen(
         candidates,
-        chosen,
-        tuple(rates),
-        tuple(chosen_rates),
+        place,
+        winners=tried[place],
+        stops=[[_stop(finished(run), 0, how)] for run in by_candidate[place]],
+        stopped=_stopping(finished(by_candidate[place][0]), 0, how),
+    )
+
+
+def _choose_rate(chosen: _Chosen, phase: int, how: CausalOptions) -> Plan[None]:
+    """Every rate learns a later task, after the tasks before it."""
+    phases = chosen.phases
+    tried: tuple[float | None, ...] = how.later_rates or (None,)
+    runs = yield [
+        judged(_retrained(first_phases(winner, phase + 1), [*chosen.chosen_rates, rate], stop, how), how.on)
+        for rate in tried
+        for winner, stop in zip(chosen.winners, chosen.stops, strict=True)
+    ]
+    by_rate = grouped(runs, len(chosen.winners))
+    tasks = phases[phase] if how.choose_by == "new" else _so_far(phases, phase)
+    score = partial(_height, phase=phase, tasks=tasks)
+    rates = table([{"later_lr": rate} for rate in tried], by_rate, score)
+    place = best(rates)
+    chosen.rates.append(rates)
+    chosen.chosen_rates.append(tried[place])
+    for stop, run in zip(chosen.stops, by_rate[place], strict=True):
+        stop.append(_stop(finished(run), phase, how))
+    if phase < len(phases) - 1:
+        chosen.stopped += _stopping(finished(by_rate[place][0]), phase, how)
+
+
+def _learn_all(chosen: _Chosen, how: CausalOptions) -> Plan[CausalOutcome]:
+    """The choice learns the whole stream, and all tasks at once."""
+    final = [
+        _retrained(winner, chosen.chosen_rates, stop[:-1], how)
+        for winner, stop in zip(chosen.winners, chosen.stops, strict=True)
+    ]
+    if final[0].method.startswith("imm-"):
+        final = [replace(planned, evaluation=replace(planned.evaluation, balances=True)) for planned in final]
+    together = [replace(winner, scenario=joint(winner.scenario)) for winner in chosen.winners]
+    runs = yield [*final, *together]
+    whole, joined = grouped(runs, len(final))
+    qualities = tuple(_quality(finished(a), b) for a, b in zip(whole, joined, strict=True))
+    return CausalOutcome(
+        chosen.candidates,
+        chosen.place,
+        tuple(chosen.rates),
+        tuple(chosen.chosen_rates),
         qualities,
-        choices,
+        _choices(chosen, qualities[0]),
         tuple(finished(run) for run in whole),
     )
+
+
+def _choices(chosen: _Chosen, quality: Quality) -> tuple[Selected, ...]:
+    """What each choice read."""
+    choices = selected("fields", chosen.candidates, phases=chosen.phases) + chosen.stopped
+    for phase, tried in enumerate(chosen.rates, start=1):
+        choices += selected(f"the rate of task {phase + 1}", tried, phases=chosen.phases, since=phase)
+    if quality.balances:
+        # The balance of merged networks is read off when all tasks have come.
+        choices += (Selected("the balance", len(quality.balances), ("test",), later=False),)
+    return choices
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,40 +207,55 @@ def forward_transfer(
     if not groups or not all(groups.values()):
         raise InputError("forward transfer needs experiments: give each method one a seed")
     metric = metric_name(metric, [base for bases in groups.values() for base in bases])
-    found: dict[str, MethodTransfer] = {}
+    methods: dict[str, MethodTransfer] = {}
     for name, bases in groups.items():
-        if len(bases[0].scenario.phases) < 2:
-            raise InputError(f"forward transfer needs two tasks or more: {bases[0].scenario.name} has one")
-        chosen: Sequence[Experiment] = bases
-        candidates: tuple[Candidate, ...] = ()
-        choice: dict[str, Any] = {}
-        if probe.tuned_lrs or (fields and on == "validation"):
-            chosen = [with_validation(base, held_out) for base in bases]
-        if fields:
-            search = yield from grid(chosen, fields, metric=metric, on=on, held_out=held_out)
-            chosen = [result.experiment for result in search.results]
-            candidates, choice = search.candidates, search.choice
-        probed = [
-            replace(each, evaluation=replace(each.evaluation, transfer=probe, upstream=upstream))
-            for each in chosen
-        ]
-        results = yield probed
-        runs = [finished(result) for result in results]
-        tuned = {k: _tuning(runs, probe, k) for k in probe.shots} if probe.tuned_lrs else {}
-        choices = selected("fields", candidates, phases=bases[0].scenario.phases)
-        if tuned:
-            # It is the probe that is tuned: what the learner does is not changed by it.
-            tried = len(probe.tuned_lrs) * len(probe.tuned_epochs)
-            choices += (Selected("the probe's fine-tuning", tried, ("validation",), later=False),)
-        found[name] = MethodTransfer(
-            candidates,
-            choice,
-            tuned,
-            tuple(_run_transfer(run, probe, tuned) for run in runs),
-            choices,
-            tuple(runs),
+        methods[name] = yield from _method_transfer(
+            bases, fields, probe, metric=metric, on=on, held_out=held_out, upstream=upstream
         )
-    return TransferOutcome(found, _correlations(found, probe.shots))
+    return TransferOutcome(methods, _correlations(methods, probe.shots))
+
+
+def _method_transfer(
+    bases: Sequence[Experiment],
+    fields: Mapping[str, Sequence[Any]] | None,
+    probe: TransferSpec,
+    *,
+    metric: str,
+    on: SelectOn,
+    held_out: float,
+    upstream: str,
+) -> Plan[MethodTransfer]:
+    """Choose the fields of one method, and probe the choice."""
+    if len(bases[0].scenario.phases) < 2:
+        raise InputError(f"forward transfer needs two tasks or more: {bases[0].scenario.name} has one")
+    chosen: Sequence[Experiment] = bases
+    candidates: tuple[Candidate, ...] = ()
+    choice: dict[str, Any] = {}
+    if probe.tuned_lrs or (fields and on == "validation"):
+        chosen = [with_validation(base, held_out) for base in bases]
+    if fields:
+        search = yield from grid(chosen, fields, metric=metric, on=on, held_out=held_out)
+        chosen = [result.experiment for result in search.results]
+        candidates, choice = search.candidates, search.choice
+    results = yield [
+        replace(planned, evaluation=replace(planned.evaluation, transfer=probe, upstream=upstream))
+        for planned in chosen
+    ]
+    runs = [finished(result) for result in results]
+    tuned = {k: _tuning(runs, probe, k) for k in probe.shots} if probe.tuned_lrs else {}
+    choices = selected("fields", candidates, phases=bases[0].scenario.phases)
+    if tuned:
+        # It is the probe that is tuned: what the learner does is not changed by it.
+        tried = len(probe.tuned_lrs) * len(probe.tuned_epochs)
+        choices += (Selected("the probe's fine-tuning", tried, ("validation",), later=False),)
+    return MethodTransfer(
+        candidates,
+        choice,
+        tuned,
+        tuple(_run_transfer(run, probe, tuned) for run in runs),
+        choices,
+        tuple(runs),
+    )
 
 
 def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation:

@@ -1,0 +1,32 @@
+"""The search of Algorithm 1, for one model and for the two ways to merge networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engram.papers.paper004.interpretations import Interpretation, planned
+from engram.papers.plans import Plan, attempted
+from engram.protocols.causal import CausalOutcome, causal
+
+MEAN, MODE = "wtIMM mean", "wtIMM mode"
+
+
+def searched(
+    model: str, code: str, dataset: str, seeds: Sequence[int], interpretation: Interpretation
+) -> Plan[CausalOutcome | None]:
+    """Algorithm 1 for a model on a stream; None where runs that it needs have failed."""
+    bases = [planned(model, code, dataset, interpretation=interpretation, seed=seed) for seed in seeds]
+    return attempted(causal(bases, interpretation.fields(model), options=interpretation.options(model)))
+
+
+def merged(
+    code: str, dataset: str, seeds: Sequence[int], interpretation: Interpretation
+) -> Plan[dict[str, CausalOutcome | None]]:
+    """Both ways to merge. They learn the first task alike, so one search is enough for both."""
+    mean = yield from searched(MEAN, code, dataset, seeds, interpretation)
+    mode = None
+    if mean is not None:
+        chosen = {name: [value] for name, value in mean.candidates[mean.chosen].fields.items()}
+        bases = [planned(MODE, code, dataset, interpretation=interpretation, seed=seed) for seed in seeds]
+        mode = yield from attempted(causal(bases, chosen, options=interpretation.options(MODE)))
+    return {MEAN: mean, MODE: mode}

@@ -1,0 +1,76 @@
+"""How large an experiment is, and the same experiment with a few updates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engram.core.dataset_info import DATASETS
+from engram.record.experiment import Experiment
+from engram.scenarios.values import Source
+
+QUICK_UPDATES = 20
+QUICK_SUBSET = 200
+QUICK_PASSES = 1
+
+
+def training_samples(source: Source) -> float:
+    """About how many training samples a source has, judged by the size of the complete data set.
+
+    Example:
+        >>> training_samples(Source("mnist", classes=(0, 1)))
+        12000.0
+    """
+    info = DATASETS[source.dataset]
+    share = len(source.classes) / info.classes if source.classes else 1.0
+    return (info.train - source.unused) * share
+
+
+def updates_of(planned: Experiment) -> int:
+    """About how many updates an experiment takes, judged by the sizes of complete data sets.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> updates_of(experiment("split-mnist-002", "ewc"))
+        1880
+    """
+    scenario, total = planned.scenario, 0
+    for number, phase in enumerate(scenario.phases):
+        sources = [scenario.tasks[place].source for place in phase]
+        samples = sum(training_samples(source) * (1 - scenario.held_out) for source in sources)
+        total += planned.steps(max(1, round(samples)), phase=number)
+    return total
+
+
+def scaled_down(planned: Experiment) -> Experiment:
+    """An experiment with few updates per task, evaluated on few samples.
+
+    What a method or a probe fits on its own has few passes as well; fine-tuned probes keep theirs, because
+    they are told apart by their passes.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> short = scaled_down(experiment("split-cifar100", "gdumb"))
+        >>> updates_of(short), short.settings["epochs"], short.evaluation.subset
+        (200, 1, 200)
+    """
+    spec = planned.evaluation
+    evaluation = replace(
+        spec,
+        subset=min(spec.subset or QUICK_SUBSET, QUICK_SUBSET),
+        full_ends=False,
+        transfer=replace(spec.transfer, epochs=QUICK_PASSES) if spec.transfer else None,
+    )
+    phases = tuple(
+        replace(phase, updates=None if phase.updates is None else min(phase.updates, QUICK_UPDATES))
+        for phase in planned.by_phase
+    )
+    fits = {"epochs": QUICK_PASSES} if "epochs" in planned.settings else {}
+    return replace(
+        planned,
+        # A stream that is shown once counts passes, whatever is said of updates.
+        scenario=replace(planned.scenario, passes=None),
+        settings={**planned.settings, **fits},
+        updates=QUICK_UPDATES,
+        evaluation=evaluation,
+        by_phase=phases,
+    )
