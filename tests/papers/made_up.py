@@ -13,6 +13,7 @@ from engram.engine.probing import UPSTREAM, UPSTREAM_START, balance_name, probe_
 from engram.metrics.summary import summarise
 from engram.papers.values import AT_ENDS
 from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 from engram.record.tables import Tables
 from engram.scenarios.values import Scenario
@@ -25,6 +26,11 @@ SAMPLES = 20
 def execute(experiments: Sequence[Experiment]) -> list[Run]:
     """A result for every experiment; the same experiment has the same result."""
     return [result(each) for each in experiments]
+
+
+def failed(experiment: Experiment, reason: str = "diverged") -> Run:
+    """A run that diverged."""
+    return Run(planned=experiment, failure=Failure(FailureKind.DIVERGED, reason))
 
 
 def result(experiment: Experiment) -> Run:

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.papers.made_up import failed
 from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.core.trace import COLUMNS, Trace
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.metrics.summary import summarise
 from engram.papers.catalogue import artefact
@@ -30,7 +32,6 @@ from engram.papers.plans import quick
 from engram.papers.published import Cell, cells
 from engram.protocols.drive import drive
 from engram.record.experiment import Experiment
-from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 from engram.record.tables import Tables
 
@@ -61,7 +62,7 @@ def history(tasks: int, updates: int, seed: int) -> Trace:
 def made_up(planned: Experiment) -> Run:
     """A run that dips when tasks begin; the highest learning rate of fine-tuning diverges, .01 is best."""
     if planned.method == "finetune" and planned.optimizer.lr == 0.1:
-        return Run(planned=planned, failure=Failure(FailureKind.DIVERGED, "the loss became nan"))
+        return failed(planned, "the loss became nan")
     tasks = len(planned.scenario.tasks)
     updates = 30 if tasks > 5 else planned.updates or planned.epochs * EPOCH
     trace = history(tasks, updates, planned.seed)
@@ -241,13 +242,12 @@ def test_wp_of_the_released_code_can_be_had() -> None:
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Real runs on Split-Digits, with this evaluation."""
-    execute = Serial(tmp_path_factory.mktemp("runs"))
+    execute = Serial(Where(out=tmp_path_factory.mktemp("runs")))
 
     def run(**evaluation: Any) -> Run:
         asked = {"subset": None, **evaluation}
-        found = execute.run(
-            experiment("split-digits", "er", batch_size=64, epochs=2, evaluation=asked, seed=3)
-        )
+        planned = experiment("split-digits", "er", batch_size=64, epochs=2, evaluation=asked, seed=3)
+        [found] = execute([planned])
         assert found.failure is None
         return found
 
@@ -323,6 +323,6 @@ def test_figures_are_drawn(name: str, words: tuple[str, ...]) -> None:
 @pytest.mark.slow
 def test_table_4_really_runs(tmp_path: Path, real_data: Path) -> None:
     piece = next(each for each in artefact("000-table4").pieces if each.name == "MNIST/ER")
-    values = drive(quick(piece.plan([0])), Serial(tmp_path, data=real_data))
+    values = drive(quick(piece.plan([0])), Serial(Where(out=tmp_path, data=real_data)))
     assert set(values) == set(piece.cells)
     assert all(0 <= found[0] <= 100 for found in values.values())

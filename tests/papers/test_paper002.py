@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.papers.made_up import failed
 
+from engram.engine.where import Where
 from engram.executors import Executor
 from engram.executors.serial import Serial
 from engram.models import build
@@ -19,7 +21,6 @@ from engram.papers.published import cells
 from engram.papers.values import Piece
 from engram.protocols.drive import drive
 from engram.record.experiment import Experiment
-from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 
 STRENGTH_OF_BEST = 100.0
@@ -71,7 +72,7 @@ def test_a_failed_seed_leaves_no_value() -> None:
         good, bad = experiments
         return [
             Run(planned=good, stored={"AvgAcc": 0.5}),
-            Run(planned=bad, failure=Failure(FailureKind.DIVERGED, "diverged")),
+            failed(bad, "diverged"),
         ]
 
     assert drive(piece.plan([0, 1]), execute) == {piece.cells[0]: [50.0]}
@@ -268,9 +269,7 @@ def test_a_strength_that_fails_is_left_out_of_its_figure() -> None:
     def execute(experiments: Sequence[Experiment]) -> list[Run]:
         found = made_up(by_strength)(experiments)
         return [
-            Run(planned=each.experiment, failure=Failure(FailureKind.DIVERGED, "diverged"))
-            if each.experiment.settings["strength"] == 1000
-            else each
+            failed(each.experiment, "diverged") if each.experiment.settings["strength"] == 1000 else each
             for each in found
         ]
 
@@ -292,7 +291,7 @@ def test_figures_share_their_runs_with_the_tables() -> None:
 def test_a_quick_piece_runs_end_to_end(tmp_path: Path, real_data: Path) -> None:
     piece = piece_of("002-table2", "Split MNIST/class/Naive rehearsal/AvgAcc")
     coded = artefact("002-table2").others["code"][artefact("002-table2").pieces.index(piece)]
-    serial = Serial(tmp_path, data=real_data)
+    serial = Serial(Where(out=tmp_path, data=real_data))
     for each in (piece, coded):
         [[value]] = drive(quick(each.plan([0])), serial).values()
         assert 20 < value < 100

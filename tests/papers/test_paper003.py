@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.papers.made_up import failed
 from tests.protocols.made_up import Recorder
 
 from engram.core.folder import Reading
 from engram.datasets.find import locate
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
+from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.papers.catalogue import artefact
 from engram.papers.paper003.runs import (
@@ -26,7 +28,6 @@ from engram.papers.values import Piece
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import spearman
 from engram.record.experiment import Experiment
-from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 from engram.record.tables import Tables
 
@@ -185,11 +186,7 @@ def test_finetuning_is_correlated_at_its_chosen_rate() -> None:
 
 def test_a_method_without_a_result_leaves_the_correlation_open() -> None:
     def failing(experiment: Experiment) -> Run:
-        return (
-            Run(planned=experiment, failure=Failure(FailureKind.DIVERGED, "nan"))
-            if experiment.method == "er"
-            else made_up(experiment)
-        )
+        return failed(experiment, "nan") if experiment.method == "er" else made_up(experiment)
 
     values = drive(piece_of("table1", "Split CIFAR-10/random init").plan([0]), Recorder(failing))
     assert all(found == [] for found in values.values())
@@ -243,7 +240,7 @@ def test_a_piece_really_runs(tmp_path: Path, real_data: Path) -> None:
     if locate("cifar10", real_data) is None:
         pytest.skip("needs cifar10.npz in ENGRAM_DATA")
     piece = piece_of("table2", "Split CIFAR-10/random init/FT", "small")
-    values = drive(quick(piece.plan([0])), Serial(tmp_path, data=real_data))
+    values = drive(quick(piece.plan([0])), Serial(Where(out=tmp_path, data=real_data)))
     found = {cell.metric: value for cell, value in values.items()}
     assert -100 < found["AvgFgt"][0] < 100
     assert found["AvgFDiv"][0] > 0

@@ -8,12 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.papers.made_up import failed
 from tests.protocols.made_up import Recorder, with_curve
 
 from engram.core.trace import Trace
 from engram.engine.check import complete
 from engram.engine.loop import run
 from engram.engine.probing import balance_name
+from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.models import ModelSpec, build
 from engram.papers.catalogue import artefact
@@ -25,7 +27,6 @@ from engram.papers.published import Cell, cells
 from engram.papers.values import Piece, Values
 from engram.protocols.drive import drive
 from engram.record.experiment import EvaluationSpec, Experiment
-from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 from engram.record.tables import Tables
 from engram.scenarios import joint, slt
@@ -183,7 +184,7 @@ def test_one_search_is_enough_for_both_ways_to_merge() -> None:
 def test_a_stream_without_a_result_leaves_the_number_open() -> None:
     def failing(experiment: Experiment) -> Run:
         if code_of(experiment) == "D5-5f" and len(experiment.scenario.phases) == 2:
-            return Run(planned=experiment, failure=Failure(FailureKind.DIVERGED, "the loss became nan"))
+            return failed(experiment, "the loss became nan")
         return made_up(experiment)
 
     values = drive(piece_of("table3", "MNIST/D5-5/FC", "small").plan([0]), Recorder(failing))
@@ -230,7 +231,7 @@ def test_data_sets_are_counted() -> None:
 
 
 def test_classes_of_digits_are_counted(tmp_path: Path) -> None:
-    [found] = Serial(tmp_path)([counted("digits", "test")])
+    [found] = Serial(Where(out=tmp_path))([counted("digits", "test")])
     assert found.failure is None
     sizes = dict(zip(found.trace.task, found.trace.total, strict=True))
     assert len(sizes) == 10
@@ -248,7 +249,7 @@ def test_phases_of_any_length_are_measured_equally_often() -> None:
             evaluation=EvaluationSpec(points=12, per_epoch=True, before=False, subset=None),
         )
     )
-    trace = run(base).evaluator.trace
+    trace = run(base).trace
     often = Counter(learning for learning, task in zip(trace.learning, trace.task, strict=True) if task == 0)
     # 390 updates of D1 and 45 of D2: every 32nd and every 3rd, from the first of each epoch on.
     assert often == {0: 3 * 5, 1: 3 * 5}
@@ -318,7 +319,7 @@ def test_a_figure_says_what_failed() -> None:
     piece = found.others["small"][0]
     returned = drive(
         piece.plan([0]),
-        Recorder(lambda each: Run(planned=each, failure=Failure(FailureKind.DIVERGED, "nan"))),
+        Recorder(lambda each: failed(each, "nan")),
     )
     assert returned is None
     assert "its runs failed" in found.draw({piece.name: returned}).html()
@@ -334,6 +335,6 @@ def test_readings_differ_where_the_paper_and_its_code_do() -> None:
 @pytest.mark.slow
 def test_a_piece_really_runs(tmp_path: Path, real_data: Path) -> None:
     piece = piece_of("table3", "MNIST/DP10-10/FC", "small")
-    values = drive(quick(piece.plan([0])), Serial(tmp_path, data=real_data))
+    values = drive(quick(piece.plan([0])), Serial(Where(out=tmp_path, data=real_data)))
     found = by_metric(values)
     assert 0.1 < found["q last"][0] <= found["q best"][0] < 1

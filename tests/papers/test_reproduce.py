@@ -6,11 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.papers.made_up import failed
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
+from engram.core.folder import FAILURE
 from engram.engine.recipe import experiment
-from engram.executors.processes import FAILURE
+from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.papers.needs import operations
 from engram.papers.published import Cell, cells
@@ -20,7 +22,6 @@ from engram.papers.values import Artefact, Piece, Values, measured, percent
 from engram.papers.verdict import compare
 from engram.protocols.drive import Plan
 from engram.record.experiment import Experiment
-from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 from engram.scenarios import split
 
@@ -105,10 +106,10 @@ def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
     [nothing] = survey([piece()], tmp_path)
     assert (nothing.missing, nothing.compared[0].verdict) == (2, "open")
     assert finished_runs(tmp_path) == set()
-    Serial(tmp_path)([digits(0)])
+    Serial(Where(out=tmp_path))([digits(0)])
     [half] = survey([piece()], tmp_path)
     assert (half.missing, half.seeds, len(half.compared[0].values)) == (1, (0,), 1)
-    [whole] = reproduce([piece()], Serial(tmp_path))
+    [whole] = reproduce([piece()], Serial(Where(out=tmp_path)))
     [seen] = survey([piece()], tmp_path)
     assert seen.compared == whole.compared
     assert seen.missing == 0
@@ -121,7 +122,7 @@ def test_a_run_whose_loss_became_no_number_is_done(
     kind: str, missing: int, failures: int, tmp_path: Path
 ) -> None:
     """One whose process was killed is not: it is run again."""
-    Serial(tmp_path)([digits(0)])
+    Serial(Where(out=tmp_path))([digits(0)])
     said = {"kind": kind, "reason": "the loss became nan", "details": ""}
     write_json(tmp_path / digits(1).id / FAILURE, said)
     [found] = survey([piece()], tmp_path)
@@ -130,29 +131,27 @@ def test_a_run_whose_loss_became_no_number_is_done(
 
 def test_a_record_names_every_run_and_value(tmp_path: Path) -> None:
     made = Artefact("999-table1", "Digits", (piece(),), ("as the paper says",))
-    found = reproduce(made.pieces, Serial(tmp_path))
+    found = reproduce(made.pieces, Serial(Where(out=tmp_path)))
     kept = record(made, found, scale="full")
     [part] = kept["pieces"]
     assert [run["id"] for run in part["runs"]] == [digits(0).id, digits(1).id]
     assert sum(kept["verdicts"].values()) == len(part["cells"]) == 1
     assert len(part["cells"][0]["ours"]["values"]) == 2
     # Run again elsewhere, the same seeds give the same numbers.
-    again = record(made, reproduce(made.pieces, Serial(tmp_path / "again")), scale="full")
+    again = record(made, reproduce(made.pieces, Serial(Where(out=tmp_path / "again"))), scale="full")
     assert again["pieces"][0]["cells"] == part["cells"]
 
 
 def test_a_failed_run_is_left_out_and_named() -> None:
     def broken(experiments: Sequence[Experiment]) -> list[Run]:
         return [
-            Run(planned=each, failure=Failure(FailureKind.DIVERGED, "the loss became nan"))
-            if each.seed
-            else Run(planned=each, stored={"AvgAcc": 0.2})
+            failed(each, "the loss became nan") if each.seed else Run(planned=each, stored={"AvgAcc": 0.2})
             for each in experiments
         ]
 
     [found] = reproduce([piece()], broken)
     assert found.compared[0].values == (20.0,)
-    assert [failure.reason for failure in found.failures] == ["the loss became nan"]
+    assert [run.failure and run.failure.reason for run in found.failures] == ["the loss became nan"]
 
 
 def test_a_plan_that_cannot_go_on_does_not_stop_the_others() -> None:
@@ -178,7 +177,7 @@ def test_what_lacks_data_is_left_out_and_the_rest_is_run(tmp_path: Path) -> None
     assert found.compared[0].verdict == "reproduced"
     assert run.asked == [[digits(0).id, digits(1).id]]
     with pytest.raises(InputError, match="svhn not found"):
-        reproduce([lacking], Serial(tmp_path, data=tmp_path), data=tmp_path)
+        reproduce([lacking], Serial(Where(out=tmp_path, data=tmp_path)), data=tmp_path)
 
 
 def test_readings_and_filters() -> None:

@@ -18,7 +18,7 @@ from engram.datasets.transforms import prepared_shape
 from engram.models import build
 from engram.models.spec import ModelSpec
 from engram.papers.sizes import updates_of
-from engram.papers.values import Piece, updates_of
+from engram.papers.values import Piece
 from engram.record.experiment import Experiment
 from engram.scenarios.values import Transform
 
