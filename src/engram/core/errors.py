@@ -11,8 +11,36 @@ class InputError(ValueError):
     """
 
 
-class NoNumber(InputError):
-    """A loss that is no number any more."""
+class NonFinite(InputError):
+    """Something became NaN or infinite while a method was learning: the run cannot continue.
+
+    Args:
+        what: What it was: "loss", "weights", "gradients on the memories", "loss of the generator", …
+        value: The value itself, where it is a single number.
+        hint: What to do about it, if the method knows; otherwise a smaller learning rate is suggested.
+
+    Example:
+        >>> print(NonFinite("weights"))
+        weights became NaN or infinite
+        >>> error = NonFinite("loss", float("nan"), hint="set lr below 0.05")
+        >>> print(error)
+        loss became nan: set lr below 0.05
+        >>> error.event, error.hint
+        ('loss became nan', 'set lr below 0.05')
+    """
+
+    def __init__(self, what: str, value: float | None = None, hint: str = "") -> None:
+        self.what, self.value, self.hint = what, value, hint
+        super().__init__(f"{self.event}: {hint}" if hint else self.event)
+
+    @property
+    def event(self) -> str:
+        """What happened, without the hint."""
+        return f"{self.what} became {'NaN or infinite' if self.value is None else self.value}"
+
+    def __reduce__(self) -> tuple[type, tuple[str, float | None, str]]:
+        # Worker processes send it to their parent: it is made again from its parts, not from its text.
+        return type(self), (self.what, self.value, self.hint)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:

@@ -9,8 +9,9 @@ from engram.core.values import Batch, TaskInfo
 from engram.engine.experiment import Experiment
 from engram.engine.loop import global_randomness, set_global_randomness
 from engram.engine.start import sample_shape
-from engram.methods import METHODS
-from engram.methods.base import Method, build_method
+from engram.methods import METHODS, traits_of
+from engram.methods.base import Method
+from engram.methods.fields import build_method
 from engram.models import build
 from engram.scenarios.values import TaskSetting
 
@@ -29,7 +30,7 @@ def check_budget(experiment: Experiment) -> None:
         engram.core.errors.InputError: method l2 will keep ... bytes after phase 1, over ...
     """
     budget = experiment.budget_bytes
-    if budget is None or "stored data" in METHODS[experiment.method].needs:
+    if budget is None or traits_of(experiment.method).stores_data:
         return
     for phase, kept in enumerate(predicted_bytes(experiment), start=1):
         if kept > budget:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from engram.core.errors import InputError, NoNumber, unknown_name
+from engram.core.errors import InputError, NonFinite, unknown_name
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger, Reader, WatchedTask, watched
@@ -31,8 +31,9 @@ from engram.engine.retained import Held, held, shapes_of
 from engram.engine.upstream import open_upstream
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.schedule import Schedule
-from engram.methods import METHODS
-from engram.methods.base import Learner, Method, build_method, validate_fields
+from engram.methods import METHODS, traits_of
+from engram.methods.base import Method, as_learner
+from engram.methods.fields import build_method, validate_fields
 from engram.methods.optimizers import check_optimizer
 from engram.models import MODELS, build
 from engram.models.network import Network
@@ -117,7 +118,7 @@ class Outcome:
 
 
 class Diverged(InputError):
-    """The loss is no number any more; what was measured until then is in `outcome`."""
+    """Loss, weights or the like became NaN or infinite; what was measured until then is in `outcome`."""
 
     def __init__(self, message: str, outcome: Outcome) -> None:
         super().__init__(message)
@@ -129,26 +130,25 @@ def complete(experiment: Experiment) -> Experiment:
 
     Done before hashing, so that a default and the same value given by hand are the same experiment.
     """
-    method = METHODS[experiment.method]
+    method, traits = METHODS[experiment.method], traits_of(experiment.method)
     if experiment.model.name not in MODELS:
         raise unknown_name("model", experiment.model.name, MODELS)
     Schedule(experiment.evaluation.every, experiment.evaluation.per_epoch)
     check_optimizer(experiment.optimizer)
-    check_probes(experiment, method)
+    check_probes(experiment)
     for rate in [phase.lr for phase in experiment.by_phase if phase.lr is not None]:
         check_optimizer(replace(experiment.optimizer, lr=rate))
-        if not issubclass(method, Learner):
+        if not traits.learner:
             raise InputError(f"method {experiment.method} has no learning rate by phase: give it one for all")
-    if experiment.augment and not issubclass(method, Learner):
+    if experiment.augment and not traits.learner:
         raise InputError(f"method {experiment.method} does not take images changed at random: leave it out")
     steps = [step for task in experiment.scenario.tasks for step in task.transforms]
     if experiment.augment and any(isinstance(step, Permute) for step in steps):
         raise InputError(f"{experiment.scenario.name} permutes pixels: there is nothing to crop and mirror")
     settings = validate_fields(experiment.method, method, experiment.settings)
-    needs_with = getattr(method, "needs_with", None)
-    check_needs(experiment, needs_with(settings) if needs_with else method.needs)
+    check_needs(experiment, traits.needed(settings))
     scenario = experiment.scenario
-    if getattr(method, "joint", False) and len(scenario.phases) > 1:
+    if traits.joint and len(scenario.phases) > 1:
         scenario = joint(scenario)
     return replace(experiment, settings=settings, scenario=scenario)
 
@@ -212,7 +212,8 @@ def run_steps(
     line = _Line(experiment, data, device=device, strict=strict)
     if resume is not None:
         line.load_state_dict(resume)
-    method, evaluator, scenario = line.method, line.evaluator, experiment.scenario
+    evaluator, scenario = line.evaluator, experiment.scenario
+    learner = as_learner(line.method)
     visible = getattr(scenario.setting, "boundaries", True)
     steps = sum(info.steps for info in line.infos)
     for number in range(line.phase, len(scenario.phases)):
@@ -236,7 +237,7 @@ def run_steps(
             counted = max(1, line.infos[number].steps - 1)
             loss = line.update(batch, count=watch and line.step_in_phase == counted)
             if not math.isfinite(loss):
-                raise line.diverged(f"the loss became {loss}")
+                raise line.diverged(NonFinite("loss", loss))
             last = line.steps_left(number) == 0
             if last:
                 # Before the evaluation, so that what a method makes of a task when it ends is measured.
@@ -249,8 +250,8 @@ def run_steps(
                     epoch_step=epoch_step,
                     together=tasks,
                 )
-            if evaluated and isinstance(method, Learner) and method.split_gradients:
-                parts = {**method.gradient_norms, **method.loss_parts}.items()
+            if evaluated and learner is not None and learner.split_gradients:
+                parts = {**learner.gradient_norms, **learner.loss_parts}.items()
                 evaluator.readings += [(line.step, learning, None, name, value) for name, value in parts]
             if last and watch:
                 line.probe(number)
@@ -306,11 +307,12 @@ class _Line:
 
     def set_rate(self, number: int) -> None:
         """Let the method learn at the rate of a phase; nothing happens where all have the same."""
-        if not self.experiment.by_phase or not isinstance(self.method, Learner):
+        learner = as_learner(self.method)
+        if not self.experiment.by_phase or learner is None:
             return
-        self.method.optimizer_spec = replace(self.method.optimizer_spec, lr=self.rate(number))
+        learner.optimizer_spec = replace(learner.optimizer_spec, lr=self.rate(number))
         # An optimiser whose state is kept between tasks is not built anew.
-        for group in self.method.optimizer.param_groups:
+        for group in learner.optimizer.param_groups:
             group["lr"] = self.rate(number)
 
     def set_schedule(self, number: int) -> None:
@@ -344,14 +346,14 @@ class _Line:
         try:
             with self.ledger.reading(reader):
                 yield
-        except NoNumber as error:
-            raise self.diverged(str(error)) from error
+        except NonFinite as error:
+            raise self.diverged(error) from error
         except InputError:
             raise
         except (ArithmeticError, RuntimeError, ValueError) as error:
             if self.finite():
                 raise
-            raise self.diverged("the weights became no numbers") from error
+            raise self.diverged(NonFinite("weights")) from error
 
     def finite(self) -> bool:
         """Whether the network's weights and gradients are numbers, as far as the method shows them."""
@@ -360,14 +362,14 @@ class _Line:
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         return all(bool(tensor.isfinite().all()) for tensor in (*weights, *gradients))
 
-    def diverged(self, what: str) -> Diverged:
+    def diverged(self, cause: NonFinite) -> Diverged:
         """The error of a run that cannot go on, with what it has measured."""
         phase = min(self.phase, len(self.infos) - 1)
-        what, _, hint = what.partition(": ")
-        hint = hint or f"try a learning rate smaller than {self.rate(phase)}"
+        hint = cause.hint or f"try a learning rate smaller than {self.rate(phase)}"
         task = self.experiment.scenario.phases[phase][-1] + 1
         return Diverged(
-            f"{what} at step {self.step} while learning task {task}: {hint}", self.outcome(self.parameters)
+            f"the {cause.event} at step {self.step} while learning task {task}: {hint}",
+            self.outcome(self.parameters),
         )
 
     def probe(self, number: int) -> None:
@@ -568,10 +570,10 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Metho
         optimizer_spec=experiment.optimizer,
         generator=torch.Generator().manual_seed(seeds.method),
     )
-    if isinstance(method, Learner):
-        method.split_gradients = experiment.evaluation.gradients
+    if (learner := as_learner(method)) is not None:
+        learner.split_gradients = experiment.evaluation.gradients
         if experiment.augment:
-            method.augmentation = torch.Generator().manual_seed(seeds.augmentation)
+            learner.augmentation = torch.Generator().manual_seed(seeds.augmentation)
     return method
 
 

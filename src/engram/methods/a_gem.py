@@ -2,17 +2,25 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner
+from engram.methods.losses import cross_entropy
 from engram.methods.memory import Latest, PerClass
 
 
+@method(
+    "a-gem",
+    family="gradient constraint",
+    paper="Chaudhry et al. (2019)",
+    needs=("boundaries", "stored data"),
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class AGEM(Learner):
@@ -29,10 +37,6 @@ class AGEM(Learner):
     Deviations: 003 states neither how its m samples are chosen, here at random, nor the size of the memory's
     batch, here as large as the new one unless `memory_batch` says otherwise.
     """
-
-    family: ClassVar[str] = "gradient constraint"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     memory: Annotated[int, Field(gt=0, description="samples kept of each class of each task")] = 50
     memory_batch: Annotated[
@@ -60,10 +64,10 @@ class AGEM(Learner):
             return
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        remembered = self.seen(self.store.sample(self.memory_batch or len(batch), batch.heads))
+        remembered = self.augmented(self.store.sample(self.memory_batch or len(batch), batch.heads))
         loss = cross_entropy(self.network(remembered.x), remembered)
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        theirs = [torch.zeros_like(p) if r is None else r for p, r in zip(parameters, found, strict=True)]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        theirs = [torch.zeros_like(p) if r is None else r for p, r in zip(parameters, gradients, strict=True)]
         projected = project(torch.cat([g.flatten() for g in own]), torch.cat([r.flatten() for r in theirs]))
         pieces = projected.split([p.numel() for p in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):

@@ -29,5 +29,5 @@ def crop_and_flip(x: Tensor, generator: torch.Generator, *, margin: int | None =
     rows = down + torch.arange(height)
     samples = torch.arange(count).view(-1, 1, 1)
     # Indices on both sides of a slice put the channels last.
-    found = padded[samples, :, rows[:, :, None], columns[:, None, :]]
-    return found.permute(0, 3, 1, 2).contiguous()
+    images = padded[samples, :, rows[:, :, None], columns[:, None, :]]
+    return images.permute(0, 3, 1, 2).contiguous()

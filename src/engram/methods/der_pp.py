@@ -1,17 +1,20 @@
 """Dark experience replay: the memory holds what the network answered as well."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
 from torch.nn import functional
 
 from engram.core.values import Batch
-from engram.methods.base import Learner, Terms, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner, Terms
+from engram.methods.losses import cross_entropy
 from engram.methods.memory import Reservoir
 
 
+@method("der++", family="rehearsal", paper="Buzzega et al. (2020)", needs=("stored data",))
 @final
 @dataclass(kw_only=True, eq=False)
 class DERPP(Learner):
@@ -25,10 +28,6 @@ class DERPP(Learner):
     defaults are those that they use most for CIFAR-10. As in their code the three batches pass through the
     network one by one.
     """
-
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "Buzzega et al. 2020"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
     memory_batch: Annotated[
@@ -53,9 +52,9 @@ class DERPP(Learner):
             return terms
         size = self.memory_batch or len(batch)
         places = self.store.draw(size)
-        again = self.network(self.seen(self.store.samples.batch(places, batch.heads)).x)
+        again = self.network(self.augmented(self.store.samples.batch(places, batch.heads)).x)
         drift = functional.mse_loss(again, self.scores[places])
-        other = self.seen(self.store.sample(size, batch.heads))
+        other = self.augmented(self.store.sample(size, batch.heads))
         labels = cross_entropy(self.network(other.x), other)
         return terms.plus(self.logit_weight * drift + self.label_weight * labels)
 

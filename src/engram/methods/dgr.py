@@ -3,24 +3,27 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from engram.core.errors import NoNumber
+from engram.core.errors import NonFinite
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, head_masks
+from engram.methods import method
+from engram.methods.base import Learner
 from engram.methods.distil import Learned
 from engram.methods.generative import GenerativeMemory, Inputs, check_limits
 from engram.methods.memory import join
 from engram.methods.state import kept_bytes
+from engram.models.heads import head_masks, mask_scores
 from engram.models.vae import VAE
 
 ROUNDS = 10
 
 
+@method("dgr", family="generative", paper="Shin et al. (2017)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class DGR(Learner):
@@ -46,10 +49,6 @@ class DGR(Learner):
     which is the same, as both learn from the previous versions only; a network with batch norm sees new and
     replayed inputs in one batch; `sure` is not in the paper, and off unless given.
     """
-
-    family: ClassVar[str] = "generative"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
     width: Annotated[
@@ -134,8 +133,7 @@ class DGR(Learner):
         with torch.no_grad():
             scores = self.teacher(x)
         learned = tuple(tuple(units) for units in self.learned.before.values())
-        allowed = head_masks(learned, scores.shape[1], x.device)[turns]
-        scores = scores.masked_fill(~allowed, -torch.inf)
+        scores = mask_scores(scores, head_masks(learned, scores.shape[1], x.device)[turns])
         return scores.softmax(dim=1).amax(dim=1), scores.argmax(dim=1)
 
     def after_step(self, batch: Batch) -> None:
@@ -150,7 +148,7 @@ class DGR(Learner):
             old = model.loss(older, self.dreams.noise(size))
             loss = loss + (1 - self.share) * old
         if not bool(loss.isfinite()):
-            raise NoNumber(f"the loss of the generator became {loss.item()}")
+            raise NonFinite("loss of the generator", loss.item())
         loss.backward()
         self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
 

@@ -1,16 +1,31 @@
 """Experience replay: every update also looks at remembered samples."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.memory import ClassBalanced, PerClass, Reservoir, join, pool
+from engram.methods.traits import Settings
 
 
+def needs_with(settings: Settings) -> tuple[str, ...]:
+    """A reservoir is filled as samples come; the other memories must be told when a task ends."""
+    return ("stored data",) if settings["policy"] == "reservoir" else ("stored data", "boundaries")
+
+
+@method(
+    "er",
+    family="rehearsal",
+    paper="Chaudhry et al. (2019)",
+    needs=("stored data", "boundaries"),
+    needs_with=needs_with,
+    bytes_per_value=4,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class ER(Learner):
@@ -31,11 +46,6 @@ class ER(Learner):
     together, in which a task with more stored samples counts more.
     """
 
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "000, 001, 003"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
-    bytes_per_value: ClassVar[int] = 4
-
     memory: Annotated[int, Field(gt=0, description="samples kept in all (per-class: of each class)")] = 2000
     memory_batch: Annotated[int, Field(gt=0, description="remembered samples in each update")] = 256
     weight: Annotated[
@@ -48,11 +58,6 @@ class ER(Learner):
     policy: Annotated[
         Literal["class-balanced", "reservoir", "per-class"], Field(description="what is remembered")
     ] = "class-balanced"
-
-    @classmethod
-    def needs_with(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """A reservoir fills as samples come; the other memories must be told when a task ends."""
-        return cls.needs if settings["policy"] == "reservoir" else (*cls.needs, "boundaries")
 
     def setup(self) -> None:
         """Make an empty memory."""

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
 
 
+@method("ewc", family="prior", paper="Kirkpatrick et al. (2017)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class EWC(Learner):
@@ -29,10 +31,6 @@ class EWC(Learner):
     Deviations: no factor ½, as in 002's and 000's code; Eq. 3 and 004's code have λ/2, so halve the strength.
     Mini-batches have as many samples as an update, in 000's and 002's code 128.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "000, 002, 003, 004"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
     label: Annotated[Label, Field(description="whose likelihood the Fisher information is of")] = "predicted"
@@ -60,15 +58,15 @@ class EWC(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Drop an anchor."""
-        found = fisher_information(
+        fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )
         here = [p.detach() for p in self.network.parameters()]
         if self.slots == "average":
             done = self.tasks_ended
-            held = self.anchors.importance or [f * 0 for f in found]
-            mean = [(done * old + new) / (done + 1) for old, new in zip(held, found, strict=True)]
+            held = self.anchors.importance or [f * 0 for f in fisher]
+            mean = [(done * old + new) / (done + 1) for old, new in zip(held, fisher, strict=True)]
             self.anchors.replace(mean, here)
         else:
-            self.anchors.add(found, here)
+            self.anchors.add(fisher, here)
         self.tasks_ended += 1

@@ -1,11 +1,13 @@
 """Fine-tuning: learn what comes, protect nothing."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
+from engram.methods import method
 from engram.methods.base import Learner
 
 
+@method("finetune", family="baseline")
 @final
 @dataclass(kw_only=True, eq=False)
 class Finetune(Learner):
@@ -18,6 +20,3 @@ class Finetune(Learner):
     (Adam, SGD, Adagrad); 003, Appendix A.2, Eq. 4 (FT); 004, Section 2 (FC, CONV).
     Deviations: none.
     """
-
-    family: ClassVar[str] = "baseline"
-    paper: ClassVar[str] = "000, 001, 002, 003, 004"

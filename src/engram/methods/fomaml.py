@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch, Heads, TaskInfo
-from engram.methods.base import Learner, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner
+from engram.methods.losses import cross_entropy
 from engram.methods.memory import PerClass, Samples, gather
 
 
+@method("fomaml", family="representation", paper="Chen et al. (2023)", needs=("boundaries", "stored data"))
 @final
 @dataclass(kw_only=True, eq=False)
 class FOMAML(Learner):
@@ -31,10 +34,6 @@ class FOMAML(Learner):
     from what it has shown so far, which is all of it after one pass. Batch norm's running statistics are
     those of the new samples alone.
     """
-
-    family: ClassVar[str] = "representation"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     inner_steps: Annotated[int, Field(gt=0, description="steps ahead (b)")] = 2
     previous: Annotated[int, Field(ge=0, description="earlier tasks in each update (c)")] = 1
@@ -79,7 +78,7 @@ class FOMAML(Learner):
         def drawn() -> Batch:
             assert self.task is not None
             chosen = torch.randperm(len(rows), generator=self.generator)[: self.task.batch_size]
-            return self.seen(store.batch(rows[chosen], heads))
+            return self.augmented(store.batch(rows[chosen], heads))
 
         rate = self.optimizer.param_groups[0]["lr"] if self.inner_lr is None else self.inner_lr
         weights = {name: p.detach() for name, p in self.network.named_parameters() if p.requires_grad}
@@ -94,8 +93,8 @@ class FOMAML(Learner):
         buffers = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         logits = torch.func.functional_call(self.network, (leaves, buffers), (batch.x,))
         loss = cross_entropy(logits, batch)
-        found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        return dict(zip(weights, found, strict=True))
+        gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return dict(zip(weights, gradients, strict=True))
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Keep the task's data, or some of each class."""

@@ -4,21 +4,31 @@ import copy
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, final
+from typing import Annotated, Any, final
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from engram.core.errors import NoNumber
+from engram.core.errors import NonFinite
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.methods import method
 from engram.methods.augment import crop_and_flip
-from engram.methods.base import cross_entropy
-from engram.methods.memory import Greedy, head_of_each
+from engram.methods.losses import cross_entropy
+from engram.methods.memory import Greedy
 from engram.methods.state import capture, kept_bytes, restore
+from engram.models.heads import head_of_each
 from engram.models.network import Network
 
 
+@method(
+    "gdumb",
+    family="rehearsal",
+    paper="Prabhu et al. (2020)",
+    needs=("stored data",),
+    bytes_per_value=4,
+    own_augmentation=True,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class GDumb:
@@ -38,11 +48,6 @@ class GDumb:
     are those of 001's authors (30 passes, no cut-mix), whose code keeps a reservoir instead. Both crop and
     flip photographs (`augment`), which does no good to digits and letters and is off unless asked for.
     """
-
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "001"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
-    bytes_per_value: ClassVar[int] = 4
 
     network: Network
     optimizer_spec: OptimizerSpec = field(default_factory=OptimizerSpec)
@@ -126,10 +131,8 @@ class GDumb:
                     optimizer.zero_grad(set_to_none=True)
                     loss = self._loss(network, self.store.samples.batch(rows, heads), chance)
                     if not math.isfinite(value := loss.item()):
-                        raise NoNumber(
-                            f"the loss became {value} in pass {epoch + 1} while gdumb fitted its network: "
-                            f"set its lr smaller than {self.lr}"
-                        )
+                        hint = f"in pass {epoch + 1} of gdumb's fit; set its lr below {self.lr}"
+                        raise NonFinite("loss", value, hint)
                     loss.backward()
                     nn.utils.clip_grad_norm_(network.parameters(), self.clip)
                     optimizer.step()

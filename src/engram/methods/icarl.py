@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.memory import Latest, Samples, Sections, Turns, gather, pool
 from engram.models.network import Network
@@ -18,6 +19,7 @@ from engram.models.network import Network
 READ_AT_ONCE = 512
 
 
+@method("icarl", family="rehearsal", paper="Rebuffi et al. (2017)", needs=("boundaries", "stored data"))
 @final
 @dataclass(kw_only=True, eq=False)
 class ICaRL(Learner):
@@ -37,10 +39,6 @@ class ICaRL(Learner):
     the answers; where a class comes again in a later task (domain setting) it has exemplars of each, and they
     have one mean; images are not mirrored.
     """
-
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "Rebuffi et al. 2017"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     memory: Annotated[int, Field(gt=0, description="exemplars kept in all")] = 2000
 
@@ -105,9 +103,9 @@ class ICaRL(Learner):
         parts = [part for part in (*self.store.parts, self.recent.samples) if len(part)]
         if not parts:
             return network
-        found = [part.batch(torch.arange(len(part)), ()) for part in parts]
-        features = torch.cat([directions(network, batch) for batch in found])
-        labels = torch.cat([batch.y for batch in found])
+        batches = [part.batch(torch.arange(len(part)), ()) for part in parts]
+        features = torch.cat([directions(network, batch) for batch in batches])
+        labels = torch.cat([batch.y for batch in batches])
         units = labels.unique()
         means = torch.stack([features[labels == unit].mean(dim=0) for unit in units])
         return NearestMean(network, functional.normalize(means), units)

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 from torch import nn
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.merging import (
     Balance,
@@ -22,6 +23,7 @@ from engram.methods.merging import (
 )
 
 
+@method("imm-mean", family="merging", paper="Lee et al. (2017)", needs=("boundaries",), merges=True)
 @final
 @dataclass(kw_only=True, eq=False)
 class IMMMean(Learner):
@@ -37,10 +39,6 @@ class IMMMean(Learner):
     Deviations: 004's text starts the second network anew, its code from the first, as here; batch norm's
     statistics are averaged as well; drop-transfer drops no inputs.
     """
-
-    family: ClassVar[str] = "merging"
-    paper: ClassVar[str] = "004"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     balance: Annotated[
         Annotated[float, Field(ge=0, le=1)] | Literal["equal"],

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import nn
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import batch_fisher, diagonal_fisher
 from engram.methods.memory import Samples
@@ -25,6 +26,7 @@ from engram.methods.merging import (
 )
 
 
+@method("imm-mode", family="merging", paper="Lee et al. (2017)", needs=("boundaries",), merges=True)
 @final
 @dataclass(kw_only=True, eq=False)
 class IMMMode(Learner):
@@ -44,10 +46,6 @@ class IMMMode(Learner):
     Deviations: 004's text starts the second network anew, its code from the first, as here; batch norm's
     statistics are averaged, having no Fisher information; drop-transfer drops no inputs.
     """
-
-    family: ClassVar[str] = "merging"
-    paper: ClassVar[str] = "004"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     balance: Annotated[
         Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
@@ -110,9 +108,9 @@ class IMMMode(Learner):
         """The Fisher information of all the task's samples, from some of them."""
         assert self.task is not None
         measure = diagonal_fisher if self.fisher == "sample" else batch_fisher
-        found = measure(self.network, batches, label="sampled", generator=generator)
+        means = measure(self.network, batches, label="sampled", generator=generator)
         names = [name for name, _ in self.network.named_parameters()]
-        return {name: self.task.samples * mean for name, mean in zip(names, found, strict=True)}
+        return {name: self.task.samples * mean for name, mean in zip(names, means, strict=True)}
 
     def predictor(self) -> nn.Module:
         """The networks of all tasks so far in one."""

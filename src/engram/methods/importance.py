@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from engram.core.errors import NoNumber
+from engram.core.errors import NonFinite
 from engram.core.values import Batch
-from engram.methods.base import head_masks
+from engram.models.heads import allowed_units, mask_scores
 
 Label = Literal["predicted", "sampled", "true"]
 FisherKind = Literal["sample", "batch", "batch-scaled"]
@@ -106,8 +106,8 @@ def batch_fisher(
             target = chosen_label(logits.detach(), batch.y, label=label, generator=generator)
             loss = nn.functional.cross_entropy(logits, target)
             factor = len(batch) if scale == "size" else 1
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for sum_, grad in zip(total, found, strict=True):
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for sum_, grad in zip(total, gradients, strict=True):
                 if grad is not None:
                     sum_ += factor * grad.square()
             count += 1
@@ -141,8 +141,8 @@ def output_sensitivity(
         for batch in batches:
             logits = network(batch.x)
             loss = logits[allowed_units(batch, logits.shape[1])].square().mean()
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for sum_, grad in zip(total, found, strict=True):
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for sum_, grad in zip(total, gradients, strict=True):
                 if grad is not None:
                     sum_ += grad.abs()
             count += 1
@@ -159,7 +159,7 @@ def chosen_label(
         return logits.argmax(dim=1)
     chances = torch.softmax(logits.double(), dim=1).cpu()
     if not bool(chances.isfinite().all()):
-        raise NoNumber("the network's answers became no numbers")
+        raise NonFinite("answers of the network")
     return torch.multinomial(chances, 1, generator=generator).squeeze(1).to(y.device)
 
 
@@ -175,23 +175,15 @@ def evaluating(network: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def allowed_units(batch: Batch, n_units: int) -> Tensor:
-    """Sample by sample, the units that compete."""
-    masks = head_masks(batch.heads, n_units, batch.x.device)
-    if isinstance(batch.head, Tensor):
-        return masks[batch.head]
-    return masks[batch.head].expand(len(batch), -1)
-
-
 def _scores(network: nn.Module, batch: Batch, *, grad: bool = False) -> tuple[Tensor, Tensor]:
     with torch.set_grad_enabled(grad):
         logits = network(batch.x)
     allowed = allowed_units(batch, logits.shape[1])
-    return logits.masked_fill(~allowed, -torch.inf), allowed
+    return mask_scores(logits, allowed), allowed
 
 
 def _log_losses(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(logits.masked_fill(~allowed, -torch.inf), y, reduction="none")
+    return nn.functional.cross_entropy(mask_scores(logits, allowed), y, reduction="none")
 
 
 def _squared_scores(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:

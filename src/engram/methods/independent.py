@@ -1,19 +1,33 @@
 """Independent networks: nothing is shared between tasks, so nothing is transferred."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.optimizers import build_optimizer
+from engram.methods.traits import Settings
 
 
+def needs_with(settings: Settings) -> tuple[str, ...]:
+    """Task identity is needed only to find the network of a task."""
+    return ("task identity", "boundaries") if settings["keep"] else ("boundaries",)
+
+
+@method(
+    "independent",
+    family="baseline",
+    paper="Chen et al. (2023)",
+    needs=("task identity", "boundaries"),
+    needs_with=needs_with,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class Independent(Learner):
@@ -29,18 +43,9 @@ class Independent(Learner):
     Deviations: none.
     """
 
-    family: ClassVar[str] = "baseline"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("task identity", "boundaries")
-
     keep: Annotated[
         bool, Field(description="keep a network for every task; otherwise the newest answers for all")
     ] = True
-
-    @classmethod
-    def needs_with(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Which task it is matters only to find its network."""
-        return cls.needs if settings["keep"] else ("boundaries",)
 
     def setup(self) -> None:
         """Remember the initial weights."""

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors
 
 
+@method("l2", family="prior", paper="Hsu et al. (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class L2(Learner):
@@ -26,10 +28,6 @@ class L2(Learner):
     Kirkpatrick et al., 2017, have it as a baseline of `ewc`.
     Deviations: none.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "002, 003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 0.01
 

@@ -1,7 +1,7 @@
 """Linear probing, then fine-tuning: the new head is fitted before the features may move."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -9,9 +9,12 @@ from torch import nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, Terms, batch_loss
+from engram.methods import method
+from engram.methods.base import Learner, Terms
+from engram.methods.losses import batch_loss
 
 
+@method("lp-ft", family="representation", paper="Kumar et al. (2022)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class LPFT(Learner):
@@ -28,10 +31,6 @@ class LPFT(Learner):
     rate. Where a task has less than twice `probe_epochs` passes, half of its updates are for the head, so
     that fine-tuning always gets its turn. The features' evaluation mode is a choice made here.
     """
-
-    family: ClassVar[str] = "representation"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     probe_epochs: Annotated[int, Field(ge=0, description="passes that train the head alone")] = 10
 

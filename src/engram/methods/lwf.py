@@ -3,17 +3,20 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.values import Batch
-from engram.methods.base import Learner, Terms, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner, Terms
 from engram.methods.distil import Form, Learned, Softmax, head_distillation
+from engram.methods.losses import cross_entropy
 
 
+@method("lwf", family="distillation", paper="Li & Hoiem (2016)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class LwF(Learner):
@@ -33,10 +36,6 @@ class LwF(Learner):
     stays in training mode (`teacher_mode=train`, it matters with batch norm), and it knows the classes of the
     latest task only, which is not offered. It also sets D to 0 in a task's first update, when it is 0 anyway.
     """
-
-    family: ClassVar[str] = "distillation"
-    paper: ClassVar[str] = "000, 002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
     weight: Annotated[

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors, output_sensitivity
 
 
+@method("mas", family="prior", paper="Aljundi et al. (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class MAS(Learner):
@@ -26,10 +28,6 @@ class MAS(Learner):
     Deviations: Ω adds up over tasks, as in 002's code; the original's code keeps a running mean over all
     samples. Mini-batches have as many samples as an update, in 002's code 128.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 1.0
     gradients: Annotated[
@@ -52,5 +50,5 @@ class MAS(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Move the anchor here, and make it stronger."""
-        found = output_sensitivity(self.network, batches, kind=self.gradients)
-        self.anchors.move(found, self.network.parameters())
+        sensitivity = output_sensitivity(self.network, batches, kind=self.gradients)
+        self.anchors.move(sensitivity, self.network.parameters())

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.values import Batch
-from engram.methods.importance import allowed_units, evaluating
+from engram.methods.importance import evaluating
+from engram.models.heads import allowed_units, mask_scores
 from engram.models.network import Network
 
 Weights = dict[str, Tensor]
@@ -143,7 +144,7 @@ def _accuracy(network: nn.Module, batches: Sequence[Batch]) -> float:
     with evaluating(network), torch.no_grad():
         for batch in batches:
             scores = network(batch.x)
-            answers = scores.masked_fill(~allowed_units(batch, scores.shape[1]), -torch.inf).argmax(dim=1)
+            answers = mask_scores(scores, allowed_units(batch, scores.shape[1])).argmax(dim=1)
             right += int((answers == batch.y).sum())
     return right / sum(len(batch) for batch in batches)
 

@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner
-from engram.methods.memory import Samples, head_of_each, join
+from engram.methods.memory import Samples, join
+from engram.models.heads import head_of_each
 
 
+@method("multitask", family="baseline", paper="Chen et al. (2023)", needs=("boundaries", "stored data"))
 @final
 @dataclass(kw_only=True, eq=False)
 class Multitask(Learner):
@@ -26,10 +29,6 @@ class Multitask(Learner):
     average learning accuracy on validation data.
     Deviations: none; which samples an update draws, and how many, the paper does not say.
     """
-
-    family: ClassVar[str] = "baseline"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     weight: Annotated[float, Field(ge=0, description="weight of the previous tasks' loss (λ)")] = 1.0
     memory_batch: Annotated[int, Field(gt=0, description="samples of previous tasks in each update")] = 64

@@ -2,17 +2,25 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.memory import Sections, Turns, choose, pool
 
 Mode = Literal["half", "concat"]
 
 
+@method(
+    "naive-rehearsal",
+    family="rehearsal",
+    paper="Hsu et al. (2018)",
+    needs=("boundaries", "stored data"),
+    bytes_per_value=4,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class NaiveRehearsal(Learner):
@@ -36,11 +44,6 @@ class NaiveRehearsal(Learner):
     these have 64. With `concat` the code's batches vary by chance around their shares, here the shares are
     even; and ⌊new samples / memory⌋ counts what the memory holds, in the code its places.
     """
-
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
-    bytes_per_value: ClassVar[int] = 4
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 1100
     mode: Annotated[

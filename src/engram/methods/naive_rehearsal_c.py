@@ -2,16 +2,25 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.memory import CodedSamples, Sections, Turns, choose
 from engram.methods.naive_rehearsal import Mode, accompanied
 
 
+@method(
+    "naive-rehearsal-c",
+    family="rehearsal",
+    paper="Hsu et al. (2018)",
+    needs=("boundaries", "stored data"),
+    bytes_per_value=1,
+    bytes_beside=16,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class NaiveRehearsalC(Learner):
@@ -24,12 +33,6 @@ class NaiveRehearsalC(Learner):
     Deviations: those of `naive-rehearsal`; 002's code keeps as many images in 32 bits, which are the same
     images.
     """
-
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
-    bytes_per_value: ClassVar[int] = 1
-    bytes_beside: ClassVar[int] = 16
 
     memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 4400
     mode: Annotated[

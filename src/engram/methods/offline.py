@@ -1,11 +1,13 @@
 """Offline training: all tasks at once, as if nothing ever came later."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
+from engram.methods import method
 from engram.methods.base import Learner
 
 
+@method("offline", family="baseline", joint=True)
 @final
 @dataclass(kw_only=True, eq=False)
 class Offline(Learner):
@@ -20,7 +22,3 @@ class Offline(Learner):
     (the training on D1 ∪ D2 that gives the baseline accuracy).
     Deviations: none.
     """
-
-    family: ClassVar[str] = "baseline"
-    paper: ClassVar[str] = "002, 004"
-    joint: ClassVar[bool] = True

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
 
 
+@method("online-ewc", family="prior", paper="Schwarz et al. (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class OnlineEWC(Learner):
@@ -27,10 +29,6 @@ class OnlineEWC(Learner):
     difference to the strength alone, and none with the default decay of 1. Mini-batches have as many samples
     as an update, in 002's code 128.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
     decay: Annotated[
@@ -57,7 +55,7 @@ class OnlineEWC(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Move the anchor here, and make it stronger."""
-        found = fisher_information(
+        fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )
-        self.anchors.move(found, self.network.parameters(), decay=self.decay)
+        self.anchors.move(fisher, self.network.parameters(), decay=self.decay)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -10,10 +10,17 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.models.network import Network
 
 
+@method(
+    "packnet",
+    family="architecture",
+    paper="Mallya & Lazebnik (2018)",
+    needs=("task identity", "boundaries"),
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class PackNet(Learner):
@@ -30,10 +37,6 @@ class PackNet(Learner):
     Deviation: pruning and retraining take place within the updates that the task is given, as many as any
     other method has.
     """
-
-    family: ClassVar[str] = "architecture"
-    paper: ClassVar[str] = "Mallya & Lazebnik 2018"
-    needs: ClassVar[tuple[str, ...]] = ("task identity", "boundaries")
 
     prune: Annotated[
         float, Field(gt=0, lt=1, description="fraction of the free weights that a task leaves to later ones")

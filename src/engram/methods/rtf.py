@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -11,13 +11,16 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, Terms, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner, Terms
 from engram.methods.distil import Learned, head_distillation
 from engram.methods.generative import GenerativeMemory, Inputs, check_limits
+from engram.methods.losses import cross_entropy
 from engram.methods.state import kept_bytes
 from engram.models.vae import Feedback
 
 
+@method("rtf", family="generative", paper="van de Ven & Tolias (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class RtF(Learner):
@@ -34,10 +37,6 @@ class RtF(Learner):
     3); temperature 2, T² factor, and the distillation loss divided by the number of units
     (`mean_over_units`, which later versions leave out).
     """
-
-    family: ClassVar[str] = "generative"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
     mean_over_units: Annotated[bool, Field(description="divide distillation by the number of units")] = True
@@ -91,8 +90,8 @@ class RtF(Learner):
     def _replayed_loss(self, batch: Batch) -> Tensor:
         assert self.task is not None and self.teacher is not None
         heads = self.learned.before
-        each = -(-self.task.batch_size // len(heads))
-        x = self.dreams.imagine(each * len(heads))
+        share = -(-self.task.batch_size // len(heads))
+        x = self.dreams.imagine(share * len(heads))
         with torch.no_grad():
             before = self.teacher(x)
         logits, generative = self._both_ways(x)
@@ -109,7 +108,7 @@ class RtF(Learner):
                 mean_over_units=self.mean_over_units,
             )
             for (head, units), now, then in zip(
-                heads.items(), logits.split(each), before.split(each), strict=True
+                heads.items(), logits.split(share), before.split(share), strict=True
             )
         ]
         return generative + torch.stack(kept).mean()

@@ -23,10 +23,10 @@ from engram.core.values import Batch, TaskInfo
 PLAIN = (int, float, str, bool, type(None))
 _VALUES = {"batch": Batch, "task": TaskInfo}
 _SERIES: dict[str, Callable[[Iterable[Any]], Any]] = {
-    each.__name__: each for each in (list, tuple, set, frozenset, torch.Size)
+    kind.__name__: kind for kind in (list, tuple, set, frozenset, torch.Size)
 }
 _DICTIONARIES: dict[str, Callable[[dict[Any, Any]], Any]] = {
-    each.__name__: each for each in (dict, OrderedDict, Counter)
+    kind.__name__: kind for kind in (dict, OrderedDict, Counter)
 }
 _CONFIGURATION = (
     FunctionType,
@@ -146,8 +146,8 @@ def _packed_array(value: Any) -> tuple[str, dict[str, Any]] | None:
 
 def _packed_dataclass(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
     kind = next((kind for kind, of in _VALUES.items() if isinstance(value, of)), "dataclass")
-    parts = [each.name for each in fields(value) if each.init]
-    beyond = {*getattr(value, "__dict__", ()), *(each.name for each in fields(value))} - {*parts}
+    parts = [item.name for item in fields(value) if item.init]
+    beyond = {*getattr(value, "__dict__", ()), *(item.name for item in fields(value))} - {*parts}
     if kind == "dataclass" and beyond:
         # Made again from its fields it would be another one.
         return None
@@ -187,8 +187,8 @@ def _unpack(packed: dict[str, Any], present: Any, owner: Any) -> Any:
     if kind in _VALUES:
         return _VALUES[kind](**{part: _unpack(item, None, owner) for part, item in value.items()})
     if kind in _SERIES or kind == "deque":
-        found = _unpacked(value, present, owner)
-        return deque(found, packed["longest"]) if kind == "deque" else _SERIES[kind](found)
+        items = _unpacked(value, present, owner)
+        return deque(items, packed["longest"]) if kind == "deque" else _SERIES[kind](items)
     if kind in _DICTIONARIES:
         return _DICTIONARIES[kind](_pairs(value, present, owner))
     return _into(kind, value, present, owner)

@@ -15,6 +15,7 @@ from engram.core.trace import Trace
 from engram.engine.card import Selected
 from engram.engine.experiment import Experiment, PhaseSpec
 from engram.engine.probing import balance_name
+from engram.methods import traits_of
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Failure, Plan, Result, finished
@@ -256,7 +257,7 @@ def causal(
     final = [
         _retrained(winner, chosen_rates, stop[:-1], how) for winner, stop in zip(winners, stops, strict=True)
     ]
-    if bases[0].method.startswith("imm-"):
+    if traits_of(bases[0].method).merges:
         final = [replace(each, evaluation=replace(each.evaluation, balances=True)) for each in final]
     together = [replace(winner, scenario=joint(winner.scenario)) for winner in winners]
     found = yield [*final, *together]
@@ -444,10 +445,8 @@ def _check(bases: Sequence[Experiment], how: CausalOptions) -> None:
 def _check_later(first: Experiment, how: CausalOptions) -> None:
     """Refuse what would be wrong with every later task, before the first one is learned."""
     from engram.engine.loop import complete
-    from engram.methods import METHODS
-    from engram.methods.base import Learner
 
-    if how.later_rates and not issubclass(METHODS[first.method], Learner):
+    if how.later_rates and not traits_of(first.method).learner:
         raise InputError(
             f"method {first.method} has one learning rate for all tasks: try none for later tasks "
             "(on the command line: --later-lr first)"
