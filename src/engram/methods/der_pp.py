@@ -20,19 +20,19 @@ from engram.methods.memory import Reservoir
 class DERPP(Learner):
     """Minimise L(new) + logit_weight · ‖z − z₀‖² + label_weight · L(remembered).
 
-    z are the scores of remembered samples now, z₀ those that they had when they were stored; the square is
-    a mean over samples and over all output units. The labels' loss is taken on another draw from the same
+    z are the scores of remembered samples now, z₀ their scores when they were stored; the square is a mean
+    over samples and over all output units. The loss of the labels is computed on a second draw from the same
     memory, a reservoir of the stream that is filled after every update with the scores from before it.
 
-    Source: Buzzega et al. 2020, Eq. 6 (α = `logit_weight`, β = `label_weight`; β = 0 is plain DER); the
-    defaults are those that they use most for CIFAR-10. As in their code the three batches pass through the
+    Source: Buzzega et al. (2020), Eq. 6 (α = `logit_weight`, β = `label_weight`; β = 0 is plain DER). The
+    defaults are those that they use most for CIFAR-10. As in their code, the three batches pass through the
     network one by one.
     """
 
-    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
+    memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 2000
     memory_batch: Annotated[
         int | None,
-        Field(gt=0, description="remembered samples in each draw; as many as new ones unless given"),
+        Field(gt=0, description="remembered samples in each draw (default: as many as new ones)"),
     ] = None
     logit_weight: Annotated[float, Field(ge=0, description="weight of the remembered scores (α)")] = 0.1
     label_weight: Annotated[float, Field(ge=0, description="weight of the remembered labels (β)")] = 0.5

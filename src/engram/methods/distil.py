@@ -1,4 +1,4 @@
-"""Keeping the answers of an older network: distillation losses, and which answers there are to keep."""
+"""Distillation losses, which keep the answers of an older network, and the units that they are about."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -24,7 +24,7 @@ def distillation(
     mean_over_units: bool = False,
     units: Sequence[int] | None = None,
 ) -> Tensor:
-    """How far the current answers are from the previous ones, both softened by the temperature.
+    """The distance of the current answers from the previous ones, both softened by the temperature.
 
     Per sample −Σ q·log p (`form="cross-entropy"`), or that minus the entropy of q (`form="kl"`, so equal
     answers cost nothing), q and p being the softmax of the previous and the current scores divided by the
@@ -38,7 +38,7 @@ def distillation(
         squared: Multiply by temperature², so that gradients keep their size.
         form: `kl` or `cross-entropy`.
         mean_over_units: Divide by the number of current units as well (van de Ven's code of 2018).
-        units: Sum over these units alone, though all of them share the softmax (000's code).
+        units: Sum over these units only, although all share the softmax (as De Lange et al. (2023) do).
 
     Example:
         >>> now, then = torch.tensor([[2.0, 0.0, -1.0]]), torch.tensor([[2.0, 0.0, -1.0]])

@@ -1,4 +1,4 @@
-"""Asymmetric replay: new classes do not push the old ones away, remembered samples compare them all."""
+"""Asymmetric replay: new samples do not lower the scores of old classes."""
 
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -25,21 +25,21 @@ from engram.models.heads import head_masks, head_of_each, mask_scores
 @final
 @dataclass(kw_only=True, eq=False)
 class ERACE(Learner):
-    """Minimise L(new), only the new batch's own classes competing, plus L(remembered), where all compete.
+    """Minimise L(new), with only the classes of the new batch, plus L(remembered), with all classes.
 
-    So a new sample never lowers the scores of classes that it was not seen with; what tells old and new
-    classes apart is learned from the memory alone. Both are means over their own samples. The memory is a
+    So a new sample never lowers the scores of classes that are not in its batch; old and new classes are told
+    apart by means of the memory alone. Both losses are means over their own samples. The memory is a
     reservoir of the whole stream, filled after every update.
 
-    Source: Caccia et al. 2022, Eq. 3 (ER-ACE). In their code classes that were never seen compete as
-    well; here it is the setting that says which units there are. New and remembered samples pass through
-    the network together, which makes a difference to batch norm only.
+    Source: Caccia et al. (2022), Eq. 3 (ER-ACE). In their code classes that were never seen compete as well;
+    here the setting determines which units compete. New and remembered samples pass through the network
+    together, which matters to batch norm only.
     """
 
-    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
+    memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 2000
     memory_batch: Annotated[
         int | None,
-        Field(gt=0, description="remembered samples in each update; as many as new ones unless given"),
+        Field(gt=0, description="remembered samples in each update (default: as many as new ones)"),
     ] = None
 
     def setup(self) -> None:

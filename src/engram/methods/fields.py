@@ -65,7 +65,7 @@ def readable_type(annotation: Any) -> str:
     return "none" if annotation is type(None) else getattr(annotation, "__name__", str(annotation))
 
 
-def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict[str, Any]:
+def validate_fields(name: str, method: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """All hyper-parameters of a method: given ones checked and converted, the others at their defaults.
 
     Text is converted to the field's type, so values may come from a command line.
@@ -76,22 +76,20 @@ def validate_fields(name: str, method: type[Any], given: dict[str, Any]) -> dict
         10
         >>> validate_fields("gem", METHODS["gem"], {"memory": 0})
         Traceback (most recent call last):
-        engram.core.errors.InputError: method gem: memory=0 cannot be used: input should be greater than 0
+        engram.core.errors.InputError: method gem: memory must be greater than 0, got 0
     """
     own, model = _described(method)
     valid = ", ".join(own) or "none"
     mistakes = {
-        key: f"method {name} has no field {key!r}: its fields are {valid}" for key in given if key not in own
+        key: f"method {name} has no field {key!r}: its fields are {valid}" for key in values if key not in own
     }
     try:
-        checked = dict(model.model_validate({key: value for key, value in given.items() if key in own}))
+        checked = dict(model.model_validate({key: value for key, value in values.items() if key in own}))
     except ValidationError as error:
         for mistake in error.errors():
             where, message = str(mistake["loc"][0]), mistake["msg"]
-            mistakes.setdefault(
-                where,
-                f"method {name}: {where}={given[where]!r} cannot be used: {message[0].lower()}{message[1:]}",
-            )
+            rule = message.replace("Input should", "must", 1)
+            mistakes.setdefault(where, f"method {name}: {where} {rule}, got {values[where]!r}")
     if mistakes:
         raise InputError("; ".join(mistakes.values()))
     return checked

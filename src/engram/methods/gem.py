@@ -29,13 +29,13 @@ from engram.methods.memory import Samples
 class GEM(Learner):
     """Project the gradient so that it agrees with the gradient on every earlier task's memory.
 
-    With g the gradient of the new samples and the rows of G those of the memories: if every product G·g is
-    at least 0, g is used. Else g + Gᵀv, v solving min ½ vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv with v ≥ margin.
+    With g the gradient of the new samples and the rows of G those of the memories: if every product G·g is at
+    least 0, g is used. Otherwise g + Gᵀv, where v solves min ½ vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv with v ≥ margin.
 
-    Source: Lopez-Paz & Ranzato, 2017, Section 3, and their code (ridge, margin 0.5, the last 256 samples of
-    each task: `policy=ring`); 000, Section 4.2, Eq. 9, and Appendix B, with margin 0.5.
-    Deviations: 000's code keeps the first samples of each task (`policy=first`), here they are drawn at
-    random unless asked for.
+    Source: Lopez-Paz & Ranzato (2017), Section 3, and their code (ridge, margin 0.5, the last 256 samples of
+    each task: `policy=ring`); De Lange et al. (2023), Section 4.2, Eq. 9, and Appendix B, with margin 0.5.
+    Deviations: the code of De Lange et al. keeps the first samples of each task (`policy=first`); here they
+    are drawn at random by default.
     """
 
     memory: Annotated[int, Field(gt=0, description="samples kept of each task")] = 400

@@ -23,24 +23,24 @@ READ_AT_ONCE = 512
 @final
 @dataclass(kw_only=True, eq=False)
 class ICaRL(Learner):
-    """Learn new classes beside the older network's answers, and answer with the nearest mean of exemplars.
+    """Learn new classes while keeping the older network's answers; answer with the nearest mean of exemplars.
 
-    - Every unit is a yes-or-no question (sigmoid, binary cross-entropy, summed over the units of all classes
+    - Every unit is a binary classifier (sigmoid, binary cross-entropy, summed over the units of all classes
       so far, mean over samples). The units of the task's classes learn the labels, those of older classes the
-      answers that the network gave when the last task ended.
+      answers that the network gave at the end of the last task.
     - The exemplars are mixed into the new data: a pass over the task shows each of them once.
     - When a task ends, ⌊memory / classes so far⌋ exemplars of each class are kept, chosen by herding: one
-      after the other, so that the mean of their features (of unit length) is as near as can be to that of the
-      class. Older classes give up those chosen last.
-    - A sample is of the class whose exemplars' mean feature is nearest to its own.
+      after the other, so that the mean of their features (of unit length) is as close as possible to that of
+      the class. Older classes give up those chosen last.
+    - A sample is assigned to the class whose exemplars' mean feature is nearest to its own.
 
-    Source: Rebuffi et al. 2017, Algorithms 1 to 5. Deviations: while a task is learned, its classes have no
-    exemplars yet, and the latest samples of each (as many as a class will keep) take their place in
-    the answers; where a class comes again in a later task (domain setting) it has exemplars of each, and they
-    have one mean; images are not mirrored.
+    Source: Rebuffi et al. (2017), Algorithms 1 to 5.
+    Deviations: while a task is learned, its classes have no exemplars yet, and the latest samples of each (as
+    many as a class will keep) stand in for them; where a class comes again in a later task (domain setting)
+    it has exemplars of each task and one mean over all of them; images are not mirrored.
     """
 
-    memory: Annotated[int, Field(gt=0, description="exemplars kept in all")] = 2000
+    memory: Annotated[int, Field(gt=0, description="exemplars kept in total")] = 2000
 
     def setup(self) -> None:
         """There are no exemplars, and no older network."""

@@ -1,4 +1,4 @@
-"""How much each weight matters for what was learned, and the quadratic penalty that guards it."""
+"""How important each weight is for what was learned, and the quadratic penalty on its change."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def fisher_information(
 ) -> list[Tensor]:
     """The Fisher information as a paper computes it: over samples, or over mini-batches.
 
-    `sample` is `diagonal_fisher`; `batch` (000) and `batch-scaled` (002's permuted domain runs) are
-    `batch_fisher`, the latter with the size of each batch as a factor.
+    `sample` is `diagonal_fisher`; `batch` (De Lange et al. 2023) and `batch-scaled` (the permuted domain runs
+    of Hsu et al. 2018) are `batch_fisher`, the latter with the size of each batch as a factor.
 
     Example:
         >>> layer = nn.Linear(1, 2, bias=False)
@@ -59,13 +59,13 @@ def diagonal_fisher(
     label: Label = "predicted",
     generator: torch.Generator | None = None,
 ) -> list[Tensor]:
-    """The diagonal of the Fisher information, one tensor a parameter.
+    """The diagonal of the Fisher information, one tensor per parameter.
 
     The mean over samples of the squared gradient of each sample's own log-likelihood, over the units that
-    compete in its head. The label is the network's own answer (`predicted`, 002), drawn from its softmax
-    (`sampled`, the true Fisher), or the right one (`true`, the empirical Fisher, 004). The network is in
-    evaluation mode meanwhile: dropout is off and batch norm uses its running statistics, so the samples of
-    a batch do not mix.
+    compete in its head. The label is the network's own answer (`predicted`, Hsu et al. 2018), drawn from its
+    softmax (`sampled`, the true Fisher), or the right one (`true`, the empirical Fisher, Pfülb & Gepperth
+    2019). Meanwhile the network is in evaluation mode: dropout is off and batch norm uses its running
+    statistics, so the samples of a batch do not affect each other.
 
     One batched pass: for linear layers the squared gradient of the weight from unit i to o is δ_o²·a_i², so
     the sum over samples is a product of two matrices; other layers go through `torch.func`.
@@ -93,9 +93,10 @@ def batch_fisher(
 ) -> list[Tensor]:
     """What some reference code calls Fisher: squared gradients of whole mini-batches, not of samples.
 
-    The mean over batches of the squared gradient of the batch's mean loss (000, `scale="one"`), or of that
-    times the batch's size (002's permuted domain runs, `scale="size"`). Gradients of different signs cancel
-    before they are squared, so it is smaller than the Fisher unless scaled, and depends on the batch size.
+    The mean over batches of the squared gradient of the batch's mean loss (De Lange et al. 2023,
+    `scale="one"`), or of that times the batch's size (permuted domain runs of Hsu et al. 2018,
+    `scale="size"`). Gradients of different signs cancel before they are squared, so the result is smaller
+    than the Fisher information unless scaled, and depends on the batch size.
     """
     parameters = list(network.parameters())
     total = [torch.zeros_like(p) for p in parameters]
@@ -117,12 +118,12 @@ def batch_fisher(
 def output_sensitivity(
     network: nn.Module, batches: Iterable[Batch], *, kind: Literal["batch", "sample"] = "batch"
 ) -> list[Tensor]:
-    """How much the squared outputs change with each weight (MAS), one tensor a parameter.
+    """How much the squared outputs change with each weight (MAS), one tensor per parameter.
 
-    `batch` (002's code): the mean over batches of the absolute gradient of the squared scores' mean over
-    samples and units. `sample` (the original): the mean over samples of the absolute gradient of the sum of
-    its squared scores. Only the units that compete in a sample's head count; no label is needed. The network
-    is in evaluation mode meanwhile.
+    `batch` (code of Hsu et al. 2018): the mean over batches of the absolute gradient of the mean squared
+    score over samples and units. `sample` (the original): the mean over samples of the absolute gradient of
+    the sum of squared scores. Only the units that compete in a sample's head count; no label is needed.
+    Meanwhile the network is in evaluation mode.
 
     Example:
         >>> layer = nn.Linear(1, 2, bias=False)
@@ -223,7 +224,7 @@ def _dense_sums(
     *,
     magnitude: Magnitude,
 ) -> list[Tensor] | None:
-    """The sums over samples in closed form; None unless every weight is used once, on one vector a sample."""
+    """The sums over samples in closed form; None unless each weight is used once, on one vector per sample."""
     layers = [part for part in network.modules() if type(part) is nn.Linear]
     inside = {id(p) for layer in layers for p in layer.parameters()}
     together = sum(1 for layer in layers for _ in layer.parameters())
@@ -233,9 +234,9 @@ def _dense_sums(
     outputs: list[GradientEdge] = []
     called: list[nn.Linear] = []
 
-    def note(layer: nn.Linear, given: tuple[Tensor], result: Tensor) -> None:
+    def note(layer: nn.Linear, layer_inputs: tuple[Tensor], result: Tensor) -> None:
         called.append(layer)
-        inputs.append(given[0].detach())
+        inputs.append(layer_inputs[0].detach())
         # The place in the graph, not the tensor: a rectifier that works in place makes that its own output.
         outputs.append(get_gradient_edge(result))
 
@@ -243,7 +244,7 @@ def _dense_sums(
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
         with torch.enable_grad():
-            # With a gradient asked of the input there is one at every layer, also where weights are frozen.
+            # With a gradient of the input there is one at every layer, also where weights are frozen.
             loss = losses(network(x.detach().requires_grad_()), y, allowed).sum()
     finally:
         for hook in hooks:

@@ -26,16 +26,18 @@ from engram.models.vae import Feedback
 class RtF(Learner):
     """Minimise (1/k)·L(new) + (1 − 1/k)·L(replayed) in the k-th task, with a generator inside the network.
 
-    The network's features are at once the encoder of a variational autoencoder, whose code and decoder stand
-    beside the network ("feedback connections"). Each L is the sum, all weights 1, of the reconstruction
-    loss, the latent loss and the classification loss, which is the cross-entropy of new samples and the
-    distillation loss of replayed ones: their targets are the softened answers of the previous version of the
-    network, which also generated them (soft targets), new units having the target 0. In the task setting
-    every earlier head is compared on its equal share of them, rounded up; the heads' losses are averaged.
+    The features of the network are also the encoder of a variational autoencoder, whose code and decoder are
+    added to the network ("feedback connections"). Each L is the sum, with all weights 1, of the
+    reconstruction loss, the latent loss and the classification loss, which is the cross-entropy of new
+    samples and the distillation loss of replayed ones: their targets are the softened answers of the previous
+    version of the network, which also generated them (soft targets), and new units have the target 0. In the
+    task setting every earlier head is compared on an equal share of them, rounded up; the losses of the heads
+    are averaged.
 
-    Source: van de Ven & Tolias, 2018, and its code, from which 002 has its numbers (Section 3, Tables 2 and
-    3); temperature 2, T² factor, and the distillation loss divided by the number of units
+    Source: van de Ven & Tolias (2018) and their code, with which Hsu et al. (2018; Section 3, Tables 2 and 3)
+    obtained their numbers: temperature 2, T² factor, and the distillation loss divided by the number of units
     (`mean_over_units`, which later versions leave out).
+    Deviations: none.
     """
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
@@ -43,12 +45,17 @@ class RtF(Learner):
     latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
     width: Annotated[
         int | None,
-        Field(gt=0, description="units in the decoder's two hidden layers; as many as there are features"),
+        Field(
+            gt=0,
+            description="units in the decoder's two hidden layers (default: as many as there are features)",
+        ),
     ] = None
-    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = (
-        None
-    )
-    high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
+    low: Annotated[
+        float | None, Field(description="smallest input value (default: that of the first batch)")
+    ] = None
+    high: Annotated[
+        float | None, Field(description="largest input value (default: that of the first batch)")
+    ] = None
 
     def setup(self) -> None:
         """There is no decoder before the first batch, and no older network."""

@@ -59,10 +59,10 @@ def capture(owner: object) -> dict[str, Any]:
     """The state of everything that `owner` holds, attribute by attribute.
 
     Holds tensors, dictionaries, lists and plain values only, so that it can be written and read without
-    pickle's dangers. Functions, classes and paths are configuration: a new object has them already.
+    pickle. Functions, classes and paths are configuration: a new object has them already.
 
     Raises:
-        CannotKeep: An attribute is something else; it is never left out without a word.
+        CannotKeep: An attribute is something else; nothing is left out silently.
     """
     return {name: _pack(value, f"{type(owner).__name__}.{name}") for name, value in vars(owner).items()}
 

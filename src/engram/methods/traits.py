@@ -82,8 +82,8 @@ def declare(kind: type, **declared: Any) -> Traits:
         declared: Fields of `Traits`; those that are None are left to the class and its parents.
     """
     parent = next((_DECLARED[base] for base in kind.__mro__[1:] if base in _DECLARED), Traits())
-    given = {name: value for name, value in declared.items() if value is not None}
-    said = {**_said_by_class(kind, parent), **given}
+    arguments = {name: value for name, value in declared.items() if value is not None}
+    said = {**_said_by_class(kind, parent), **arguments}
     if "needs" in said:
         # What the class says of itself is not undone by its parent's rule.
         said = {"needs_with": None, **said}

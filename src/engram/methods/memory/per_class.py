@@ -121,7 +121,7 @@ class ClassBalanced:
 
 
 class PerClass:
-    """`share` random samples of every class of every task, kept for good (003).
+    """`share` random samples of every class of every task, kept for good (Chen et al. 2023).
 
     Example:
         >>> memory = PerClass(2, torch.Generator().manual_seed(0))

@@ -71,7 +71,7 @@ class Sections:
 
 
 class Turns:
-    """Whose turn it is: deals out the places of remembered samples, each as often as any other.
+    """The order in which remembered samples are rehearsed, each as often as any other.
 
     The places come in a random order, then in another, and so on; those of one deal differ as far as there
     are enough of them.
@@ -121,5 +121,5 @@ class Turns:
         return {"queue": self.queue, "met": self.met, "dealt": self.dealt}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Continue from there."""
         self.queue, self.met, self.dealt = state["queue"], state["met"], state["dealt"]

@@ -54,7 +54,7 @@ class Samples:
             self.append(Batch(other.x, other.y, heads=(), head=other.head))
 
     def write(self, batch: Batch, chosen: Mapping[int, int]) -> None:
-        """Put rows of a batch in places: `{place: row}`, where places beyond the end follow it closely.
+        """Put rows of a batch in places, `{place: row}`; new places follow the last one without a gap.
 
         Example:
             >>> store = Samples()
@@ -76,7 +76,7 @@ class Samples:
             self.head[places] = head_of_each(batch)[rows]
 
     def keep(self, index: Tensor) -> None:
-        """Forget all samples but these, which stand in this order from now on."""
+        """Forget all samples but these, which are in this order from now on."""
         if self.x is not None:
             self.x, self.y, self.head = self.x[index], self.y[index], self.head[index]
 
@@ -108,10 +108,10 @@ class Samples:
 
 
 class CodedSamples:
-    """Samples whose inputs are kept in 8 bits a value: a quarter of the bytes of 32-bit floats.
+    """Samples whose inputs are kept in 8 bits per value: a quarter of the bytes of 32-bit floats.
 
     Values are spread linearly over 256 levels, from the lowest to the highest value of the channel (of all
-    values, where inputs are no images). Images that were bytes before they were normalised, black and white
+    values, where inputs are not images). Images that were bytes before they were normalised, black and white
     among their pixels, come back as they were, up to the rounding of floats; else a value is off by at most
     half a level. Labels and heads take 16 bits instead of 64 (32 where there are more than 32,768 of them).
 
@@ -152,7 +152,7 @@ class CodedSamples:
         return coded
 
     def keep(self, index: Tensor) -> None:
-        """Forget all samples but these, which stand in this order from now on."""
+        """Forget all samples but these, which are in this order from now on."""
         self.codes, self.y, self.head = self.codes[index], self.y[index], self.head[index]
 
     def batch(self, index: Tensor, heads: Heads) -> Batch:
