@@ -70,7 +70,7 @@ class DGR(Learner):
         Field(
             ge=0,
             lt=1,
-            description="least probability that the older network gives to its label of an input; others are drawn again",
+            description="least probability of the older network's label; other inputs are drawn again",
         ),
     ] = 0.0
 

@@ -224,7 +224,7 @@ def _dense_sums(
     *,
     magnitude: Magnitude,
 ) -> list[Tensor] | None:
-    """The sums over samples in closed form; None unless each weight is used once, on one vector per sample."""
+    """The sums over samples in closed form; None unless weights are used once, on one vector per sample."""
     layers = [part for part in network.modules() if type(part) is nn.Linear]
     inside = {id(p) for layer in layers for p in layer.parameters()}
     together = sum(1 for layer in layers for _ in layer.parameters())

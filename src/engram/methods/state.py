@@ -117,12 +117,8 @@ def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
         return "tensor", {"value": value.detach().clone(), **flags}
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return _packed_array(value)
-    if isinstance(value, torch.Generator):
-        return "generator", {"value": value.get_state()}
-    if isinstance(value, np.random.Generator):
-        return "numpy generator", {"value": _plain_arrays(value.bit_generator.state)}
-    if isinstance(value, random.Random):
-        return "python generator", {"value": value.getstate()}
+    if isinstance(value, torch.Generator | np.random.Generator | random.Random):
+        return _packed_generator(value)
     if isinstance(value, nn.Module):
         modes = [module.training for module in value.modules()]
         grads = [p.requires_grad for p in value.parameters()]
@@ -134,6 +130,16 @@ def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
     if is_dataclass(value):
         return _packed_dataclass(value, name)
     return _packed_container(value, name)
+
+
+def _packed_generator(
+    value: torch.Generator | np.random.Generator | random.Random,
+) -> tuple[str, dict[str, Any]]:
+    if isinstance(value, torch.Generator):
+        return "generator", {"value": value.get_state()}
+    if isinstance(value, np.random.Generator):
+        return "numpy generator", {"value": _plain_arrays(value.bit_generator.state)}
+    return "python generator", {"value": value.getstate()}
 
 
 def _packed_array(value: Any) -> tuple[str, dict[str, Any]] | None:
