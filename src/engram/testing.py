@@ -1,11 +1,11 @@
-"""What every method must hold to, as checks that anybody can run on their own.
+"""The contract of methods, as checks that anybody can run on a method of their own.
 
     import engram.testing
 
-    engram.testing.check_method("my-method")
+    print(engram.testing.check_method("my-method"))
 
-runs all checks on a registered method and raises `AssertionError` at the first that fails. In pytest, one
-test a check reads better:
+runs all checks on a registered method, raises `AssertionError` at the first that fails, and reports what was
+compared. In pytest, one test per check gives clearer output:
 
     @pytest.mark.parametrize("check", engram.testing.CHECKS.values(), ids=engram.testing.CHECKS)
     def test_contract(check):
@@ -15,11 +15,11 @@ test a check reads better:
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
-from dataclasses import fields, replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -31,17 +31,22 @@ from engram.core.seeds import Seeds
 from engram.core.values import OptimizerSpec, TaskInfo
 from engram.datasets import arrays
 from engram.datasets.stream import Stream
-from engram.engine import loop
+from engram.engine import state
+from engram.engine.build import make_method, make_network, task_infos
+from engram.engine.check import complete
+from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest
-from engram.engine.loop import task_infos
+from engram.engine.loop import run, run_steps
+from engram.engine.observers import Step
 from engram.engine.retained import retained
-from engram.methods import METHODS
+from engram.methods import METHODS, traits_of
 from engram.methods.base import Method
 from engram.methods.state import CannotKeep
 from engram.models import MODELS
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
 from engram.record.experiment import EvaluationSpec, Experiment
+from engram.record.run import Run
 from engram.scenarios.values import (
     ClassSetting,
     DomainSetting,
@@ -55,14 +60,14 @@ from engram.scenarios.values import (
 SIDE = 6
 SETTINGS: tuple[Setting, ...] = (ClassSetting(), DomainSetting(), TaskSetting())
 HIDDEN: tuple[Setting, ...] = (ClassSetting(boundaries=False), DomainSetting(boundaries=False))
-"""Settings for methods that do not need to be told where tasks begin."""
+"""Settings in which methods are not told where tasks begin."""
 Groups = tuple[tuple[int, ...], ...]
 """The classes of each task."""
 
 
 @cache
 def sample_data() -> str:
-    """The name of a small made-up data set: seven classes, unequally many images of 6×6, learnable."""
+    """The name of a small synthetic data set: seven classes of different sizes, images of 6×6."""
     draw = np.random.default_rng(0)
     counts = (17, 16, 9, 1, 12, 20, 1)
     patterns = draw.normal(size=(len(counts), 1, SIDE, SIDE)).astype(np.float32)
@@ -75,7 +80,7 @@ def sample_data() -> str:
 
 
 def sample_scenario(setting: Setting, groups: Groups = ((0, 1), (2,), (3, 4, 5))) -> Scenario:
-    """Three tasks: two classes with 33 samples, one class with 9, and three of which one has one sample."""
+    """Three tasks: two classes with 33 samples, one class with 9, and three classes, one with one sample."""
     domain = isinstance(setting, DomainSetting)
     tasks = tuple(
         Task(Source(sample_data(), group), tuple(range(len(group))) if domain else group, name=str(number))
@@ -97,10 +102,45 @@ MLP = ModelSpec("mlp", hidden=(8,), dropout_hidden=0.25)
 CNN = ModelSpec("contract-cnn")
 
 
-QUICK: dict[str, dict[str, Any]] = {"gdumb": {"epochs": 8}}
-"""Fields that keep a method's checks short."""
-UNTOLD: dict[str, dict[str, Any]] = {"er": {"policy": "reservoir"}}
-"""Fields with which a method does not need boundaries, where others do."""
+QUICK: dict[str, dict[str, object]] = {"gdumb": {"epochs": 8}}
+"""Hyper-parameters that keep the checks of a method short."""
+UNTOLD: dict[str, dict[str, object]] = {"er": {"policy": "reservoir"}}
+"""Hyper-parameters with which a method does not need boundaries, where its defaults do."""
+
+
+class Check(NamedTuple):
+    """A check that a method has passed.
+
+    Attributes:
+        name: Its name in `CHECKS`.
+        compared: What was run and compared.
+    """
+
+    name: str
+    compared: str
+
+
+@dataclass(frozen=True, slots=True)
+class MethodReport:
+    """What was checked of a method; there is none of a method that fails.
+
+    Example:
+        >>> print(MethodReport("er", (Check("same-seed", "two runs with seed 0: equal traces"),)))
+        er passed 1 check
+          same-seed  two runs with seed 0: equal traces
+    """
+
+    method: str
+    checks: tuple[Check, ...]
+
+    def __str__(self) -> str:
+        width = max((len(check.name) for check in self.checks), default=0)
+        count = len(self.checks)
+        lines = [f"{self.method} passed {count} check{'' if count == 1 else 's'}"]
+        return "\n".join([*lines, *(f"  {check.name:<{width}}  {check.compared}" for check in self.checks)])
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def sample_experiment(method: str, setting: Setting, *, model: ModelSpec = MLP, seed: int = 0) -> Experiment:
@@ -120,135 +160,195 @@ def sample_experiment(method: str, setting: Setting, *, model: ModelSpec = MLP, 
 
 
 def settings_of(method: str, among: tuple[Setting, ...] = SETTINGS) -> list[Setting]:
-    """The settings that a method can be used in."""
-    found = []
-    for setting in among:
-        try:
-            loop.complete(sample_experiment(method, setting))
-        except InputError:
-            continue
-        found.append(setting)
-    return found
+    """The settings that a method can be used in.
+
+    Example:
+        >>> [setting.kind for setting in settings_of("packnet")]
+        ['task']
+    """
+    return [setting for setting in among if _accepts(method, setting)]
 
 
-def check_settings(method: str) -> None:
+def _accepts(method: str, setting: Setting) -> bool:
+    try:
+        complete(sample_experiment(method, setting))
+    except InputError:
+        return False
+    return True
+
+
+def check_settings(method: str) -> Check:
     """It runs in at least one setting, and in all that it does not refuse."""
     settings = settings_of(method)
     assert settings, f"{method} refuses every setting"
     for setting in settings:
-        outcome = _whole(method, setting)
-        assert outcome.evaluator.evaluations > 0
-        assert isinstance(outcome.method, Method), f"{method} lacks one of the verbs"
+        whole = _whole(method, setting)
+        assert whole.run.evaluations > 0
+        assert isinstance(whole.method, Method), f"{method} is missing one of the verbs"
+    return Check("settings", f"a run of three tasks in the settings {_names(settings)}: all finished")
 
 
-def check_learns(method: str) -> None:
+def check_learns(method: str) -> Check:
     """When the first task ends, it can tell its two classes apart."""
-    for setting in settings_of(method):
-        planned = replace(
-            sample_experiment(method, setting), epochs=8, evaluation=EvaluationSpec(every=1000, subset=None)
+    settings = settings_of(method)
+    accuracies = [_accuracy_when_learned(method, setting) for setting in settings]
+    for setting, accuracy in zip(settings, accuracies, strict=True):
+        assert accuracy > 0.75, (
+            f"{method} answers {accuracy:.2f} correctly of what it has just learned ({setting.kind})"
         )
-        first = planned.scenario.phases[:1]
-        planned = replace(planned, scenario=replace(planned.scenario, phases=first))
-        trace = loop.run(planned).evaluator.trace
-        rows = [row for row in range(len(trace)) if trace.learning[row] == trace.learning[0]]
-        last = next(row for row in reversed(rows) if trace.task[row] == 0)
-        found = trace.correct[last] / trace.total[last]
-        assert found > 0.75, f"{method} gets {found:.2f} right of what it has just learned ({setting.kind})"
+    return Check("learns", f"accuracy on the first task when it ends: {min(accuracies):.2f}, above .75")
 
 
-def check_same_seed(method: str) -> None:
+def _accuracy_when_learned(method: str, setting: Setting) -> float:
+    planned = replace(
+        sample_experiment(method, setting), epochs=8, evaluation=EvaluationSpec(every=1000, subset=None)
+    )
+    first = planned.scenario.phases[:1]
+    planned = replace(planned, scenario=replace(planned.scenario, phases=first))
+    trace = run(planned).trace
+    rows = [row for row in range(len(trace)) if trace.learning[row] == trace.learning[0]]
+    last = next(row for row in reversed(rows) if trace.task[row] == 0)
+    return trace.correct[last] / trace.total[last]
+
+
+def check_same_seed(method: str) -> Check:
     """The same seed gives the same bits, another seed others."""
-    for setting in settings_of(method):
-        first = _whole(method, setting).evaluator
-        second, other = (loop.run(sample_experiment(method, setting, seed=seed)).evaluator for seed in (0, 1))
+    settings = settings_of(method)
+    for setting in settings:
+        first = _whole(method, setting).run
+        second, other = (run(sample_experiment(method, setting, seed=seed)) for seed in (0, 1))
         assert first.trace == second.trace, f"{method}: the same seed gave another trace"
         assert first.trace != other.trace, f"{method}: another seed changed nothing"
+    return Check(
+        "same-seed", f"traces of two runs with seed 0 (equal) and one with seed 1 (different){_in(settings)}"
+    )
 
 
-def check_watching(method: str) -> None:
+def check_watching(method: str) -> Check:
     """Evaluation changes nothing: weights and buffers are the same bits without it."""
     settings = settings_of(method)
     for setting, model in [*((setting, MLP) for setting in settings), (settings[0], CNN)]:
         planned = sample_experiment(method, setting, model=model)
         planned = replace(planned, evaluation=replace(planned.evaluation, losses=True))
         digests = {weights_digest(_last(planned, watch=watch)) for watch in (True, False)}
-        assert len(digests) == 1, f"{method}: watching changed the weights ({model.name})"
+        assert len(digests) == 1, f"{method}: evaluation changed the weights ({model.name})"
+    return Check("watching", f"weights of runs with and without evaluation: equal bits{_in(settings)}")
 
 
-def check_gradient_split(method: str) -> None:
-    """Splitting gradients for the probe changes nothing either."""
+def check_gradient_split(method: str) -> Check:
+    """Splitting gradients for the probe does not change training."""
     setting = settings_of(method)[0]
     planned = sample_experiment(method, setting)
     split = replace(planned, evaluation=replace(planned.evaluation, gradients=True))
-    assert weights_digest(_whole(method, setting).method) == weights_digest(_last(split))
+    assert weights_digest(_whole(method, setting).method) == weights_digest(_last(split)), (
+        f"{method}: splitting gradients changed the weights"
+    )
+    return Check("gradient-split", "weights of runs with and without split gradients: equal bits")
 
 
-def check_resume(method: str) -> None:
-    """Put down in the middle of any task and taken up by a new process, it goes on to the same bits."""
-    for setting in settings_of(method):
+def check_resume(method: str) -> Check:
+    """Interrupted in the middle of any task and resumed by a new process, it continues with the same bits."""
+    settings = settings_of(method)
+    for setting in settings:
         whole = _whole(method, setting)
-        steps = whole.evaluator.step
+        steps = whole.run.updates
         _check_resumed(sample_experiment(method, setting), whole, stops=(3, steps // 2, steps - 2))
+    return Check(
+        "resume", f"runs resumed at three steps and whole ones: equal traces, equal bits{_in(settings)}"
+    )
 
 
-def check_resume_batch_norm(method: str) -> None:
-    """It does so with what batch norm has learned, too."""
+def check_resume_batch_norm(method: str) -> Check:
+    """Resuming also restores what batch norm has learned."""
     planned = replace(sample_experiment(method, settings_of(method)[0], model=CNN), epochs=1)
-    whole = loop.run(planned)
-    _check_resumed(planned, whole, stops=(whole.evaluator.step // 2,))
+    whole = _drained(run_steps(planned))
+    _check_resumed(planned, whole, stops=(whole.run.updates // 2,))
+    return Check(
+        "resume-batch-norm", "a resumed run of a network with batch norm and a whole one: equal bits"
+    )
 
 
-def check_hidden_boundaries(method: str) -> None:
+def check_hidden_boundaries(method: str) -> Check:
     """Where boundaries are hidden and it can do without, it stores data as they come, and resumes."""
-    for setting in settings_of(method, HIDDEN):
+    settings = settings_of(method, HIDDEN)
+    for setting in settings:
         planned, whole = sample_experiment(method, setting), _whole(method, setting)
-        middle = whole.evaluator.step // 2
-        *_, progress = islice(loop.run_steps(planned, watch=False), middle)
-        if "stored data" in METHODS[method].needs:
-            kept = progress.line.method.kept_bytes()
+        middle = whole.run.updates // 2
+        *_, step = islice(run_steps(planned, watch=False), middle)
+        if traits_of(method).stores_data:
+            assert step.method is not None
+            kept = step.method.kept_bytes()
             assert kept > 0, f"{method} stores data, but none before it is told that a task ended"
         _check_resumed(planned, whole, stops=(middle,))
+    if not settings:
+        return Check("hidden-boundaries", "nothing: it needs boundaries")
+    return Check(
+        "hidden-boundaries", f"runs without boundaries, whole and resumed: equal bits{_in(settings)}"
+    )
 
 
-def check_identity_hidden(method: str) -> None:
+def check_identity_hidden(method: str) -> Check:
     """Where task identity is hidden, it is not read."""
-    for setting in settings_of(method):
-        if not isinstance(setting, TaskSetting):
-            with patch.object(loop, "task_infos", _sealed_infos):
-                loop.run(sample_experiment(method, setting))
+    settings = [setting for setting in settings_of(method) if not isinstance(setting, TaskSetting)]
+    for setting in settings:
+        with patch.object(state, "task_infos", _sealed_infos):
+            run(sample_experiment(method, setting))
+    if not settings:
+        return Check("identity-hidden", "nothing: it needs task identity")
+    return Check("identity-hidden", f"runs in which reading the task identity is an error{_in(settings)}")
 
 
-def check_batch_norm(method: str) -> None:
+def check_batch_norm(method: str) -> Check:
     """It works with a convolutional network that has batch norm."""
-    for setting in settings_of(method):
+    settings = settings_of(method)
+    for setting in settings:
         _check_numbers(replace(sample_experiment(method, setting, model=CNN), epochs=1))
+    return Check("batch-norm", f"weights of a network with batch norm: all finite{_in(settings)}")
 
 
-def check_single_sample(method: str) -> None:
-    """Tasks may have one sample in all: the first, and one after a task that has more."""
+def check_single_sample(method: str) -> Check:
+    """Tasks may have a single sample: the first task, and one after a task that has more."""
     settings = settings_of(method)
     for setting, model in [*((setting, MLP) for setting in settings), (settings[0], CNN)]:
         scenario = sample_scenario(setting, groups=((3,), (2,), (6,)))
         planned = replace(sample_experiment(method, setting, model=model), scenario=scenario)
         _check_numbers(planned, watch=False)
+    return Check("single-sample", f"weights after tasks of a single sample: all finite{_in(settings)}")
 
 
-def check_accounts(method: str) -> None:
-    """It says of all that it holds how much that is, and a new one holds no samples."""
-    for setting in settings_of(method):
-        planned = loop.complete(sample_experiment(method, setting))
+def check_accounts(method: str) -> Check:
+    """It accounts for all bytes that it holds, and a new one holds no samples."""
+    settings = settings_of(method)
+    for setting in settings:
+        planned = complete(sample_experiment(method, setting))
         stream, seeds = Stream(planned.scenario), Seeds.of(planned.seed)
         learned = _whole(method, setting).method
-        new = loop.make_method(planned, loop.make_network(planned, stream, seeds), seeds)
-        for each, answering in ((learned, learned.predictor()), (new, None)):
-            kept, found = each.kept_bytes(), retained(each, stream.shape, answering=answering)
-            assert kept >= found.bytes, f"{method} says that it keeps {kept} bytes, but holds {found.bytes}"
-        assert found.samples == 0, f"{method}: a new one holds samples that another was shown"
-        if "stored data" in METHODS[method].needs:
+        new = make_method(planned, make_network(planned, stream, seeds), seeds)
+        _check_kept(method, learned, retained(learned, stream.shape, answering=learned.predictor()).bytes)
+        holds = retained(new, stream.shape, answering=None)
+        _check_kept(method, new, holds.bytes)
+        assert holds.samples == 0, f"{method}: a new one holds samples that another was shown"
+        if traits_of(method).stores_data:
             assert learned.kept_bytes() > 0, f"{method} stores data but accounts for none"
+    return Check(
+        "accounts", f"kept_bytes and the bytes of all tensors that it holds: not less{_in(settings)}"
+    )
 
 
-CHECKS: dict[str, Callable[[str], None]] = {
+def _check_kept(name: str, method: Method, holds: int) -> None:
+    kept = method.kept_bytes()
+    assert kept >= holds, f"{name} says that it keeps {kept} bytes, but holds {holds}"
+
+
+def _names(settings: Sequence[Setting]) -> str:
+    return ", ".join(setting.kind for setting in settings)
+
+
+def _in(settings: Sequence[Setting]) -> str:
+    return f" ({_names(settings)})"
+
+
+CHECKS: dict[str, Callable[[str], Check]] = {
     "settings": check_settings,
     "learns": check_learns,
     "same-seed": check_same_seed,
@@ -264,70 +364,85 @@ CHECKS: dict[str, Callable[[str], None]] = {
 }
 
 
-def check_method(method: str) -> None:
-    """All checks, one after the other.
+def check_method(method: str) -> MethodReport:
+    """Run all checks, and report what each of them compared.
+
+    Raises:
+        AssertionError: A check failed; the message says which promise the method broke.
 
     Example:
-        >>> check_method("finetune")
+        >>> report = check_method("finetune")
+        >>> len(report.checks)
+        12
+        >>> report.checks[4].compared
+        'weights of runs with and without split gradients: equal bits'
     """
-    for check in CHECKS.values():
-        check(method)
+    return MethodReport(method, tuple(check(method) for check in CHECKS.values()))
 
 
-_WHOLE: dict[tuple[type[Any], Setting], loop.Outcome] = {}
+class _Ended(NamedTuple):
+    """A run at its end, and the method that made it."""
+
+    run: Run
+    method: Method
 
 
-def _whole(method: str, setting: Setting) -> loop.Outcome:
-    """The sample run that several checks look at; a class that is registered anew is run anew."""
+_WHOLE: dict[tuple[type[Any], Setting], _Ended] = {}
+
+
+def _whole(method: str, setting: Setting) -> _Ended:
+    """The sample run that several checks use; a class that is registered again is run again."""
     key = METHODS[method], setting
     if key not in _WHOLE:
-        _WHOLE[key] = loop.run(sample_experiment(method, setting))
+        _WHOLE[key] = _drained(run_steps(sample_experiment(method, setting)))
     return _WHOLE[key]
 
 
-def _check_resumed(planned: Experiment, whole: loop.Outcome, *, stops: tuple[int, ...]) -> None:
-    """Put down at some steps and taken up from files, a run ends like the whole one."""
+def _check_resumed(planned: Experiment, whole: _Ended, *, stops: tuple[int, ...]) -> None:
+    """Saved at some steps and resumed from files, a run ends like the whole one."""
     files = {}
-    for progress in islice(loop.run_steps(planned), max(stops)):
-        if progress.step in stops:
-            files[progress.step] = io.BytesIO()
+    for step in islice(run_steps(planned), max(stops)):
+        if step.step in stops:
+            assert step.snapshot is not None
+            files[step.step] = io.BytesIO()
             try:
-                torch.save(progress.snapshot(), files[progress.step])
+                torch.save(step.snapshot(), files[step.step])
             except CannotKeep as reason:
                 raise AssertionError(f"{planned.method}: {reason}") from reason
     for stop, file in files.items():
         file.seek(0)
-        outcome = _drained(loop.run_steps(planned, resume=torch.load(file, weights_only=True)))
-        differs = f"{planned.method}: resumed at {stop}, it differs ({planned.model.name})"
-        assert outcome.evaluator.trace == whole.evaluator.trace, differs
-        assert weights_digest(outcome.method) == weights_digest(whole.method), differs
+        resumed = _drained(run_steps(planned, resume=torch.load(file, weights_only=True)))
+        differs = f"{planned.method}: resumed at step {stop}, it differs ({planned.model.name})"
+        assert resumed.run.trace == whole.run.trace, differs
+        assert weights_digest(resumed.method) == weights_digest(whole.method), differs
 
 
 def _check_numbers(planned: Experiment, *, watch: bool = True) -> None:
-    """A run comes to its end with weights that are numbers."""
+    """A run finishes, and all its weights are finite."""
     try:
         method = _last(planned, watch=watch)
-    except loop.Diverged as reason:
+    except RunFailed as reason:
         raise AssertionError(f"{planned.method}: {reason}") from reason
     for tensor in method.predictor().state_dict().values():
-        assert bool(torch.isfinite(tensor.float()).all()), f"{planned.method}: a weight is no number"
+        assert bool(torch.isfinite(tensor.float()).all()), f"{planned.method}: a weight is NaN or infinite"
 
 
 def _last(planned: Experiment, *, watch: bool = True) -> Method:
-    return _drained(loop.run_steps(planned, watch=watch)).method
+    return _drained(run_steps(planned, watch=watch)).method
 
 
-def _drained(steps: Any) -> loop.Outcome:
+def _drained(steps: Generator[Step, None, Run]) -> _Ended:
+    method: Method | None = None
     while True:
         try:
-            next(steps)
+            method = next(steps).method
         except StopIteration as end:
-            outcome: loop.Outcome = end.value
-            return outcome
+            assert method is not None
+            return _Ended(end.value, method)
 
 
 class _Sealed(TaskInfo):
-    """A task whose identity must not be asked for."""
+    """A task whose identity must not be read."""
 
     __slots__ = ()
 

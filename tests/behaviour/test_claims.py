@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
-from engram.methods import METHODS
+from engram.methods import METHODS, traits_of
 from engram.scenarios import SettingName
 
 pytestmark = pytest.mark.slow
@@ -20,8 +20,8 @@ SEEDS = 5
 ENDS_ONLY = {"every": 10**9, "subset": None, "before": False}
 TEST_SAMPLES = 355  # of all ten digits
 ALL = list(METHODS)
-REHEARSAL = [name for name in METHODS if METHODS[name].family == "rehearsal"]
-PRIORS = [name for name in METHODS if METHODS[name].family == "prior"]
+REHEARSAL = [name for name in METHODS if traits_of(name).family == "rehearsal"]
+PRIORS = [name for name in METHODS if traits_of(name).family == "prior"]
 
 
 @cache
@@ -99,7 +99,7 @@ def rivals_in(setting: SettingName) -> list[str]:
 
 
 def allowed(method: str, setting: SettingName) -> bool:
-    return setting == "task" or "task identity" not in METHODS[method].needs
+    return setting == "task" or "task identity" not in traits_of(method).needs
 
 
 def test_gem_falls_deeper_than_er(real_data: Path) -> None:

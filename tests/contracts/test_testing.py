@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from engram.core.values import Batch, TaskInfo
 from engram.methods import METHODS
 from engram.methods.base import Learner, Terms
-from engram.testing import CHECKS
+from engram.testing import CHECKS, Check, check_method
 
 
 @dataclass(kw_only=True, eq=False)
@@ -186,3 +186,18 @@ def test_a_broken_method_is_found_out(method: str, check: str) -> None:
     CHECKS["settings"](method)
     with pytest.raises(AssertionError):
         CHECKS[check](method)
+
+
+def test_the_report_says_what_was_compared() -> None:
+    report = check_method("finetune")
+    assert [check.name for check in report.checks] == list(CHECKS)
+    assert all(isinstance(check, Check) and check.compared for check in report.checks)
+    lines = str(report).splitlines()
+    assert lines[0] == f"finetune passed {len(CHECKS)} checks"
+    assert "with and without evaluation: equal bits (class, domain, task)" in str(report)
+    assert repr(report) == str(report)
+
+
+def test_what_a_method_is_not_checked_for_is_said() -> None:
+    assert CHECKS["hidden-boundaries"]("ewc").compared == "nothing: it needs boundaries"
+    assert CHECKS["identity-hidden"]("packnet").compared == "nothing: it needs task identity"

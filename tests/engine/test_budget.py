@@ -7,17 +7,17 @@ from engram.core.errors import InputError
 from engram.engine.budget import predicted_bytes
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
-from engram.methods import METHODS
+from engram.methods import METHODS, traits_of
 from engram.scenarios import SettingName
 
-WITHOUT_SAMPLES = [name for name in METHODS if "stored data" not in METHODS[name].needs]
+WITHOUT_SAMPLES = [name for name in METHODS if not traits_of(name).stores_data]
 SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("method", WITHOUT_SAMPLES)
 def test_what_is_predicted_is_kept(method: str, setting: SettingName) -> None:
-    if "task identity" in METHODS[method].needs and setting != "task":
+    if "task identity" in traits_of(method).needs and setting != "task":
         pytest.skip("needs task identity")
     planned = experiment(
         "split-digits", method, setting=setting, updates=2, evaluation={"every": 1000, "subset": 10}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.methods.toy import batches, info, learn, make, same_after_resuming
 
 from engram.methods.a_gem import AGEM, project
-from engram.methods.base import cross_entropy
+from engram.methods.losses import cross_entropy
 
 VECTOR = json.loads((Path(__file__).parents[1] / "papers" / "vectors.json").read_text())["V5_AGEM"]
 gradients = st.lists(st.floats(-3, 3, allow_subnormal=False), min_size=4, max_size=4)

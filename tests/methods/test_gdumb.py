@@ -1,6 +1,7 @@
 """GDumb: it stores greedily, and what it answers follows from the memory alone."""
 
 import copy
+import math
 from collections import Counter
 from typing import Literal
 
@@ -9,7 +10,7 @@ import torch
 from tests.methods.toy import accuracy, batches, learn, make, network, same_after_resuming, weights
 from torch import nn
 
-from engram.core.errors import InputError
+from engram.core.errors import NonFinite
 from engram.core.values import Batch
 from engram.methods.base import Method
 from engram.methods.gdumb import GDumb, cut_and_mix, warm_restarts
@@ -169,6 +170,8 @@ def test_a_fit_whose_loss_is_no_number_stops() -> None:
     method = make(GDumb, memory=20, weight_decay=1.0)
     method.lr = 1e30
     learn(method, 0)
-    with pytest.raises(InputError, match=r"the loss became \w+ in pass \d+ while gdumb fitted") as error:
+    with pytest.raises(NonFinite, match=r"loss became \w+: in pass \d+ of gdumb's fit; set its lr") as error:
         method.predictor()
+    assert error.value.what == "loss"
+    assert error.value.value is not None and not math.isfinite(error.value.value)
     assert "\n" not in str(error.value)

@@ -10,8 +10,9 @@ import pytest
 from engram.core.errors import InputError
 from engram.engine.loop import Outcome, run
 from engram.engine.recipe import experiment
-from engram.methods import METHODS, find_declared, load_plugin
-from engram.methods.base import fields_of, usual_needs
+from engram.methods import METHODS, find_declared, load_plugin, traits_of
+from engram.methods.fields import fields_of
+from engram.methods.traits import Traits
 from engram.testing import CHECKS
 
 MODULE = """
@@ -47,8 +48,11 @@ def test_a_packages_entry_point_is_a_method(tmp_path: Path) -> None:
         ("undefined", "does not run: NameError"),
         ("1 / 0", "does not run: ZeroDivisionError"),
         ("raise SystemExit(3)", "does not run: SystemExit"),
-        ("import engram\n@engram.method('test-plain')\nclass Plain: pass", "test-plain: Plain is no method"),
-        ("import engram\n@engram.method('test-function')\ndef no(): pass", "no is no method"),
+        (
+            "import engram\n@engram.method('test-plain')\nclass Plain: pass",
+            "test-plain: Plain is not a valid method; it is missing",
+        ),
+        ("import engram\n@engram.method('test-function')\ndef no(): pass", "no is not a valid method"),
     ],
 )
 def test_a_broken_plugin_is_one_line(content: str, message: str, tmp_path: Path) -> None:
@@ -161,10 +165,9 @@ def learn(script: Path, text: str) -> Outcome:
 @pytest.mark.usefixtures("as_before")
 def test_the_four_verbs_are_enough(tmp_path: Path) -> None:
     outcome = learn(tmp_path / "four.py", FOUR)
-    found = METHODS["test-four"]
-    assert (found.family, found.paper, found.needs) == ("own", "", ())
-    assert usual_needs("test-four", found) == ()
-    assert [each.name for each in fields_of(found)] == ["knob"]
+    assert traits_of("test-four") == Traits(family="own", paper="", needs=(), learner=False)
+    assert traits_of("test-four").usual_needs == ()
+    assert [field.name for field in fields_of(METHODS["test-four"])] == ["knob"]
     # A batch of each task: its inputs and its labels. The network and the optimiser do not count.
     assert outcome.account.kept_bytes == tuple(32 * (64 * 4 + 8) * tasks for tasks in range(1, 6))
     assert outcome.method.kept_bytes() == outcome.account.kept_bytes[-1]
@@ -182,8 +185,8 @@ def test_what_a_method_says_of_itself_stays(tmp_path: Path) -> None:
         return 1_000_000
 """
     outcome = learn(tmp_path / "four.py", FOUR + said)
-    found = METHODS["test-four"]
-    assert (found.family, found.paper, found.needs) == ("rehearsal", "", ("boundaries",))
+    traits = traits_of("test-four")
+    assert (traits.family, traits.paper, traits.needs) == ("rehearsal", "", ("boundaries",))
     assert set(outcome.account.kept_bytes) == {1_000_000}
 
 
@@ -204,12 +207,12 @@ def test_a_verb_that_gives_nothing_is_one_line(old: str, new: str, message: str,
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("@dataclass", "", "it lacks @dataclass, the field network: make it"),
-        ("def observe", "def watch", "it lacks observe: make it"),
-        ("    network: Any\n", "", "it lacks the field network: make it"),
-        ("def predictor", "def state_dict", "it lacks predictor, load_state_dict: make it"),
-        ("@dataclass", "@dataclass(frozen=True)", "leave frozen and slots out"),
-        ("@dataclass", "@dataclass(slots=True)", "leave frozen and slots out"),
+        ("@dataclass", "", "it is missing @dataclass, the field network. Make it"),
+        ("def observe", "def watch", "it is missing observe. Make it"),
+        ("    network: Any\n", "", "it is missing the field network. Make it"),
+        ("def predictor", "def state_dict", "it is missing predictor, load_state_dict. Make it"),
+        ("@dataclass", "@dataclass(frozen=True)", "remove frozen and slots"),
+        ("@dataclass", "@dataclass(slots=True)", "remove frozen and slots"),
         ("int = 3", "list = field(default_factory=list)", "method test-four: Four: the field 'knob' needs"),
     ],
 )
@@ -219,6 +222,7 @@ def test_what_is_missing_is_named_at_once(old: str, new: str, message: str, tmp_
     with pytest.raises(InputError, match=message) as error:
         load_plugin(script)
     assert "\n" not in str(error.value)
+    assert f"({script}, line " in str(error.value)
     assert "test-four" not in METHODS
 
 
@@ -226,13 +230,15 @@ def test_what_is_missing_is_named_at_once(old: str, new: str, message: str, tmp_
 def test_fields_of_a_class_that_is_no_dataclass_itself_do_not_vanish(tmp_path: Path) -> None:
     script = tmp_path / "forgotten.py"
     script.write_text(FUTURE.replace("@dataclass\n", ""))
-    with pytest.raises(InputError, match="Future has the fields strength, but is no dataclass itself: decor"):
+    with pytest.raises(
+        InputError, match="Future has the fields strength, but is not a dataclass itself: decor"
+    ):
         load_plugin(script)
     facts = "family: ClassVar[str] = 'x'"
     text = FUTURE.replace("import engram\n", "import engram\nfrom typing import ClassVar\n")
     script.write_text(text.replace("@dataclass\n", "").replace("strength: float = 1.0", facts))
     load_plugin(script)
-    assert METHODS["test-future"].family == "x"
+    assert traits_of("test-future").family == "x"
 
 
 def declare(folder: Path, package: str, *points: str) -> None:
@@ -266,7 +272,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None) 
 def test_a_packages_method_is_loaded_and_checked_when_it_is_used() -> None:
     for name, reason in (
         ("gone", "ModuleNotFoundError: No module named 'gonepackage'; mend or uninstall"),
-        ("plain", "method plain: Plain is no method, it lacks @dataclass"),
+        ("plain", "method plain: Plain is not a valid method; it is missing @dataclass"),
     ):
         with pytest.raises(InputError, match=f"method '{name}' of the package theirs .*{reason}") as error:
             METHODS[name]
@@ -289,3 +295,99 @@ def test_names_that_are_taken_stay_what_they_are() -> None:
         assert METHODS["ours"].__name__ == "Ours"
         assert "code" in experiment("split-digits", "ours").as_json()
     assert METHODS["er"].__name__ == "ER"
+
+
+DECLARED = """
+from dataclasses import dataclass
+import engram
+
+@engram.method("test-future", family="prior", paper="Doe (2026)", needs=("boundaries",), joint=True)
+@dataclass(kw_only=True, eq=False)
+class Declared(engram.Learner):
+    "Fine-tuning that declares what it is."
+"""
+
+
+@pytest.mark.usefixtures("as_before")
+def test_what_is_declared_at_the_decorator_is_what_everybody_asks_for(tmp_path: Path) -> None:
+    script = tmp_path / "declared.py"
+    script.write_text(DECLARED)
+    load_plugin(script)
+    wanted = Traits(family="prior", paper="Doe (2026)", needs=("boundaries",), joint=True, learner=True)
+    assert traits_of("test-future") == traits_of(METHODS["test-future"]) == wanted
+    assert len(experiment("split-digits", "test-future").scenario.phases) == 1
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_class_below_a_method_inherits_its_traits_unless_it_says_otherwise(tmp_path: Path) -> None:
+    script = tmp_path / "child.py"
+    script.write_text(
+        "from dataclasses import dataclass\nimport engram\nfrom engram.methods.er import ER\n"
+        "@engram.method('test-child')\n@dataclass(kw_only=True, eq=False)\nclass Child(ER): ...\n"
+        "@engram.method('test-other', needs=('stored data',))\n@dataclass(kw_only=True, eq=False)\n"
+        "class Other(ER): ...\n"
+    )
+    load_plugin(script)
+    assert traits_of("test-child") == traits_of("er")
+    assert traits_of("test-other").needed({"policy": "class-balanced"}) == ("stored data",)
+
+
+RULE = """
+from dataclasses import dataclass
+from typing import ClassVar
+import engram
+
+@engram.method("test-future")
+@dataclass(kw_only=True, eq=False)
+class Rule(engram.Learner):
+    "Says what it needs in class attributes, as methods did before the decorator took it."
+
+    needs: ClassVar[tuple[str, ...]] = ("stored data",)
+    bytes_per_value: ClassVar[int] = 2
+    told: bool = True
+
+    @classmethod
+    def needs_with(cls, settings):
+        return (*cls.needs, "boundaries") if settings["told"] else cls.needs
+
+    def curve(self, batches):
+        return []
+"""
+
+
+@pytest.mark.usefixtures("as_before")
+def test_class_attributes_of_older_plugins_are_still_read(tmp_path: Path) -> None:
+    script = tmp_path / "rule.py"
+    script.write_text(RULE)
+    load_plugin(script)
+    traits = traits_of("test-future")
+    assert traits.needs == ("stored data", "boundaries") and traits.stores_data
+    assert traits.needed({"told": False}) == ("stored data",)
+    assert traits.bytes_per_value == 2 and traits.bytes_beside == 32 and traits.merges
+
+
+@pytest.mark.usefixtures("as_before")
+def test_a_method_that_says_that_it_merges_must_have_a_curve(tmp_path: Path) -> None:
+    script = tmp_path / "declared.py"
+    script.write_text(DECLARED.replace("joint=True", "merges=True"))
+    with pytest.raises(InputError, match="it is missing curve"):
+        load_plugin(script)
+
+
+def test_a_file_is_called_like_its_method() -> None:
+    for name in METHODS:
+        if METHODS.is_ours(name) and not name.startswith("test-"):
+            file = METHODS[name].__module__.removeprefix("engram.methods.")
+            assert file == name.replace("-", "_").replace("++", "_pp")
+
+
+def test_looking_a_method_up_registers_nothing_new(tmp_path: Path) -> None:
+    script = tmp_path / "looks.py"
+    script.write_text("from engram.methods import METHODS\nMETHODS['packnet']")
+    program = (
+        "from pathlib import Path; from engram.methods import load_plugin\n"
+        f"try: load_plugin(Path({str(script)!r}))\n"
+        "except ValueError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "registers no method" in done.stdout, done.stderr

@@ -7,8 +7,8 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
-from engram.methods.base import cross_entropy
 from engram.methods.distil import distillation
+from engram.methods.losses import cross_entropy
 from engram.methods.rtf import RtF
 from engram.models import ModelSpec, build
 from engram.models.vae import Feedback

@@ -8,8 +8,8 @@ import pytest
 
 from engram.core.errors import InputError
 from engram.engine.recipe import experiment
-from engram.methods import METHODS
-from engram.methods.base import validate_fields
+from engram.methods import METHODS, traits_of
+from engram.methods.fields import validate_fields
 from engram.methods.optimizers import OPTIMIZERS, check_optimizer
 from engram.models import MODELS, ModelSpec
 from engram.scenarios import BENCHMARKS, ClassSetting, Normalise, Pad, SettingName, TaskSetting, benchmark
@@ -36,7 +36,7 @@ def test_every_recipe_is_one_that_can_be_followed(name: str) -> None:
     network = ModelSpec(recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
     for method in METHODS:
         replace(network, **recipe.network(method))  # type: ignore[arg-type]
-        if METHODS[method].family == "generative":
+        if traits_of(method).family == "generative":
             assert recipe.optimizer(method).name == "adam", "plain descent teaches an autoencoder too little"
         for optimizer in (*OPTIMIZERS, None):
             check_optimizer(recipe.optimizer(method, optimizer))

@@ -49,18 +49,19 @@ def _print_method(name: str) -> None:
     from rich.table import Table
 
     from engram.cli.output import stdout
-    from engram.methods import METHODS
-    from engram.methods.base import fields_of, usual_needs
+    from engram.methods import METHODS, traits_of
+    from engram.methods.fields import fields_of
 
-    found = METHODS[name]
+    found, traits = METHODS[name], traits_of(name)
     stdout.print()
-    stdout.print(_verbatim(f"{name}: {found.family}"), style="bold")
+    stdout.print(_verbatim(f"{name}: {traits.family}"), style="bold")
     stdout.print(_verbatim(_flowing(getdoc(found) or "")))
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim")
     facts.add_column()
-    facts.add_row("papers", _verbatim(found.paper or "beyond the five papers"))
-    facts.add_row("needs", _verbatim(", ".join(usual_needs(name, found)) or "nothing beyond the stream"))
+    if traits.paper:
+        facts.add_row("paper", _verbatim(traits.paper))
+    facts.add_row("needs", _verbatim(", ".join(traits.usual_needs) or "nothing beyond the stream"))
     for field in fields_of(found):
         facts.add_row(field.name, _verbatim(f"{field.doc} ({field.type}; {field.default})"))
     stdout.print()

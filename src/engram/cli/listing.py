@@ -74,8 +74,8 @@ def _models() -> list[Entry]:
 
 
 def _methods() -> list[Entry]:
-    from engram.methods import METHODS
-    from engram.methods.base import fields_of, usual_needs
+    from engram.methods import METHODS, traits_of
+    from engram.methods.fields import fields_of
 
     methods, broken = METHODS.loaded()
     for line in broken:
@@ -84,9 +84,9 @@ def _methods() -> list[Entry]:
         {
             "name": name,
             "description": _first_line(method),
-            "family": method.family,
-            "paper": method.paper,
-            "needs": list(usual_needs(name, method)),
+            "family": traits_of(method).family,
+            "paper": traits_of(method).paper,
+            "needs": list(traits_of(method).usual_needs),
             "fields": [field._asdict() for field in fields_of(method)],
         }
         for name, method in methods.items()

@@ -260,9 +260,10 @@ def plan_grid(asked: Asked) -> Plan[Any]:
 
 def plan_causal(asked: Asked) -> Plan[Any]:
     """Causal selection on one stream, or on all of a type."""
+    from engram.methods import traits_of
     from engram.protocols.causal import LATER_RATES, CausalOptions, causal, worst_of
 
-    merging = asked.method.startswith("imm-")
+    merging = traits_of(asked.method).merges
     if asked.later_lr is None:
         rates: tuple[float, ...] = () if merging else LATER_RATES
     else:

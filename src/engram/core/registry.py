@@ -39,8 +39,9 @@ class Registry(Generic[T]):
 
     def add(self, name: str, thing: str | T) -> None:
         """Give `thing` a name; a name that is taken is given anew."""
+        # What was known by name only is not new.
+        self.added += not isinstance(self._entries.get(name), str)
         self._entries[name] = thing
-        self.added += 1
 
     def add_own(self, name: str, thing: T) -> None:
         """Give a user's thing a name; the names of this package's things are taken.
@@ -119,7 +120,11 @@ class Registry(Generic[T]):
             thing = self._entries[name] = cast(T, self._load(name, thing))
         if isinstance(thing, str):
             module, _, attribute = thing.partition(":")
-            thing = self._entries[name] = cast(T, getattr(import_module(module), attribute))
+            imported = import_module(module)
+            # A module without an attribute registers the thing itself, by its decorator.
+            thing = cast(T, getattr(imported, attribute)) if attribute else self._entries[name]
+            assert not isinstance(thing, str), f"{module} does not register a {self.kind} {name!r}"
+            self._entries[name] = thing
         return cast(Any, thing)  # type: ignore[no-any-return]
 
     def _load(self, name: str, declared: Declared) -> Any:

@@ -8,8 +8,9 @@ from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
 from engram.engine.start import sample_shape
 from engram.evaluation.guard import same_randomness
-from engram.methods import METHODS
-from engram.methods.base import Method, build_method
+from engram.methods import METHODS, traits_of
+from engram.methods.base import Method
+from engram.methods.fields import build_method
 from engram.models import build
 from engram.record.experiment import Experiment
 from engram.scenarios.values import TaskSetting
@@ -29,7 +30,7 @@ def check_budget(experiment: Experiment) -> None:
         engram.core.errors.InputError: method l2 will keep ... bytes after phase 1, over ...
     """
     budget = experiment.budget_bytes
-    if budget is None or "stored data" in METHODS[experiment.method].needs:
+    if budget is None or traits_of(experiment.method).stores_data:
         return
     for phase, kept in enumerate(predicted_bytes(experiment), start=1):
         if kept > budget:

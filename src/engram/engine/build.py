@@ -10,7 +10,8 @@ from engram.datasets.accounting import WatchedTask
 from engram.datasets.stream import Stream
 from engram.evaluation.evaluator import Evaluator
 from engram.methods import METHODS
-from engram.methods.base import Learner, Method, build_method
+from engram.methods.base import Method, as_learner
+from engram.methods.fields import build_method
 from engram.models import build
 from engram.models.network import Network
 from engram.models.weights import load_weights
@@ -37,10 +38,10 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Metho
         optimizer_spec=experiment.optimizer,
         generator=torch.Generator().manual_seed(seeds.method),
     )
-    if isinstance(method, Learner):
-        method.split_gradients = experiment.evaluation.gradients
+    if (learner := as_learner(method)) is not None:
+        learner.split_gradients = experiment.evaluation.gradients
         if experiment.augment:
-            method.augmentation = torch.Generator().manual_seed(seeds.augmentation)
+            learner.augmentation = torch.Generator().manual_seed(seeds.augmentation)
     return method
 
 

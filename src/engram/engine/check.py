@@ -7,8 +7,8 @@ from dataclasses import replace
 from engram.core.errors import InputError, unknown_name
 from engram.engine.probing import check_probes
 from engram.evaluation.schedule import Schedule
-from engram.methods import METHODS
-from engram.methods.base import Learner, validate_fields
+from engram.methods import METHODS, traits_of
+from engram.methods.fields import validate_fields
 from engram.methods.optimizers import check_optimizer
 from engram.models import MODELS
 from engram.record.experiment import Experiment
@@ -21,26 +21,25 @@ def complete(experiment: Experiment) -> Experiment:
 
     Done before hashing, so that a default and the same value given by hand are the same experiment.
     """
-    method = METHODS[experiment.method]
+    method, traits = METHODS[experiment.method], traits_of(experiment.method)
     if experiment.model.name not in MODELS:
         raise unknown_name("model", experiment.model.name, MODELS)
     Schedule(experiment.evaluation.every, experiment.evaluation.per_epoch)
     check_optimizer(experiment.optimizer)
-    check_probes(experiment, method)
+    check_probes(experiment)
     for rate in [phase.lr for phase in experiment.by_phase if phase.lr is not None]:
         check_optimizer(replace(experiment.optimizer, lr=rate))
-        if not issubclass(method, Learner):
+        if not traits.learner:
             raise InputError(f"method {experiment.method} has no learning rate by phase: give it one for all")
-    if experiment.augment and not issubclass(method, Learner):
+    if experiment.augment and not traits.learner:
         raise InputError(f"method {experiment.method} does not take images changed at random: leave it out")
     steps = [step for task in experiment.scenario.tasks for step in task.transforms]
     if experiment.augment and any(isinstance(step, Permute) for step in steps):
         raise InputError(f"{experiment.scenario.name} permutes pixels: there is nothing to crop and mirror")
     settings = validate_fields(experiment.method, method, experiment.settings)
-    needs_with = getattr(method, "needs_with", None)
-    check_needs(experiment, needs_with(settings) if needs_with else method.needs)
+    check_needs(experiment, traits.needed(settings))
     scenario = experiment.scenario
-    if getattr(method, "joint", False) and len(scenario.phases) > 1:
+    if traits.joint and len(scenario.phases) > 1:
         scenario = joint(scenario)
     return replace(experiment, settings=settings, scenario=scenario)
 

@@ -17,6 +17,7 @@ from engram.datasets.stream import Stream, TaskData
 from engram.engine.upstream import Upstream
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
+from engram.methods import traits_of
 from engram.methods.base import Method
 from engram.metrics.diversity import feature_diversity
 from engram.record.experiment import Experiment, TransferSpec
@@ -29,10 +30,10 @@ class _Merging(Protocol):
     def curve(self, batches: Iterable[Batch]) -> list[tuple[float, float]]: ...
 
 
-def check_probes(experiment: Experiment, method: type[object]) -> None:
+def check_probes(experiment: Experiment) -> None:
     """Refuse to measure what cannot be measured, before anything is learned."""
     spec = experiment.evaluation
-    if spec.balances and not hasattr(method, "curve"):
+    if spec.balances and not traits_of(experiment.method).merges:
         raise InputError(
             f"method {experiment.method} merges no networks and has no balance: use imm-mean or imm-mode"
         )

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from engram.core.errors import InputError
 from engram.engine.start import check_start, sample_shape, start_from
-from engram.methods import METHODS
-from engram.methods.base import Learner
+from engram.methods import traits_of
 from engram.models import MODELS, PRETRAINED
 from engram.models.spec import ModelSpec, Pretrained, check_used
 from engram.record.experiment import EvaluationSpec, Experiment
 from engram.scenarios import SettingName, benchmark
 from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
-
-# Beside its input a stored sample has a label, a head, and the key of its draw or its place in a queue.
-BYTES_BESIDE = 32
 
 
 def experiment(
@@ -116,7 +112,7 @@ def experiment(
     itself = augments_itself(method)
     own_fields = {"augment": augment} if itself and augment is not None else {}
     # Only learners take images that are changed for them; a method of another kind is asked for nothing.
-    usual = recipe.augments(method) and issubclass(METHODS[method], Learner)
+    usual = recipe.augments(method) and traits_of(method).learner
     chosen = {**recipe.fields(method, stream.setting.kind), **own_fields, **(settings or {})}
     planned = complete(
         Experiment(
@@ -150,8 +146,7 @@ def augments_itself(method: str) -> bool:
         >>> augments_itself("gdumb"), augments_itself("er")
         (True, False)
     """
-    found = METHODS[method]
-    return not issubclass(found, Learner) and "augment" in {each.name for each in fields(found)}
+    return traits_of(method).own_augmentation
 
 
 def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str, int]:
@@ -172,13 +167,12 @@ def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str,
     """
     from engram.engine.budget import initial_bytes
 
-    budget, method = planned.budget_bytes, METHODS[planned.method]
+    budget, traits = planned.budget_bytes, traits_of(planned.method)
     assert budget is not None
     if budget < 1:
         raise InputError(f"budget_bytes={budget} cannot be used: give 1 or more")
-    share = getattr(method, "bytes_per_value", None)
-    if share is None:
-        if "stored data" in method.needs and "memory" not in given:
+    if traits.bytes_per_value is None:
+        if traits.stores_data and "memory" not in given:
             raise InputError(
                 f"a budget of {budget} bytes does not say how much {planned.method} remembers: "
                 + ("give its memory as well" if "memory" in planned.settings else "it keeps all data")
@@ -189,7 +183,7 @@ def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str,
             f"a budget of {budget} bytes says how large the memory of {planned.method} is: "
             "give either the budget or memory"
         )
-    one = math.prod(sample_shape(planned.scenario)) * share + getattr(method, "bytes_beside", BYTES_BESIDE)
+    one = math.prod(sample_shape(planned.scenario)) * traits.bytes_per_value + traits.bytes_beside
     memory = max(budget - initial_bytes(planned), 0) // one
     counted = "sample"
     if planned.settings.get("policy") == "per-class":

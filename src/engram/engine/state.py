@@ -26,7 +26,7 @@ from engram.engine.randomness import global_randomness, set_global_randomness
 from engram.engine.upstream import open_upstream
 from engram.engine.where import Where
 from engram.evaluation.schedule import Schedule
-from engram.methods.base import Learner
+from engram.methods.base import as_learner
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
 from engram.record.run import Run, Seconds
@@ -138,9 +138,9 @@ class RunState:
                 epoch_step=shown.epoch_step,
                 together=self.tasks,
             )
-        method = self.method.method
-        if evaluated and isinstance(method, Learner) and method.split_gradients:
-            parts = {**method.gradient_norms, **method.loss_parts}
+        learner = as_learner(self.method.method)
+        if evaluated and learner is not None and learner.split_gradients:
+            parts = {**learner.gradient_norms, **learner.loss_parts}
             self.evaluator.note(
                 (self.place.step, self.tasks[-1], None, name, value) for name, value in parts.items()
             )
@@ -162,12 +162,12 @@ class RunState:
 
     def _set_rate(self) -> None:
         """Let the method learn at the rate of its phase; nothing happens where all have the same."""
-        method = self.method.method
-        if not self.experiment.by_phase or not isinstance(method, Learner):
+        learner = as_learner(self.method.method)
+        if not self.experiment.by_phase or learner is None:
             return
-        method.optimizer_spec = replace(method.optimizer_spec, lr=self.rate)
+        learner.optimizer_spec = replace(learner.optimizer_spec, lr=self.rate)
         # An optimiser whose state is kept between tasks is not built anew.
-        for group in method.optimizer.param_groups:
+        for group in learner.optimizer.param_groups:
             group["lr"] = self.rate
 
     @property
@@ -195,7 +195,7 @@ class RunState:
         if isinstance(error, NonFinite):
             hint = error.hint or f"try a learning rate smaller than {self.rate}"
             where = f"at step {self.place.step} while learning task {task + 1}"
-            failure = replace(failure, kind=FailureKind.DIVERGED, reason=f"{error.event} {where}: {hint}")
+            failure = replace(failure, kind=FailureKind.DIVERGED, reason=f"the {error.event} {where}: {hint}")
         return Run(
             planned=self.experiment,
             failure=failure,

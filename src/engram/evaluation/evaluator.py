@@ -185,7 +185,9 @@ class Evaluator:
             description: What the run is: `id` and `label` at least, and `seed` if there is one.
             train_seconds: How long learning took.
         """
-        measured = self._measured()
+        from engram.metrics.summary import Measurement
+
+        measured = self._measured() if len(self.trace) else Measurement({}, {}, {}, {})
         return Run(
             description=description,
             finished=True,

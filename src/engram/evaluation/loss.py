@@ -1,12 +1,13 @@
-"""The loss probe: how sure the network is of the right answers."""
+"""The loss probe: how much probability the network gives to the right answers."""
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engram.models.heads import Units, head_masks, mask_scores
 
-def answer_loss(logits: Tensor, y: Tensor, units: tuple[int, ...] | None = None) -> Tensor:
-    """Each sample's cross-entropy, with only `units` (all, if None) in the competition.
+
+def answer_loss(logits: Tensor, y: Tensor, units: Units | None = None) -> Tensor:
+    """The cross-entropy of each sample, in which only `units` (all, if None) compete.
 
     A label outside `units` costs infinity: the right answer cannot be given.
 
@@ -15,7 +16,5 @@ def answer_loss(logits: Tensor, y: Tensor, units: tuple[int, ...] | None = None)
         tensor([0.6931])
     """
     if units is not None and len(units) < logits.shape[1]:
-        allowed = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
-        allowed[list(units)] = True
-        logits = logits.masked_fill(~allowed, -torch.inf)
+        logits = mask_scores(logits, head_masks((units,), logits.shape[1], logits.device)[0])
     return functional.cross_entropy(logits, y, reduction="none")

@@ -1,5 +1,10 @@
-"""Methods, one file each. A method is its difference from fine-tuning."""
+"""Methods, one file per method. A method is its difference from fine-tuning.
 
+A file of this package that decorates a class with `@method("name", …)` is a method of engram: nothing else
+needs to be edited. Methods are imported when they are first looked up.
+"""
+
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +15,7 @@ from typing import Any, TypeVar
 
 from engram.core.errors import InputError
 from engram.core.registry import Registry
+from engram.methods.traits import Settings, Traits, declared_traits
 from engram.models import MODELS
 
 M = TypeVar("M", bound=type[Any])
@@ -17,74 +23,82 @@ M = TypeVar("M", bound=type[Any])
 VERBS = ("begin_task", "observe", "end_task", "predictor")
 """What a method does."""
 
-METHODS: Registry[type[Any]] = Registry(
-    "method",
-    {
-        "finetune": "engram.methods.finetune:Finetune",
-        "l2": "engram.methods.l2:L2",
-        "ewc": "engram.methods.ewc:EWC",
-        "online-ewc": "engram.methods.online_ewc:OnlineEWC",
-        "si": "engram.methods.si:SI",
-        "mas": "engram.methods.mas:MAS",
-        "lwf": "engram.methods.lwf:LwF",
-        "er": "engram.methods.er:ER",
-        "naive-rehearsal": "engram.methods.naive_rehearsal:NaiveRehearsal",
-        "naive-rehearsal-c": "engram.methods.naive_rehearsal_c:NaiveRehearsalC",
-        "gdumb": "engram.methods.gdumb:GDumb",
-        "er-ace": "engram.methods.er_ace:ERACE",
-        "der++": "engram.methods.der_pp:DERPP",
-        "icarl": "engram.methods.icarl:ICaRL",
-        "gem": "engram.methods.gem:GEM",
-        "a-gem": "engram.methods.a_gem:AGEM",
-        "dgr": "engram.methods.dgr:DGR",
-        "rtf": "engram.methods.rtf:RtF",
-        "lp-ft": "engram.methods.lp_ft:LPFT",
-        "fomaml": "engram.methods.fomaml:FOMAML",
-        "imm-mean": "engram.methods.imm_mean:IMMMean",
-        "imm-mode": "engram.methods.imm_mode:IMMMode",
-        "packnet": "engram.methods.packnet:PackNet",
-        "independent": "engram.methods.independent:Independent",
-        "multitask": "engram.methods.multitask:Multitask",
-        "offline": "engram.methods.offline:Offline",
-    },
-)
+_DECORATED = re.compile(r'^@method\(\s*"([^"]+)"', re.MULTILINE)
+
+
+def _built_in() -> dict[str, str]:
+    """The names that the files of this package register, found without importing them."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    names = {file.stem: _DECORATED.findall(file.read_text(encoding="utf-8")) for file in files}
+    return {name: f"{__name__}.{module}" for module, here in names.items() for name in here}
+
+
+METHODS: Registry[type[Any]] = Registry("method", _built_in())
 
 
 def find_declared() -> None:
     """Add the methods that installed packages declare: entry points of the group `engram.methods`."""
-    for found in entry_points(group="engram.methods"):
-        package = found.module if found.dist is None else found.dist.name
-        METHODS.declare(found.name, package, partial(_declared, found))
+    for entry in entry_points(group="engram.methods"):
+        package = entry.module if entry.dist is None else entry.dist.name
+        METHODS.declare(entry.name, package, partial(_declared, entry))
 
 
-def _declared(found: EntryPoint) -> type[Any]:
-    from engram.methods.own import accepted
+def _declared(entry: EntryPoint) -> type[Any]:
+    from engram.methods.registration import accepted
 
-    return accepted(found.name, found.load())
+    return accepted(entry.name, entry.load())
 
 
 find_declared()
 
 
-def method(name: str) -> Callable[[M], M]:
-    """Give a method of one's own a name, under which every command knows it.
+def method(
+    name: str,
+    *,
+    family: str | None = None,
+    paper: str | None = None,
+    needs: tuple[str, ...] | None = None,
+    needs_with: Callable[[Settings], tuple[str, ...]] | None = None,
+    joint: bool | None = None,
+    merges: bool | None = None,
+    bytes_per_value: int | None = None,
+    bytes_beside: int | None = None,
+    own_augmentation: bool | None = None,
+) -> Callable[[M], M]:
+    """Register a method under a name, which every command then knows, and declare what it is and can do.
 
-    It is a dataclass below `Learner`, or any dataclass with a field `network` that has the four verbs:
+    It is a dataclass below `Learner`, or any dataclass with a field `network` and the four verbs
     `begin_task`, `observe`, `end_task`, `predictor`. The latter gets the experiment's `optimizer_spec` and
-    `generator` if it has fields of these names, and all its other fields are hyper-parameters. What it does
-    not have itself it is given: `needs` (nothing), `family` ("own"), `paper` (none), `state_dict`,
-    `load_state_dict` and `kept_bytes`, the last three from what its attributes hold.
+    `generator` if it has fields of these names, and all its other fields are hyper-parameters. Where it has
+    no `state_dict`, `load_state_dict` or `kept_bytes` of its own, they are added, and work on whatever its
+    attributes hold.
+
+    Args:
+        name: The name.
+        family: The kind of method: "rehearsal", "prior", … (default: "own").
+        paper: Where it comes from, by author and year.
+        needs: What it needs with its default hyper-parameters, of "task identity", "boundaries" and
+            "stored data" (default: nothing).
+        needs_with: What it needs with other hyper-parameters, where that depends on them.
+        joint: Whether it learns all tasks at once.
+        merges: Whether it merges networks; then its method `curve` gives the accuracy over their balance.
+        bytes_per_value: Bytes of each value of a sample in its memory, whose size is the field `memory`; a
+            budget of bytes then sizes the memory.
+        bytes_beside: Bytes that such a sample takes besides its values (default: 32).
+        own_augmentation: Whether it augments images itself, switched on by its field `augment`.
 
     Raises:
-        InputError: It cannot be a method; everything that it lacks is named.
+        InputError: It cannot be a method; everything that is missing is named.
 
     Example:
         >>> from engram.methods.base import Learner
-        >>> @method("test-nothing-new")
+        >>> @method("test-nothing-new", family="baseline", needs=("boundaries",))
         ... class NothingNew(Learner):
         ...     "Fine-tuning by another name."
         >>> METHODS["test-nothing-new"].__name__
         'NothingNew'
+        >>> traits_of("test-nothing-new").needs
+        ('boundaries',)
 
         One that learns nothing, with the four verbs alone:
 
@@ -98,18 +112,47 @@ def method(name: str) -> Callable[[M], M]:
         ...     def observe(self, batch): return 0.0
         ...     def end_task(self, batches): ...
         ...     def predictor(self): return self.network
-        >>> METHODS["test-idle"].family, METHODS["test-idle"].needs
-        ('own', ())
+        >>> traits_of(Idle).family, traits_of(Idle).learner
+        ('own', False)
     """
 
     def register(made: M) -> M:
-        from engram.methods.own import accepted
+        from engram.methods.registration import accepted
 
-        accepted(name, made)
+        accepted(
+            name,
+            made,
+            family=family,
+            paper=paper,
+            needs=needs,
+            needs_with=needs_with,
+            joint=joint,
+            merges=merges,
+            bytes_per_value=bytes_per_value,
+            bytes_beside=bytes_beside,
+            own_augmentation=own_augmentation,
+        )
         METHODS.add_own(name, made)
         return made
 
     return register
+
+
+def traits_of(method: str | type[Any]) -> Traits:
+    """What a method is and can do, as it was declared where it was registered.
+
+    Args:
+        method: Its name or its class.
+
+    Example:
+        >>> traits_of("er").family, traits_of("er").needs  # its memory is filled when a task ends
+        ('rehearsal', ('stored data', 'boundaries'))
+        >>> traits_of("er").needed({"policy": "reservoir"})
+        ('stored data',)
+        >>> traits_of("offline").joint, traits_of("imm-mean").merges, traits_of("gdumb").learner
+        (True, True, False)
+    """
+    return declared_traits(METHODS[method] if isinstance(method, str) else method)
 
 
 def load_plugin(path: Path) -> None:

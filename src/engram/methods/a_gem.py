@@ -2,42 +2,46 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner
+from engram.methods.losses import cross_entropy
 from engram.methods.memory import Latest, PerClass
 
 
+@method(
+    "a-gem",
+    family="gradient constraint",
+    paper="Chaudhry et al. (2019)",
+    needs=("boundaries", "stored data"),
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class AGEM(Learner):
     """Project the gradient so that it agrees with that of one batch from all earlier tasks' memories.
 
-    With g the gradient of the new samples and r that of the remembered ones: if g·r is below 0, the step
-    follows g − (g·r / r·r) r instead of g, which no longer has a part against r. `policy` says what is kept
-    of every class of a task: random samples, or those seen last. A task's samples come into play when it has
-    ended.
+    With g the gradient of the new samples and r that of the remembered ones: if g·r is below 0, the update
+    follows g − (g·r / r·r) r instead of g, which has no part against r any more. `policy` says which samples
+    of every class of a task are kept: random ones, or those seen last. The samples of a task are used once it
+    has ended.
 
-    Source: Chaudhry et al., 2019 (A-GEM), Eq. 11, whose code keeps the last 25 of each MNIST class and 13 of
-    each CIFAR class (`policy=ring`) and takes 256 of them in each update; 003, Appendix A.2, Eq. 8-11, with
-    m samples of each class.
-    Deviations: 003 states neither how its m samples are chosen, here at random, nor the size of the memory's
-    batch, here as large as the new one unless `memory_batch` says otherwise.
+    Source: Chaudhry et al. (2019), Eq. 11, whose code keeps the last 25 samples of each MNIST class and 13 of
+    each CIFAR class (`policy=ring`) and uses 256 of them in each update; Chen et al. (2023), Appendix A.2,
+    Eq. 8-11, with m samples of each class.
+    Deviations: Chen et al. state neither how the m samples are chosen (here: at random) nor the size of the
+    memory's batch (here: the same as the new batch unless `memory_batch` is given).
     """
-
-    family: ClassVar[str] = "gradient constraint"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     memory: Annotated[int, Field(gt=0, description="samples kept of each class of each task")] = 50
     memory_batch: Annotated[
         int | None,
-        Field(gt=0, description="remembered samples in each update; as many as new ones unless given"),
+        Field(gt=0, description="remembered samples in each update (default: as many as new ones)"),
     ] = None
     policy: Annotated[
         Literal["random", "ring"],
@@ -60,10 +64,10 @@ class AGEM(Learner):
             return
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        remembered = self.seen(self.store.sample(self.memory_batch or len(batch), batch.heads))
+        remembered = self.augmented(self.store.sample(self.memory_batch or len(batch), batch.heads))
         loss = cross_entropy(self.network(remembered.x), remembered)
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        theirs = [torch.zeros_like(p) if r is None else r for p, r in zip(parameters, found, strict=True)]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        theirs = [torch.zeros_like(p) if r is None else r for p, r in zip(parameters, gradients, strict=True)]
         projected = project(torch.cat([g.flatten() for g in own]), torch.cat([r.flatten() for r in theirs]))
         pieces = projected.split([p.numel() for p in parameters])
         for parameter, piece in zip(parameters, pieces, strict=True):

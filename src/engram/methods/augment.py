@@ -1,4 +1,4 @@
-"""Images as they might have been as well: what learners see instead of the same ones over and over."""
+"""Data augmentation: images that are cropped and mirrored at random."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from torch import Tensor, nn
 
 
 def crop_and_flip(x: Tensor, generator: torch.Generator, *, margin: int | None = None) -> Tensor:
-    """Images as seen through a window that is out of place, every second one in a mirror.
+    """Images cropped at a random place after padding, and mirrored with probability ½.
 
-    Each image gets a margin of zeros on all sides, an eighth of its height unless given (4 of 32 pixels), is
-    cut back to its size at a place of its own, drawn uniformly, and then mirrored left to right with
-    probability ½.
+    Each image is padded with `margin` zeros on all sides (default: an eighth of its height, 4 of 32 pixels),
+    cropped to its size at a place drawn uniformly, and then mirrored left to right with probability ½.
 
     Example:
         >>> image = torch.arange(4.0).view(1, 1, 2, 2)
@@ -29,5 +28,5 @@ def crop_and_flip(x: Tensor, generator: torch.Generator, *, margin: int | None =
     rows = down + torch.arange(height)
     samples = torch.arange(count).view(-1, 1, 1)
     # Indices on both sides of a slice put the channels last.
-    found = padded[samples, :, rows[:, :, None], columns[:, None, :]]
-    return found.permute(0, 3, 1, 2).contiguous()
+    images = padded[samples, :, rows[:, :, None], columns[:, None, :]]
+    return images.permute(0, 3, 1, 2).contiguous()

@@ -1,39 +1,38 @@
 """Dark experience replay: the memory holds what the network answered as well."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
 from torch.nn import functional
 
 from engram.core.values import Batch
-from engram.methods.base import Learner, Terms, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner, Terms
+from engram.methods.losses import cross_entropy
 from engram.methods.memory import Reservoir
 
 
+@method("der++", family="rehearsal", paper="Buzzega et al. (2020)", needs=("stored data",))
 @final
 @dataclass(kw_only=True, eq=False)
 class DERPP(Learner):
     """Minimise L(new) + logit_weight · ‖z − z₀‖² + label_weight · L(remembered).
 
-    z are the scores of remembered samples now, z₀ those that they had when they were stored; the square is
-    a mean over samples and over all output units. The labels' loss is taken on another draw from the same
+    z are the scores of remembered samples now, z₀ their scores when they were stored; the square is a mean
+    over samples and over all output units. The loss of the labels is computed on a second draw from the same
     memory, a reservoir of the stream that is filled after every update with the scores from before it.
 
-    Source: Buzzega et al. 2020, Eq. 6 (α = `logit_weight`, β = `label_weight`; β = 0 is plain DER); the
-    defaults are those that they use most for CIFAR-10. As in their code the three batches pass through the
+    Source: Buzzega et al. (2020), Eq. 6 (α = `logit_weight`, β = `label_weight`; β = 0 is plain DER). The
+    defaults are those that they use most for CIFAR-10. As in their code, the three batches pass through the
     network one by one.
     """
 
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "Buzzega et al. 2020"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
-
-    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
+    memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 2000
     memory_batch: Annotated[
         int | None,
-        Field(gt=0, description="remembered samples in each draw; as many as new ones unless given"),
+        Field(gt=0, description="remembered samples in each draw (default: as many as new ones)"),
     ] = None
     logit_weight: Annotated[float, Field(ge=0, description="weight of the remembered scores (α)")] = 0.1
     label_weight: Annotated[float, Field(ge=0, description="weight of the remembered labels (β)")] = 0.5
@@ -53,9 +52,9 @@ class DERPP(Learner):
             return terms
         size = self.memory_batch or len(batch)
         places = self.store.draw(size)
-        again = self.network(self.seen(self.store.samples.batch(places, batch.heads)).x)
+        again = self.network(self.augmented(self.store.samples.batch(places, batch.heads)).x)
         drift = functional.mse_loss(again, self.scores[places])
-        other = self.seen(self.store.sample(size, batch.heads))
+        other = self.augmented(self.store.sample(size, batch.heads))
         labels = cross_entropy(self.network(other.x), other)
         return terms.plus(self.logit_weight * drift + self.label_weight * labels)
 

@@ -1,9 +1,9 @@
-"""Deep generative replay: a second network dreams up the past, and the older self says what it sees."""
+"""Deep generative replay: a generator imitates earlier inputs, and the older network labels them."""
 
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -11,66 +11,71 @@ from torch import Tensor, nn
 
 from engram.core.errors import NonFinite
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, head_masks
+from engram.methods import method
+from engram.methods.base import Learner
 from engram.methods.distil import Learned
 from engram.methods.generative import GenerativeMemory, Inputs, check_limits
 from engram.methods.memory import join
 from engram.methods.state import kept_bytes
+from engram.models.heads import head_masks, mask_scores
 from engram.models.vae import VAE
 
 ROUNDS = 10
 
 
+@method("dgr", family="generative", paper="Shin et al. (2017)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class DGR(Learner):
-    """Minimise (1/k)·L(new) + (1 − 1/k)·L(replayed) in the k-th task, replayed inputs being generated.
+    """Minimise (1/k)·L(new) + (1 − 1/k)·L(replayed) in the k-th task; the replayed inputs are generated.
 
-    A variational autoencoder of its own, two hidden layers each way, generates as many inputs as a batch has.
-    Their labels are the answers of the network at the end of the previous task (hard targets), sought among
-    the units learned by then. In the task setting every earlier head answers its equal share of them, rounded
-    up. The autoencoder learns beside the network, with the same optimiser, rate and number of updates: its
-    loss on the new inputs weighs 1/k, that on inputs from its own previous version 1 − 1/k.
+    A separate variational autoencoder with two hidden layers each way generates as many inputs as a batch
+    has. Their labels are the answers of the network at the end of the previous task (hard targets), among the
+    units learned by then. In the task setting every earlier head labels an equal share of them, rounded up.
+    The autoencoder is trained alongside the network, with the same optimiser, learning rate and number of
+    updates: its loss on the new inputs has weight 1/k, that on inputs from its own previous version 1 − 1/k.
 
-    An autoencoder also generates blends of two digits, which stand for no class, and more of them from task
-    to task. With `sure`, an input of which the older network (in the task setting the head that answers it)
-    is less sure is drawn again, ten times at most; then the surest of the eleven is taken. Both network and
-    autoencoder rehearse what is left. On Split MNIST in the class setting, 002's set-up, three paired seeds,
-    `sure=0.9999`: 98 % of the images replayed in the second task and 95 % of those in the fifth look like the
-    class they stand for (without it 93 and 69 %), and ACC is .932 (.917); what the network is seldom sure of
-    comes seldom: the rarest digit in the fifth task has .40 of its equal share (.51).
+    An autoencoder also generates blends of two digits, which belong to no class, and more of them from task
+    to task. With `sure`, an input whose label has a lower probability than that (by the older network; in the
+    task setting by the head that labels it) is drawn again, at most ten times; then the surest of the eleven
+    is used. Network and autoencoder both rehearse the result. On Split MNIST in the class setting, in the
+    set-up of Hsu et al., over three paired seeds with `sure=0.9999`: 98 % of the images replayed in the
+    second task and 95 % of those in the fifth look like the class of their label (without it 93 and 69 %),
+    and ACC is .932 (.917). Classes that the network is seldom sure of are replayed less often: the rarest
+    digit in the fifth task has .40 of its equal share (.51).
 
-    Source: Shin et al., 2017, as in van de Ven & Tolias's code of 2018, from which 002 has its numbers
-    (Section 3, Tables 2 and 3).
-    Deviations: the autoencoder takes its update after each of the network's instead of after all of them,
-    which is the same, as both learn from the previous versions only; a network with batch norm sees new and
-    replayed inputs in one batch; `sure` is not in the paper, and off unless given.
+    Source: Shin et al. (2017), as in the code of van de Ven & Tolias (2018), with which Hsu et al. (2018;
+    Section 3, Tables 2 and 3) obtained their numbers.
+    Deviations: the autoencoder is updated after each update of the network instead of after all of them,
+    which is equivalent, because both learn from the previous versions only; a network with batch norm sees
+    new and replayed inputs in one batch; `sure` is not in the paper, and off by default.
     """
-
-    family: ClassVar[str] = "generative"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
     width: Annotated[
         int | None,
-        Field(gt=0, description="units in each of its hidden layers; as many as the network has features"),
+        Field(
+            gt=0,
+            description="units in each of its hidden layers (default: as many as the network has features)",
+        ),
     ] = None
-    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = (
-        None
-    )
-    high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
+    low: Annotated[
+        float | None, Field(description="smallest input value (default: that of the first batch)")
+    ] = None
+    high: Annotated[
+        float | None, Field(description="largest input value (default: that of the first batch)")
+    ] = None
     sure: Annotated[
         float,
         Field(
             ge=0,
             lt=1,
-            description="how sure the older network shall be of an input, else drawn again; 0 for any",
+            description="least probability of the older network's label; other inputs are drawn again",
         ),
     ] = 0.0
 
     def setup(self) -> None:
-        """There is no generator before the first batch, and nobody to label what it generates."""
+        """There is no generator before the first batch, and no older network."""
         check_limits(self.low, self.high)
         self.dreams = GenerativeMemory(self._autoencoder, self.optimizer_spec, self.generator)
         self.learned = Learned()
@@ -106,9 +111,10 @@ class DGR(Learner):
         return Batch(x, y, heads=batch.heads, head=head)
 
     def imagined(self, size: int) -> tuple[Tensor, Tensor]:
-        """So many inputs of the previous generator, and what the older network says they are.
+        """Inputs of the previous generator, and their labels by the older network.
 
-        An input is replaced by any that it is surer of, until it is sure enough, `ROUNDS` times at most.
+        An input whose label is not sure enough is drawn again, at most `ROUNDS` times, and replaced by any
+        whose label is surer.
         """
         x = self.dreams.imagine(size)
         turns = self._turns(size, x.device)
@@ -125,7 +131,7 @@ class DGR(Learner):
         return x, y
 
     def _turns(self, size: int, device: torch.device) -> Tensor:
-        """Which of the earlier heads answers each of so many inputs: one after the other, equal shares."""
+        """Which of the earlier heads answers each of `size` inputs: one after the other, equal shares."""
         return torch.arange(size, device=device) * len(self.learned.before) // size
 
     def _answers(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
@@ -134,8 +140,7 @@ class DGR(Learner):
         with torch.no_grad():
             scores = self.teacher(x)
         learned = tuple(tuple(units) for units in self.learned.before.values())
-        allowed = head_masks(learned, scores.shape[1], x.device)[turns]
-        scores = scores.masked_fill(~allowed, -torch.inf)
+        scores = mask_scores(scores, head_masks(learned, scores.shape[1], x.device)[turns])
         return scores.softmax(dim=1).amax(dim=1), scores.argmax(dim=1)
 
     def after_step(self, batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Keeping the answers of an older network: distillation losses, and which answers there are to keep."""
+"""Distillation losses, which keep the answers of an older network, and the units that they are about."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engram.core.values import Batch
+from engram.models.heads import copied_scores, head_of_each
 
 Form = Literal["kl", "cross-entropy"]
 Softmax = Literal["known", "padded", "all"]
@@ -23,7 +24,7 @@ def distillation(
     mean_over_units: bool = False,
     units: Sequence[int] | None = None,
 ) -> Tensor:
-    """How far the current answers are from the previous ones, both softened by the temperature.
+    """The distance of the current answers from the previous ones, both softened by the temperature.
 
     Per sample −Σ q·log p (`form="cross-entropy"`), or that minus the entropy of q (`form="kl"`, so equal
     answers cost nothing), q and p being the softmax of the previous and the current scores divided by the
@@ -37,7 +38,7 @@ def distillation(
         squared: Multiply by temperature², so that gradients keep their size.
         form: `kl` or `cross-entropy`.
         mean_over_units: Divide by the number of current units as well (van de Ven's code of 2018).
-        units: Sum over these units alone, though all of them share the softmax (000's code).
+        units: Sum over these units only, although all share the softmax (as De Lange et al. (2023) do).
 
     Example:
         >>> now, then = torch.tensor([[2.0, 0.0, -1.0]]), torch.tensor([[2.0, 0.0, -1.0]])
@@ -47,7 +48,7 @@ def distillation(
     target = functional.softmax(previous / temperature, dim=1)
     answer = functional.log_softmax(current / temperature, dim=1)[:, : target.shape[1]]
     if units is not None:
-        target, answer = target[:, list(units)], answer[:, list(units)]
+        target, answer = copied_scores(target, units), copied_scores(answer, units)
     loss = -(target * answer).sum(dim=1)
     if form == "kl":
         # Softmax may underflow to 0, and 0 · log 0 counts as 0.
@@ -91,11 +92,12 @@ def head_distillation(
         0.0
     """
     if softmax == "all":
-        now, then = current[:, list(active)], previous[:, list(active)]
+        now, then = copied_scores(current, active), copied_scores(previous, active)
         compared: list[int] | None = [place for place, unit in enumerate(active) if unit in set(known)]
     else:
         further = [unit for unit in active if unit not in set(known)] if softmax == "padded" else []
-        now, then, compared = current[:, [*known, *further]], previous[:, list(known)], None
+        now, then = copied_scores(current, [*known, *further]), copied_scores(previous, known)
+        compared = None
     return distillation(
         now,
         then,
@@ -126,10 +128,10 @@ class Learned:
 
     def note(self, batch: Batch) -> None:
         """The units of a batch's labels are being learned."""
-        heads = batch.head if isinstance(batch.head, Tensor) else torch.full_like(batch.y, batch.head)
+        heads = head_of_each(batch)
         for head in heads.unique().tolist():
-            found = set(batch.y[heads == head].unique().tolist())
-            self.now[head] = sorted(found.union(self.now.get(head, [])))
+            units = set(batch.y[heads == head].unique().tolist())
+            self.now[head] = sorted(units.union(self.now.get(head, [])))
 
     def end_task(self) -> None:
         """All units learned so far belong to earlier tasks from now on."""

@@ -1,58 +1,63 @@
 """Experience replay: every update also looks at remembered samples."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.memory import ClassBalanced, PerClass, Reservoir, join, pool
+from engram.methods.traits import Settings
 
 
+def needs_with(settings: Settings) -> tuple[str, ...]:
+    """A reservoir is filled as samples come; the other memories must be told when a task ends."""
+    return ("stored data",) if settings["policy"] == "reservoir" else ("stored data", "boundaries")
+
+
+@method(
+    "er",
+    family="rehearsal",
+    paper="Chaudhry et al. (2019)",
+    needs=("stored data", "boundaries"),
+    needs_with=needs_with,
+    bytes_per_value=4,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class ER(Learner):
     """Minimise weight · L(new) + (1 − weight) · L(remembered), each a mean over its own batch.
 
-    `policy` says what is remembered: `class-balanced` (000) is filled when a task ends, so that a task's
-    own samples never come back while it is learned; `reservoir` (001) is a uniform sample of the stream,
-    filled after every update; `per-class` (003) keeps `memory` samples of every class for good.
+    `policy` says what is remembered: `class-balanced` is filled when a task ends, so that the samples of a
+    task are never replayed while it is learned; `reservoir` is a uniform sample of the stream, filled after
+    every update; `per-class` keeps `memory` samples of every class for good.
 
-    Source: Chaudhry et al., 2019 (tiny episodic memories), and Rolnick et al., 2019. The defaults are those
-    of 000 on MNIST (Section 4.1, Eq. 8, α is `weight`; Appendix B, as many remembered samples as new ones);
-    as in its code the weight also scales the loss of the first task, when nothing is remembered yet. 001
-    (Section 5.2) has `policy=reservoir`, and its authors' code one mean over both (`weight=mean`). 003
-    (Appendix A.2, Eq. 7) has `policy=per-class` and `weight=sum`.
-    Deviations: 000 names class-based reservoir sampling, its code fills the memory when a task ends, as here.
-    The code of 001's authors makes no update while its reservoir is empty, here the very first batch is
-    learned as well. Eq. 7 is a mean over earlier tasks; here it is estimated on one batch from all memories
-    together, in which a task with more stored samples counts more.
+    Source: Chaudhry et al. (2019, tiny episodic memories) and Rolnick et al. (2019). The defaults are those
+    of De Lange et al. (2023) on MNIST (Section 4.1, Eq. 8, α is `weight`; Appendix B, as many remembered
+    samples as new ones); as in their code, the weight also scales the loss of the first task, when nothing is
+    remembered yet. Michel et al. (2023; Section 5.2) use `policy=reservoir`, and in their code one mean over
+    both (`weight=mean`). Chen et al. (2023; Appendix A.2, Eq. 7) use `policy=per-class` and `weight=sum`.
+    Deviations: De Lange et al. name class-based reservoir sampling, but their code fills the memory when a
+    task ends, as here. The code of Michel et al. makes no update while the reservoir is empty; here the very
+    first batch is learned as well. Eq. 7 of Chen et al. is a mean over earlier tasks; here it is estimated on
+    one batch from all memories together, in which a task with more stored samples counts more.
     """
 
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "000, 001, 003"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
-    bytes_per_value: ClassVar[int] = 4
-
-    memory: Annotated[int, Field(gt=0, description="samples kept in all (per-class: of each class)")] = 2000
+    memory: Annotated[int, Field(gt=0, description="samples kept in total (per-class: of each class)")] = 2000
     memory_batch: Annotated[int, Field(gt=0, description="remembered samples in each update")] = 256
     weight: Annotated[
         Annotated[float, Field(gt=0, le=1)] | Literal["mean", "sum"],
         Field(
-            description="weight of the new samples' loss, the remembered ones' has the rest; "
-            "mean: one mean over both (001); sum: both with weight 1 (003)"
+            description="weight of the loss of new samples, that of remembered ones is the rest; "
+            "mean: one mean over both; sum: both with weight 1"
         ),
     ] = 0.3
     policy: Annotated[
         Literal["class-balanced", "reservoir", "per-class"], Field(description="what is remembered")
     ] = "class-balanced"
-
-    @classmethod
-    def needs_with(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """A reservoir fills as samples come; the other memories must be told when a task ends."""
-        return cls.needs if settings["policy"] == "reservoir" else (*cls.needs, "boundaries")
 
     def setup(self) -> None:
         """Make an empty memory."""

@@ -1,40 +1,45 @@
-"""Asymmetric replay: new classes do not push the old ones away, remembered samples compare them all."""
+"""Asymmetric replay: new samples do not lower the scores of old classes."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
 from torch.nn import functional
 
 from engram.core.values import Batch
-from engram.methods.base import Learner, Terms, cross_entropy, head_masks
-from engram.methods.memory import Reservoir, head_of_each, join, select
+from engram.methods import method
+from engram.methods.base import Learner, Terms
+from engram.methods.losses import cross_entropy
+from engram.methods.memory import Reservoir, join, select
+from engram.models.heads import head_masks, head_of_each, mask_scores
 
 
+@method(
+    "er-ace",
+    family="rehearsal",
+    paper="Caccia et al. (2022)",
+    needs=("stored data",),
+    bytes_per_value=4,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class ERACE(Learner):
-    """Minimise L(new), only the new batch's own classes competing, plus L(remembered), where all compete.
+    """Minimise L(new), with only the classes of the new batch, plus L(remembered), with all classes.
 
-    So a new sample never lowers the scores of classes that it was not seen with; what tells old and new
-    classes apart is learned from the memory alone. Both are means over their own samples. The memory is a
+    So a new sample never lowers the scores of classes that are not in its batch; old and new classes are told
+    apart by means of the memory alone. Both losses are means over their own samples. The memory is a
     reservoir of the whole stream, filled after every update.
 
-    Source: Caccia et al. 2022, Eq. 3 (ER-ACE). In their code classes that were never seen compete as
-    well; here it is the setting that says which units there are. New and remembered samples pass through
-    the network together, which makes a difference to batch norm only.
+    Source: Caccia et al. (2022), Eq. 3 (ER-ACE). In their code classes that were never seen compete as well;
+    here the setting determines which units compete. New and remembered samples pass through the network
+    together, which matters to batch norm only.
     """
 
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "Caccia et al. 2022"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
-    bytes_per_value: ClassVar[int] = 4
-
-    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
+    memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 2000
     memory_batch: Annotated[
         int | None,
-        Field(gt=0, description="remembered samples in each update; as many as new ones unless given"),
+        Field(gt=0, description="remembered samples in each update (default: as many as new ones)"),
     ] = None
 
     def setup(self) -> None:
@@ -56,7 +61,7 @@ class ERACE(Learner):
         present = torch.zeros(logits.shape[1], dtype=torch.bool, device=logits.device)
         present[y] = True
         heads = head_masks(batch.heads, logits.shape[1], logits.device)[head_of_each(batch)[:fresh]]
-        terms = Terms(functional.cross_entropy(logits[:fresh].masked_fill(~(heads & present), -torch.inf), y))
+        terms = Terms(functional.cross_entropy(mask_scores(logits[:fresh], heads & present), y))
         if fresh == len(batch):
             return terms
         return terms.plus(cross_entropy(logits[fresh:], select(batch, slice(fresh, None))))

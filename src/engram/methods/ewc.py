@@ -2,46 +2,51 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
 
 
+@method("ewc", family="prior", paper="Kirkpatrick et al. (2017)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class EWC(Learner):
     """Minimise L(new) + strength · Σ_k Σ_i F_k,i (θ_i − θ*_k,i)², one anchor for every task k.
 
-    F is the diagonal Fisher information at the end of a task, the mean over its samples, θ* the weights
-    there. The anchors are summed in closed form: a sum of parabolas is a parabola.
+    F is the diagonal Fisher information at the end of a task, a mean over its samples, and θ* the weights at
+    that time. The anchors are summed in closed form: a sum of parabolas is a parabola.
 
-    Source: Kirkpatrick et al., 2017, Eq. 3, who do not say whose labels F is of. 002 (Section 3) takes in its
-    code the network's own answers as labels and every sample on its own, in the permuted domain runs whole
-    mini-batches times their size (`fisher=batch-scaled`). 000 (Section 4.2, Appendices B and C.4, λ = 1)
-    takes in its code true labels and whole mini-batches (`label=true`, `fisher=batch`), and one anchor at the
-    latest weights with the mean of all tasks' importance (`slots=average`). 003 (Appendix B.7, Table 6,
-    λ = 100) says nothing of F. 004 (Section 2.1, λ = 1/ε2) takes in its code true labels (`label=true`).
-    Deviations: no factor ½, as in 002's and 000's code; Eq. 3 and 004's code have λ/2, so halve the strength.
-    Mini-batches have as many samples as an update, in 000's and 002's code 128.
+    Source: Kirkpatrick et al. (2017), Eq. 3, who do not say with which labels F is computed. The code of Hsu
+    et al. (2018; Section 3) uses the network's own answers as labels and single samples, and in the permuted
+    domain runs whole mini-batches times their size (`fisher=batch-scaled`). The code of De Lange et al.
+    (2023; Section 4.2, Appendices B and C.4, λ = 1) uses true labels and whole mini-batches (`label=true`,
+    `fisher=batch`), and one anchor at the latest weights with the mean importance of all tasks
+    (`slots=average`). Chen et al. (2023; Appendix B.7, Table 6, λ = 100) do not specify F. The code of Pfülb
+    & Gepperth (2019; Section 2.1, λ = 1/ε2) uses true labels (`label=true`).
+    Deviations: no factor ½, as in the code of Hsu et al. and De Lange et al.; Eq. 3 and the code of Pfülb &
+    Gepperth have λ/2, so halve the strength. Mini-batches have as many samples as an update; those two use
+    128.
     """
 
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "000, 002, 003, 004"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
-
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
-    label: Annotated[Label, Field(description="whose likelihood the Fisher information is of")] = "predicted"
+    label: Annotated[Label, Field(description="the labels whose likelihood gives the Fisher information")] = (
+        "predicted"
+    )
     fisher: Annotated[
         FisherKind,
-        Field(description="squared gradients of samples, of mini-batches (000), or those times their size"),
+        Field(
+            description="squared gradients of samples, of mini-batches, or of mini-batches times their size"
+        ),
     ] = "sample"
     slots: Annotated[
-        Literal["separate", "average"], Field(description="one anchor a task, or a running mean (000)")
+        Literal["separate", "average"],
+        Field(description="one anchor per task, or one with the running mean of importance"),
     ] = "separate"
 
     def setup(self) -> None:
@@ -60,15 +65,15 @@ class EWC(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Drop an anchor."""
-        found = fisher_information(
+        fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )
         here = [p.detach() for p in self.network.parameters()]
         if self.slots == "average":
             done = self.tasks_ended
-            held = self.anchors.importance or [f * 0 for f in found]
-            mean = [(done * old + new) / (done + 1) for old, new in zip(held, found, strict=True)]
+            held = self.anchors.importance or [f * 0 for f in fisher]
+            mean = [(done * old + new) / (done + 1) for old, new in zip(held, fisher, strict=True)]
             self.anchors.replace(mean, here)
         else:
-            self.anchors.add(found, here)
+            self.anchors.add(fisher, here)
         self.tasks_ended += 1

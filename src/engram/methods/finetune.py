@@ -1,23 +1,23 @@
 """Fine-tuning: learn what comes, protect nothing."""
 
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import final
 
+from engram.methods import method
 from engram.methods.base import Learner
 
 
+@method("finetune", family="baseline")
 @final
 @dataclass(kw_only=True, eq=False)
 class Finetune(Learner):
     """Minimise the loss of the new samples alone.
 
-    The lower baseline of all five papers; the optimiser is part of the experiment, and so is whether it
-    starts anew with every task (000's code) or never (002, Section 3).
+    The lower baseline. The optimiser is part of the experiment, and so is whether its state is cleared with
+    every task (as in the code of De Lange et al.) or never (Hsu et al., Section 3).
 
-    Source: 000, Section 4.1 and Appendix C.1 (finetuning); 001, Section 5.2 (finetune); 002, Section 3
-    (Adam, SGD, Adagrad); 003, Appendix A.2, Eq. 4 (FT); 004, Section 2 (FC, CONV).
+    Source: De Lange et al. (2023), Section 4.1 and Appendix C.1 (finetuning); Michel et al. (2023), Section
+    5.2 (finetune); Hsu et al. (2018), Section 3 (Adam, SGD, Adagrad); Chen et al. (2023), Appendix A.2, Eq. 4
+    (FT); Pfülb & Gepperth (2019), Section 2 (FC, CONV).
     Deviations: none.
     """
-
-    family: ClassVar[str] = "baseline"
-    paper: ClassVar[str] = "000, 001, 002, 003, 004"

@@ -2,47 +2,48 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch, Heads, TaskInfo
-from engram.methods.base import Learner, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner
+from engram.methods.losses import cross_entropy
 from engram.methods.memory import PerClass, Samples, gather
 
 
+@method("fomaml", family="representation", paper="Chen et al. (2023)", needs=("boundaries", "stored data"))
 @final
 @dataclass(kw_only=True, eq=False)
 class FOMAML(Learner):
-    """Step along the gradient of the new samples plus gradients taken a few steps ahead on tasks so far.
+    """Follow the gradient of the new samples plus gradients taken a few steps ahead on tasks so far.
 
-    In every update G = ∇L(new); then, for the current task and `previous` earlier ones drawn at random
-    without replacement, each on its own: from the weights θ take `inner_steps` plain gradient steps on random
-    batches of that task, and add to G the gradient of one more batch at the weights thus reached. θ moves
-    along G, a sum without averaging. Second derivatives are left out, hence first-order.
+    In every update G = ∇L(new). Then, for the current task and `previous` earlier ones, drawn at random
+    without replacement, each separately: take `inner_steps` plain gradient steps from the weights θ on random
+    batches of that task, and add to G the gradient of one more batch at the weights reached. θ is updated
+    with G, a sum without averaging. Second derivatives are left out, hence first-order.
 
-    Source: 003, Eq. 12-14 and Algorithm 1; 2 inner steps (1 on ImageNet), 1 earlier task, the inner rate
-    equal to the outer. The sum is Algorithm 1's; Eq. 12 has a mean and a weight λ.
-    Deviations: as printed, G is computed once before the loop and never reset, here anew in every update;
-    nothing is drawn of earlier tasks in the first task, when there are none. The paper keeps all data of
-    earlier tasks; `memory` keeps a few of each class instead. Of the task being learned, batches are drawn
-    from what it has shown so far, which is all of it after one pass. Batch norm's running statistics are
-    those of the new samples alone.
+    Source: Chen et al. (2023), Eq. 12-14 and Algorithm 1; 2 inner steps (1 on ImageNet), 1 earlier task, the
+    inner learning rate equal to the outer one. The sum is that of Algorithm 1; Eq. 12 has a mean and a weight
+    λ.
+    Deviations: as printed, G is computed once before the loop and never reset; here it is computed in every
+    update. In the first task there are no earlier tasks to draw from. The paper keeps all data of earlier
+    tasks; `memory` keeps a few samples of each class instead. Batches of the current task are drawn from what
+    it has shown so far, which is all of it after one pass. The running statistics of batch norm are those of
+    the new samples alone.
     """
-
-    family: ClassVar[str] = "representation"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     inner_steps: Annotated[int, Field(gt=0, description="steps ahead (b)")] = 2
     previous: Annotated[int, Field(ge=0, description="earlier tasks in each update (c)")] = 1
     inner_lr: Annotated[
-        float | None, Field(gt=0, description="rate of the inner steps (α); that of the update unless given")
+        float | None,
+        Field(gt=0, description="learning rate of the inner steps (α) (default: that of the update)"),
     ] = None
     memory: Annotated[
-        int | None, Field(gt=0, description="samples kept of each class of each task; all unless given")
+        int | None, Field(gt=0, description="samples kept of each class of each task (default: all)")
     ] = None
 
     def setup(self) -> None:
@@ -79,7 +80,7 @@ class FOMAML(Learner):
         def drawn() -> Batch:
             assert self.task is not None
             chosen = torch.randperm(len(rows), generator=self.generator)[: self.task.batch_size]
-            return self.seen(store.batch(rows[chosen], heads))
+            return self.augmented(store.batch(rows[chosen], heads))
 
         rate = self.optimizer.param_groups[0]["lr"] if self.inner_lr is None else self.inner_lr
         weights = {name: p.detach() for name, p in self.network.named_parameters() if p.requires_grad}
@@ -94,8 +95,8 @@ class FOMAML(Learner):
         buffers = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         logits = torch.func.functional_call(self.network, (leaves, buffers), (batch.x,))
         loss = cross_entropy(logits, batch)
-        found = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-        return dict(zip(weights, found, strict=True))
+        gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+        return dict(zip(weights, gradients, strict=True))
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Keep the task's data, or some of each class."""

@@ -1,10 +1,10 @@
-"""GDumb: store greedily, and learn from nothing but the memory when asked."""
+"""GDumb: store greedily, and fit a network to the memory alone when an answer is needed."""
 
 import copy
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, final
+from typing import Annotated, Any, final
 
 import torch
 from pydantic import Field
@@ -12,43 +12,48 @@ from torch import Tensor, nn
 
 from engram.core.errors import NonFinite
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.methods import method
 from engram.methods.augment import crop_and_flip
-from engram.methods.base import cross_entropy
-from engram.methods.memory import Greedy, head_of_each
+from engram.methods.losses import cross_entropy
+from engram.methods.memory import Greedy
 from engram.methods.state import capture, kept_bytes, restore
+from engram.models.heads import head_of_each
 from engram.models.network import Network
 
 
+@method(
+    "gdumb",
+    family="rehearsal",
+    paper="Prabhu et al. (2020)",
+    needs=("stored data",),
+    bytes_per_value=4,
+    own_augmentation=True,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class GDumb:
-    """Keep a greedily balanced memory; whenever somebody asks, fit a fresh network to it alone.
+    """Keep a greedily balanced memory; whenever an answer is needed, fit a fresh network to it alone.
 
-    An update only stores: a sample is kept while its class has fewer than memory / (classes seen) samples,
-    and takes the place of a random sample of the largest class where the memory is full. `predictor` fits
-    the experiment's initial network to the memory: SGD with momentum, the learning rate going from `lr` to
+    An update only stores samples: a sample is kept while its class has fewer than memory / (classes seen)
+    samples, and replaces a random sample of the largest class when the memory is full. `predictor` fits the
+    initial network of the experiment to the memory: SGD with momentum, the learning rate going from `lr` to
     `lr_min` in cosine cycles of 1, 2, 4, … epochs after one epoch at a tenth, gradients clipped. The fitted
-    network depends on the memory alone, and is kept until the memory changes; since every change costs a
-    whole fit at the next evaluation, evaluate rarely. So an update costs no operations at all in the account
-    of a run, and the seconds of its fits are those of evaluation: a fit is `epochs` · memory / `batch`
-    updates of `batch` samples (30 · 2,000 / 16 = 3,750 with the defaults). The experiment's own optimiser
-    plays no part. Where no class is new (domain setting) a full memory stays as it is, whatever comes.
+    network depends on the memory alone and is kept until the memory changes. Every change costs a whole fit
+    at the next evaluation, so evaluate rarely. In the account of a run an update therefore costs no
+    operations, and the time of fits counts as evaluation: a fit takes `epochs` · memory / `batch` updates of
+    `batch` samples (30 · 2,000 / 16 = 3,750 with the defaults). The optimiser of the experiment is not used.
+    Where no class is new (domain setting) a full memory never changes.
 
-    Source: Prabhu et al. 2020 and their code, which makes 256 passes with cut-mix at .5; the defaults here
-    are those of 001's authors (30 passes, no cut-mix), whose code keeps a reservoir instead. Both crop and
-    flip photographs (`augment`), which does no good to digits and letters and is off unless asked for.
+    Source: Prabhu et al. (2020) and their code, which makes 256 passes with cut-mix at .5. The defaults are
+    those of Michel et al. (2023): 30 passes, no cut-mix; their code keeps a reservoir instead. Both crop and
+    flip photographs (`augment`), which does not suit digits and letters and is off by default.
     """
-
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "001"
-    needs: ClassVar[tuple[str, ...]] = ("stored data",)
-    bytes_per_value: ClassVar[int] = 4
 
     network: Network
     optimizer_spec: OptimizerSpec = field(default_factory=OptimizerSpec)
     generator: torch.Generator = field(default_factory=torch.Generator)
 
-    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 2000
+    memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 2000
     epochs: Annotated[int, Field(gt=0, description="passes over the memory in a fit")] = 30
     batch: Annotated[int, Field(gt=0, description="samples in each update of a fit")] = 16
     lr: Annotated[float, Field(gt=0, description="highest learning rate of a fit")] = 0.05
@@ -58,7 +63,9 @@ class GDumb:
     clip: Annotated[float, Field(gt=0, description="largest norm of a fit's gradients")] = 10.0
     cutmix: Annotated[
         float,
-        Field(ge=0, le=1, description="how often a batch of images is cut and mixed (Prabhu et al.: .5)"),
+        Field(
+            ge=0, le=1, description="share of batches of images that are cut and mixed (.5 in Prabhu et al.)"
+        ),
     ] = 0.0
     augment: Annotated[
         bool, Field(description="crop and flip images at random in every update of a fit (photographs)")
@@ -70,7 +77,7 @@ class GDumb:
         self.fitted: nn.Module | None = None
 
     def begin_task(self, task: TaskInfo) -> None:
-        """Nothing to prepare: boundaries play no part."""
+        """Nothing to prepare: boundaries are not used."""
 
     def observe(self, batch: Batch) -> float:
         """Store what there is room for; nothing is learned, so the loss is 0."""
@@ -109,7 +116,7 @@ class GDumb:
         if len(self.store) == 0:
             return network
         heads = tuple(tuple(units) for units in self.heads)
-        # A seed of its own, and not the method's generator: to be asked must not change what is stored next.
+        # A separate generator, because an evaluation must not change what is stored next.
         seed = self.generator.initial_seed()
         chance = torch.Generator().manual_seed(seed)
         device = next(network.parameters()).device

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import numpy as np
 import torch
@@ -12,27 +12,31 @@ from torch import Tensor
 
 from engram.core.errors import NonFinite
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner
+from engram.methods.losses import cross_entropy
 from engram.methods.memory import Samples
 
 
+@method(
+    "gem",
+    family="gradient constraint",
+    paper="Lopez-Paz & Ranzato (2017)",
+    needs=("boundaries", "stored data"),
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class GEM(Learner):
     """Project the gradient so that it agrees with the gradient on every earlier task's memory.
 
-    With g the gradient of the new samples and the rows of G those of the memories: if every product G·g is
-    at least 0, g is used. Else g + Gᵀv, v solving min ½ vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv with v ≥ margin.
+    With g the gradient of the new samples and the rows of G those of the memories: if every product G·g is at
+    least 0, g is used. Otherwise g + Gᵀv, where v solves min ½ vᵀ(GGᵀ + ridge·I)v + (Gg)ᵀv with v ≥ margin.
 
-    Source: Lopez-Paz & Ranzato, 2017, Section 3, and their code (ridge, margin 0.5, the last 256 samples of
-    each task: `policy=ring`); 000, Section 4.2, Eq. 9, and Appendix B, with margin 0.5.
-    Deviations: 000's code keeps the first samples of each task (`policy=first`), here they are drawn at
-    random unless asked for.
+    Source: Lopez-Paz & Ranzato (2017), Section 3, and their code (ridge, margin 0.5, the last 256 samples of
+    each task: `policy=ring`); De Lange et al. (2023), Section 4.2, Eq. 9, and Appendix B, with margin 0.5.
+    Deviations: the code of De Lange et al. keeps the first samples of each task (`policy=first`); here they
+    are drawn at random by default.
     """
-
-    family: ClassVar[str] = "gradient constraint"
-    paper: ClassVar[str] = "000"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     memory: Annotated[int, Field(gt=0, description="samples kept of each task")] = 400
     margin: Annotated[float, Field(ge=0, description="lower bound of v: pulls towards the old tasks")] = 0.5
@@ -66,10 +70,10 @@ class GEM(Learner):
             parameter.grad = piece.view_as(parameter)
 
     def _gradient_on(self, place: Tensor, batch: Batch, parameters: list[torch.nn.Parameter]) -> Tensor:
-        remembered = self.seen(self.store.batch(place, batch.heads))
+        remembered = self.augmented(self.store.batch(place, batch.heads))
         loss = cross_entropy(self.network(remembered.x), remembered)
-        found = torch.autograd.grad(loss, parameters, allow_unused=True)
-        pieces = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        pieces = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
         return torch.cat([piece.flatten() for piece in pieces])
 
     def after_step(self, batch: Batch) -> None:
@@ -95,20 +99,20 @@ class GEM(Learner):
 
     def _chosen(self, batches: Iterable[Batch]) -> Samples:
         """The first samples of a task, or a uniform sample: those with the largest random keys."""
-        found, keys = Samples(), torch.empty(0, dtype=torch.float64)
+        chosen, keys = Samples(), torch.empty(0, dtype=torch.float64)
         for batch in batches:
-            if self.policy == "first" and len(found) >= self.memory:
+            if self.policy == "first" and len(chosen) >= self.memory:
                 break
-            found.append(batch)
+            chosen.append(batch)
             if self.policy == "random":
                 fresh = torch.rand(len(batch), generator=self.generator, dtype=torch.float64)
                 keys = torch.cat([keys, fresh])
                 best = torch.argsort(keys, descending=True, stable=True)[: self.memory]
                 keys = keys[best]
             else:
-                best = torch.arange(min(len(found), self.memory))
-            found.keep(best)
-        return found
+                best = torch.arange(min(len(chosen), self.memory))
+            chosen.keep(best)
+        return chosen
 
 
 def project(gradient: Tensor, memories: Tensor, *, margin: float, ridge: float = 1e-3) -> Tensor:
@@ -141,5 +145,5 @@ def _solve(
 
     lower = np.linalg.cholesky(gram + ridge * np.eye(len(gram)))
     target = -solve_triangular(lower, products, lower=True)
-    found = lsq_linear(lower.T, target, bounds=(margin, np.inf), method="bvls", tol=1e-12)
-    return np.asarray(found.x, dtype=np.float64)
+    solution = lsq_linear(lower.T, target, bounds=(margin, np.inf), method="bvls", tol=1e-12)
+    return np.asarray(solution.x, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A memory that holds no samples but makes them up: generative models that methods hold by composition."""
+"""Generative models that methods hold in place of a memory of samples."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Inputs(NamedTuple):
         least = float(x.min()) if low is None else low
         greatest = float(x.max()) if high is None else high
         if greatest < least:
-            given = f"high={high}" if low is None else f"low={low}"
+            limit = f"high={high}" if low is None else f"low={low}"
             raise InputError(
-                f"{given} cannot be used: the first batch has inputs from {float(x.min()):g} to "
+                f"{limit} cannot be used: the first batch has inputs from {float(x.min()):g} to "
                 f"{float(x.max()):g}; leave it out, or give both limits"
             )
         # A first batch that is one value throughout says nothing of the range: any width will do.
@@ -48,14 +48,14 @@ def check_limits(low: float | None, high: float | None) -> None:
     Example:
         >>> check_limits(5.0, 1.0)
         Traceback (most recent call last):
-        engram.core.errors.InputError: low=5.0 and high=1.0 cannot be used: give a low below high, or none
+        engram.core.errors.InputError: low must be below high, got low=5.0 and high=1.0
     """
     if low is not None and high is not None and low >= high:
-        raise InputError(f"low={low} and high={high} cannot be used: give a low below high, or none")
+        raise InputError(f"low must be below high, got low={low} and high={high}")
 
 
 class Generates(Protocol):
-    """What makes up inputs from standard normal noise of `latent` numbers a sample."""
+    """What makes up inputs from standard normal noise of `latent` numbers per sample."""
 
     @property
     def latent(self) -> int:

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.memory import Latest, Samples, Sections, Turns, gather, pool
 from engram.models.network import Network
@@ -18,31 +19,28 @@ from engram.models.network import Network
 READ_AT_ONCE = 512
 
 
+@method("icarl", family="rehearsal", paper="Rebuffi et al. (2017)", needs=("boundaries", "stored data"))
 @final
 @dataclass(kw_only=True, eq=False)
 class ICaRL(Learner):
-    """Learn new classes beside the older network's answers, and answer with the nearest mean of exemplars.
+    """Learn new classes while keeping the older network's answers; answer with the nearest mean of exemplars.
 
-    - Every unit is a yes-or-no question (sigmoid, binary cross-entropy, summed over the units of all classes
+    - Every unit is a binary classifier (sigmoid, binary cross-entropy, summed over the units of all classes
       so far, mean over samples). The units of the task's classes learn the labels, those of older classes the
-      answers that the network gave when the last task ended.
+      answers that the network gave at the end of the last task.
     - The exemplars are mixed into the new data: a pass over the task shows each of them once.
     - When a task ends, ⌊memory / classes so far⌋ exemplars of each class are kept, chosen by herding: one
-      after the other, so that the mean of their features (of unit length) is as near as can be to that of the
-      class. Older classes give up those chosen last.
-    - A sample is of the class whose exemplars' mean feature is nearest to its own.
+      after the other, so that the mean of their features (of unit length) is as close as possible to that of
+      the class. Older classes give up those chosen last.
+    - A sample is assigned to the class whose exemplars' mean feature is nearest to its own.
 
-    Source: Rebuffi et al. 2017, Algorithms 1 to 5. Deviations: while a task is learned, its classes have no
-    exemplars yet, and the latest samples of each (as many as a class will keep) take their place in
-    the answers; where a class comes again in a later task (domain setting) it has exemplars of each, and they
-    have one mean; images are not mirrored.
+    Source: Rebuffi et al. (2017), Algorithms 1 to 5.
+    Deviations: while a task is learned, its classes have no exemplars yet, and the latest samples of each (as
+    many as a class will keep) stand in for them; where a class comes again in a later task (domain setting)
+    it has exemplars of each task and one mean over all of them; images are not mirrored.
     """
 
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "Rebuffi et al. 2017"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
-
-    memory: Annotated[int, Field(gt=0, description="exemplars kept in all")] = 2000
+    memory: Annotated[int, Field(gt=0, description="exemplars kept in total")] = 2000
 
     def setup(self) -> None:
         """There are no exemplars, and no older network."""
@@ -105,9 +103,9 @@ class ICaRL(Learner):
         parts = [part for part in (*self.store.parts, self.recent.samples) if len(part)]
         if not parts:
             return network
-        found = [part.batch(torch.arange(len(part)), ()) for part in parts]
-        features = torch.cat([directions(network, batch) for batch in found])
-        labels = torch.cat([batch.y for batch in found])
+        batches = [part.batch(torch.arange(len(part)), ()) for part in parts]
+        features = torch.cat([directions(network, batch) for batch in batches])
+        labels = torch.cat([batch.y for batch in batches])
         units = labels.unique()
         means = torch.stack([features[labels == unit].mean(dim=0) for unit in units])
         return NearestMean(network, functional.normalize(means), units)

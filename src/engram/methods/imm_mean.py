@@ -1,13 +1,14 @@
-"""Mean-IMM: a network for every task, each grown from the one before, averaged into one."""
+"""Mean-IMM: one network per task, each started from the previous one, averaged into one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 from torch import nn
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.merging import (
     Balance,
@@ -22,25 +23,23 @@ from engram.methods.merging import (
 )
 
 
+@method("imm-mean", family="merging", paper="Lee et al. (2017)", needs=("boundaries",), merges=True)
 @final
 @dataclass(kw_only=True, eq=False)
 class IMMMean(Learner):
     """Answer with Σ α_k θ_k, the mean of the networks at the ends of the tasks so far.
 
-    While a task is learned, the network as it is now stands for that task. With two tasks and balance α it is
-    (1 − α)·θ_1 + α·θ_2. Averaging only makes sense between networks that are near, so each task starts
-    from the weights of the one before (weight-transfer), is held to them by l2_transfer·‖θ − θ_before‖²
-    (L2-transfer), and drops units to what they were instead of to 0 (drop-transfer).
+    While a task is learned, the current network stands for that task. With two tasks and balance α the result
+    is (1 − α)·θ_1 + α·θ_2. Averaging only makes sense between networks that are close to each other, so each
+    task starts from the weights of the previous one (weight-transfer), is pulled towards them by
+    l2_transfer·‖θ − θ_before‖² (L2-transfer), and dropout replaces units by their previous values instead of
+    by 0 (drop-transfer).
 
-    Source: Lee et al., 2017; 004, Sections 2.1 and 3, Figure 6 and Table 4: weight-transfer with L2-transfer
-    0 or .01 and the best α on test data, which `curve` gives.
-    Deviations: 004's text starts the second network anew, its code from the first, as here; batch norm's
-    statistics are averaged as well; drop-transfer drops no inputs.
+    Source: Lee et al. (2017); Pfülb & Gepperth (2019), Sections 2.1 and 3, Figure 6 and Table 4:
+    weight-transfer with L2-transfer 0 or .01 and the best α on test data, which `curve` gives.
+    Deviations: in the text of Pfülb & Gepperth the second network starts afresh, in their code from the
+    first, as here; the statistics of batch norm are averaged as well; drop-transfer drops no inputs.
     """
-
-    family: ClassVar[str] = "merging"
-    paper: ClassVar[str] = "004"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     balance: Annotated[
         Annotated[float, Field(ge=0, le=1)] | Literal["equal"],

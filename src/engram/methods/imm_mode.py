@@ -1,14 +1,15 @@
-"""Mode-IMM: a network for every task, each grown from the one before, merged where each is sure."""
+"""Mode-IMM: one network per task, each started from the previous one, merged by importance."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import nn
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import batch_fisher, diagonal_fisher
 from engram.methods.memory import Samples
@@ -25,29 +26,27 @@ from engram.methods.merging import (
 )
 
 
+@method("imm-mode", family="merging", paper="Lee et al. (2017)", needs=("boundaries",), merges=True)
 @final
 @dataclass(kw_only=True, eq=False)
 class IMMMode(Learner):
-    """Answer with Σ α_k F_k θ_k / Σ α_k F_k: networks of all tasks so far, weighed by importance.
+    """Answer with Σ α_k F_k θ_k / Σ α_k F_k: the networks of all tasks so far, weighted by importance.
 
     θ_k is the network at the end of a task, F_k the diagonal Fisher information of the task's data there,
-    with labels drawn from the network's own answers: the sum over samples, 10⁻⁸ added. While a task is
-    learned, the network as it is now stands for it, with F estimated from the `recent` samples that were seen
-    last. With two tasks and balance α it is
-    ((1 − α)·F_1·θ_1 + α·F_2·θ_2) / ((1 − α)·F_1 + α·F_2). Each task starts from the weights of the one before
-    (weight-transfer), is held to them by l2_transfer·‖θ − θ_before‖² (L2-transfer), and drops units to what
-    they were instead of to 0 (drop-transfer).
+    with labels drawn from the network's own answers: the sum over samples, plus 10⁻⁸. While a task is
+    learned, the current network stands for it, with F estimated from the `recent` samples that were seen
+    last. With two tasks and balance α the result is ((1 − α)·F_1·θ_1 + α·F_2·θ_2) / ((1 − α)·F_1 + α·F_2).
+    Each task starts from the weights of the previous one (weight-transfer), is pulled towards them by
+    l2_transfer·‖θ − θ_before‖² (L2-transfer), and dropout replaces units by their previous values instead of
+    by 0 (drop-transfer).
 
-    Source: Lee et al., 2017; 004, Sections 2.1 and 3, Figure 6 and Table 4: weight-transfer with L2-transfer
-    0 or .01 and the best α on test data, which `curve` gives. Both squared the gradients of whole
-    mini-batches (`fisher=batch`).
-    Deviations: 004's text starts the second network anew, its code from the first, as here; batch norm's
-    statistics are averaged, having no Fisher information; drop-transfer drops no inputs.
+    Source: Lee et al. (2017); Pfülb & Gepperth (2019), Sections 2.1 and 3, Figure 6 and Table 4:
+    weight-transfer with L2-transfer 0 or .01 and the best α on test data, which `curve` gives. Both squared
+    the gradients of whole mini-batches (`fisher=batch`).
+    Deviations: in the text of Pfülb & Gepperth the second network starts afresh, in their code from the
+    first, as here; the statistics of batch norm are averaged, since they have no Fisher information;
+    drop-transfer drops no inputs.
     """
-
-    family: ClassVar[str] = "merging"
-    paper: ClassVar[str] = "004"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     balance: Annotated[
         Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
@@ -110,9 +109,9 @@ class IMMMode(Learner):
         """The Fisher information of all the task's samples, from some of them."""
         assert self.task is not None
         measure = diagonal_fisher if self.fisher == "sample" else batch_fisher
-        found = measure(self.network, batches, label="sampled", generator=generator)
+        means = measure(self.network, batches, label="sampled", generator=generator)
         names = [name for name, _ in self.network.named_parameters()]
-        return {name: self.task.samples * mean for name, mean in zip(names, found, strict=True)}
+        return {name: self.task.samples * mean for name, mean in zip(names, means, strict=True)}
 
     def predictor(self) -> nn.Module:
         """The networks of all tasks so far in one."""

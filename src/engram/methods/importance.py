@@ -1,4 +1,4 @@
-"""How much each weight matters for what was learned, and the quadratic penalty that guards it."""
+"""How important each weight is for what was learned, and the quadratic penalty on its change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engram.core.errors import NonFinite
 from engram.core.values import Batch
-from engram.methods.base import head_masks
+from engram.models.heads import allowed_units, mask_scores
 
 Label = Literal["predicted", "sampled", "true"]
 FisherKind = Literal["sample", "batch", "batch-scaled"]
@@ -35,8 +35,8 @@ def fisher_information(
 ) -> list[Tensor]:
     """The Fisher information as a paper computes it: over samples, or over mini-batches.
 
-    `sample` is `diagonal_fisher`; `batch` (000) and `batch-scaled` (002's permuted domain runs) are
-    `batch_fisher`, the latter with the size of each batch as a factor.
+    `sample` is `diagonal_fisher`; `batch` (De Lange et al. 2023) and `batch-scaled` (the permuted domain runs
+    of Hsu et al. 2018) are `batch_fisher`, the latter with the size of each batch as a factor.
 
     Example:
         >>> layer = nn.Linear(1, 2, bias=False)
@@ -59,13 +59,13 @@ def diagonal_fisher(
     label: Label = "predicted",
     generator: torch.Generator | None = None,
 ) -> list[Tensor]:
-    """The diagonal of the Fisher information, one tensor a parameter.
+    """The diagonal of the Fisher information, one tensor per parameter.
 
     The mean over samples of the squared gradient of each sample's own log-likelihood, over the units that
-    compete in its head. The label is the network's own answer (`predicted`, 002), drawn from its softmax
-    (`sampled`, the true Fisher), or the right one (`true`, the empirical Fisher, 004). The network is in
-    evaluation mode meanwhile: dropout is off and batch norm uses its running statistics, so the samples of
-    a batch do not mix.
+    compete in its head. The label is the network's own answer (`predicted`, Hsu et al. 2018), drawn from its
+    softmax (`sampled`, the true Fisher), or the right one (`true`, the empirical Fisher, Pfülb & Gepperth
+    2019). Meanwhile the network is in evaluation mode: dropout is off and batch norm uses its running
+    statistics, so the samples of a batch do not affect each other.
 
     One batched pass: for linear layers the squared gradient of the weight from unit i to o is δ_o²·a_i², so
     the sum over samples is a product of two matrices; other layers go through `torch.func`.
@@ -93,9 +93,10 @@ def batch_fisher(
 ) -> list[Tensor]:
     """What some reference code calls Fisher: squared gradients of whole mini-batches, not of samples.
 
-    The mean over batches of the squared gradient of the batch's mean loss (000, `scale="one"`), or of that
-    times the batch's size (002's permuted domain runs, `scale="size"`). Gradients of different signs cancel
-    before they are squared, so it is smaller than the Fisher unless scaled, and depends on the batch size.
+    The mean over batches of the squared gradient of the batch's mean loss (De Lange et al. 2023,
+    `scale="one"`), or of that times the batch's size (permuted domain runs of Hsu et al. 2018,
+    `scale="size"`). Gradients of different signs cancel before they are squared, so the result is smaller
+    than the Fisher information unless scaled, and depends on the batch size.
     """
     parameters = list(network.parameters())
     total = [torch.zeros_like(p) for p in parameters]
@@ -106,8 +107,8 @@ def batch_fisher(
             target = chosen_label(logits.detach(), batch.y, label=label, generator=generator)
             loss = nn.functional.cross_entropy(logits, target)
             factor = len(batch) if scale == "size" else 1
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for sum_, grad in zip(total, found, strict=True):
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for sum_, grad in zip(total, gradients, strict=True):
                 if grad is not None:
                     sum_ += factor * grad.square()
             count += 1
@@ -117,12 +118,12 @@ def batch_fisher(
 def output_sensitivity(
     network: nn.Module, batches: Iterable[Batch], *, kind: Literal["batch", "sample"] = "batch"
 ) -> list[Tensor]:
-    """How much the squared outputs change with each weight (MAS), one tensor a parameter.
+    """How much the squared outputs change with each weight (MAS), one tensor per parameter.
 
-    `batch` (002's code): the mean over batches of the absolute gradient of the squared scores' mean over
-    samples and units. `sample` (the original): the mean over samples of the absolute gradient of the sum of
-    its squared scores. Only the units that compete in a sample's head count; no label is needed. The network
-    is in evaluation mode meanwhile.
+    `batch` (code of Hsu et al. 2018): the mean over batches of the absolute gradient of the mean squared
+    score over samples and units. `sample` (the original): the mean over samples of the absolute gradient of
+    the sum of squared scores. Only the units that compete in a sample's head count; no label is needed.
+    Meanwhile the network is in evaluation mode.
 
     Example:
         >>> layer = nn.Linear(1, 2, bias=False)
@@ -141,8 +142,8 @@ def output_sensitivity(
         for batch in batches:
             logits = network(batch.x)
             loss = logits[allowed_units(batch, logits.shape[1])].square().mean()
-            found = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for sum_, grad in zip(total, found, strict=True):
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            for sum_, grad in zip(total, gradients, strict=True):
                 if grad is not None:
                     sum_ += grad.abs()
             count += 1
@@ -175,23 +176,15 @@ def evaluating(network: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def allowed_units(batch: Batch, n_units: int) -> Tensor:
-    """Sample by sample, the units that compete."""
-    masks = head_masks(batch.heads, n_units, batch.x.device)
-    if isinstance(batch.head, Tensor):
-        return masks[batch.head]
-    return masks[batch.head].expand(len(batch), -1)
-
-
 def _scores(network: nn.Module, batch: Batch, *, grad: bool = False) -> tuple[Tensor, Tensor]:
     with torch.set_grad_enabled(grad):
         logits = network(batch.x)
     allowed = allowed_units(batch, logits.shape[1])
-    return logits.masked_fill(~allowed, -torch.inf), allowed
+    return mask_scores(logits, allowed), allowed
 
 
 def _log_losses(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
-    return nn.functional.cross_entropy(logits.masked_fill(~allowed, -torch.inf), y, reduction="none")
+    return nn.functional.cross_entropy(mask_scores(logits, allowed), y, reduction="none")
 
 
 def _squared_scores(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
@@ -231,7 +224,7 @@ def _dense_sums(
     *,
     magnitude: Magnitude,
 ) -> list[Tensor] | None:
-    """The sums over samples in closed form; None unless every weight is used once, on one vector a sample."""
+    """The sums over samples in closed form; None unless weights are used once, on one vector per sample."""
     layers = [part for part in network.modules() if type(part) is nn.Linear]
     inside = {id(p) for layer in layers for p in layer.parameters()}
     together = sum(1 for layer in layers for _ in layer.parameters())
@@ -241,9 +234,9 @@ def _dense_sums(
     outputs: list[GradientEdge] = []
     called: list[nn.Linear] = []
 
-    def note(layer: nn.Linear, given: tuple[Tensor], result: Tensor) -> None:
+    def note(layer: nn.Linear, layer_inputs: tuple[Tensor], result: Tensor) -> None:
         called.append(layer)
-        inputs.append(given[0].detach())
+        inputs.append(layer_inputs[0].detach())
         # The place in the graph, not the tensor: a rectifier that works in place makes that its own output.
         outputs.append(get_gradient_edge(result))
 
@@ -251,7 +244,7 @@ def _dense_sums(
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
         with torch.enable_grad():
-            # With a gradient asked of the input there is one at every layer, also where weights are frozen.
+            # With a gradient of the input there is one at every layer, also where weights are frozen.
             loss = losses(network(x.detach().requires_grad_()), y, allowed).sum()
     finally:
         for hook in hooks:

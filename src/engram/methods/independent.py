@@ -1,46 +1,51 @@
 """Independent networks: nothing is shared between tasks, so nothing is transferred."""
 
 import copy
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.optimizers import build_optimizer
+from engram.methods.traits import Settings
 
 
+def needs_with(settings: Settings) -> tuple[str, ...]:
+    """Task identity is needed only to find the network of a task."""
+    return ("task identity", "boundaries") if settings["keep"] else ("boundaries",)
+
+
+@method(
+    "independent",
+    family="baseline",
+    paper="Chen et al. (2023)",
+    needs=("task identity", "boundaries"),
+    needs_with=needs_with,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class Independent(Learner):
-    """Start every task from the initial weights, and keep one network a task.
+    """Start every task from the initial weights, and keep one network per task.
 
     Samples are answered by the network of their own task, those of a task that was not learned yet by the
-    initial one: nothing is forgotten. The optimiser starts anew as well. Memory grows with the number of
-    tasks. Without `keep` the newest network answers for all tasks, also for those that it never saw:
-    everything is forgotten, and only the initial weights are kept.
+    initial one: nothing is forgotten. The optimiser is reset as well. Memory grows with the number of tasks.
+    Without `keep` the newest network answers for all tasks, including those that it never saw: everything is
+    forgotten, and only the initial weights are kept.
 
-    Source: 003, Section 3.1 and Appendix A.2, Eq. 4 (IND), which does not say who answers for earlier tasks;
-    its correlations (Table 1) only come out without `keep`.
+    Source: Chen et al. (2023), Section 3.1 and Appendix A.2, Eq. 4 (IND), who do not say which network
+    answers for earlier tasks; their correlations (Table 1) are only obtained without `keep`.
     Deviations: none.
     """
-
-    family: ClassVar[str] = "baseline"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("task identity", "boundaries")
 
     keep: Annotated[
         bool, Field(description="keep a network for every task; otherwise the newest answers for all")
     ] = True
-
-    @classmethod
-    def needs_with(cls, settings: Mapping[str, Any]) -> tuple[str, ...]:
-        """Which task it is matters only to find its network."""
-        return cls.needs if settings["keep"] else ("boundaries",)
 
     def setup(self) -> None:
         """Remember the initial weights."""
@@ -71,12 +76,12 @@ class Independent(Learner):
 
 @final
 class Routed(nn.Module):
-    """One network a task; where nobody says which task it is, the current one answers.
+    """One network per task; where the task is unknown, the current one answers.
 
     Args:
         networks: The networks by task.
         current: The task that is learned.
-        otherwise: Who answers for tasks that have no network.
+        otherwise: The network that answers for tasks without one.
 
     Example:
         >>> one, two, none = nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)

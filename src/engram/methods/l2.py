@@ -2,34 +2,32 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors
 
 
+@method("l2", family="prior", paper="Hsu et al. (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class L2(Learner):
     """Minimise L(new) + strength · Σ_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
-    Elastic weight consolidation with the identity for the Fisher information, and one anchor only. All
-    weights and biases of all heads are held; there is no factor ½. Not to be confused with weight decay,
-    which pulls towards 0.
+    Elastic weight consolidation with the identity as Fisher information, and a single anchor. All weights and
+    biases of all heads are penalised; there is no factor ½. Not to be confused with weight decay, which pulls
+    towards 0.
 
-    Source: 002, Section 3 (L2 regularization), which says it in words, and its code, which has this form
-    and one anchor; 003, Appendix B.7 and Table 6 (vanilla L2, λ = .01), which leaves the form open.
-    Kirkpatrick et al., 2017, have it as a baseline of `ewc`.
+    Source: Hsu et al. (2018), Section 3 (L2 regularization), who describe it in words, and their code, which
+    has this form and one anchor; Chen et al. (2023), Appendix B.7 and Table 6 (vanilla L2, λ = .01), who
+    leave the form open. It is a baseline in Kirkpatrick et al. (2017).
     Deviations: none.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "002, 003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 0.01
 

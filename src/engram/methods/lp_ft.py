@@ -1,7 +1,7 @@
 """Linear probing, then fine-tuning: the new head is fitted before the features may move."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -9,29 +9,29 @@ from torch import nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, Terms, batch_loss
+from engram.methods import method
+from engram.methods.base import Learner, Terms
+from engram.methods.losses import batch_loss
 
 
+@method("lp-ft", family="representation", paper="Kumar et al. (2022)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class LPFT(Learner):
     """Minimise the loss of the new samples over the head alone at first, then over all weights.
 
-    A head that knows nothing yet sends large gradients back and distorts features that were good. So the
-    first `probe_epochs` passes over each task's data train the head on fixed features, which are in
-    evaluation mode (batch norm and dropout too), and the rest of the updates train everything.
+    An untrained head sends back large gradients that distort good features. So the first `probe_epochs`
+    passes over the data of each task train the head on fixed features, which are in evaluation mode (batch
+    norm and dropout too), and the remaining updates train everything.
 
-    Source: Kumar et al., 2022, in the continual version of 003, Appendix A.2, Eq. 5 (the head), then Eq. 4
-    (all weights), where it follows pretraining; Appendix A.3: 10 epochs of linear probing a task, rate .001.
-    Deviations: 003 does not say whether these 10 are among the 20 epochs that it gives to a task after
-    pretraining. Here they are: the probe takes its updates from those of the task, under one schedule of the
-    rate. Where a task has less than twice `probe_epochs` passes, half of its updates are for the head, so
-    that fine-tuning always gets its turn. The features' evaluation mode is a choice made here.
+    Source: Kumar et al. (2022), in the continual version of Chen et al. (2023), Appendix A.2, Eq. 5 (the
+    head), then Eq. 4 (all weights), where it follows pretraining; Appendix A.3: 10 epochs of linear probing
+    per task, learning rate .001.
+    Deviations: Chen et al. do not say whether these 10 are among the 20 epochs per task after pretraining.
+    Here they are: probing takes its updates from those of the task, under one learning rate schedule. Where a
+    task has fewer than twice `probe_epochs` passes, half of its updates are for the head, so that all weights
+    are always trained too. The evaluation mode of the features is a choice made here.
     """
-
-    family: ClassVar[str] = "representation"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     probe_epochs: Annotated[int, Field(ge=0, description="passes that train the head alone")] = 10
 

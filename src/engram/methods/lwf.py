@@ -3,40 +3,41 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.values import Batch
-from engram.methods.base import Learner, Terms, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner, Terms
 from engram.methods.distil import Form, Learned, Softmax, head_distillation
+from engram.methods.losses import cross_entropy
 
 
+@method("lwf", family="distillation", paper="Li & Hoiem (2016)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class LwF(Learner):
     """Minimise L(new) + weight · D, where D compares the answers to the new samples before and now.
 
-    The teacher is a copy of the network from the end of the previous task. Its answers are compared on
-    the units of classes learned before, head by head where there are several (their mean), with the
+    The teacher is a copy of the network from the end of the previous task. Its answers are compared on the
+    units of classes learned before, per head where there are several (then averaged), with the
     Kullback-Leibler divergence at `temperature`.
 
-    Source: Li & Hoiem, 2016, Section 3 (temperature 2). The defaults are those of 000 (Section 4.2,
-    distillation-based methods; Appendix B, temperature 2) and its code (weight 1, no T² factor). 002
-    (Section 3) has its numbers from van de Ven & Tolias's code of 2018: (1/k)·L(new) + (1 − 1/k)·D in the
-    k-th task (`weight=share`), D = T²·mean of −q·log p over samples and units (`form=cross-entropy`,
-    `squared=true`, `mean_over_units=true`), new classes in the softmax with the target 0 (`softmax=padded`).
-    Deviations: Li & Hoiem train the new head alone at first, and add up over earlier tasks. 000's code
-    differs in three ways: its softmax is over all units (`softmax=all`, here all that compete), its teacher
-    stays in training mode (`teacher_mode=train`, it matters with batch norm), and it knows the classes of the
-    latest task only, which is not offered. It also sets D to 0 in a task's first update, when it is 0 anyway.
+    Source: Li & Hoiem (2016), Section 3 (temperature 2). The defaults are those of De Lange et al. (2023;
+    Section 4.2, distillation-based methods; Appendix B, temperature 2) and their code (weight 1, no T²
+    factor). Hsu et al. (2018; Section 3) obtained their numbers with the code of van de Ven & Tolias (2018):
+    (1/k)·L(new) + (1 − 1/k)·D in the k-th task (`weight=share`), D = T²·mean of −q·log p over samples and
+    units (`form=cross-entropy`, `squared=true`, `mean_over_units=true`), new classes in the softmax with the
+    target 0 (`softmax=padded`).
+    Deviations: Li & Hoiem train the new head alone at first, and sum over earlier tasks. The code of De Lange
+    et al. differs in three ways: its softmax is over all units (`softmax=all`, here all that compete), its
+    teacher stays in training mode (`teacher_mode=train`, which matters with batch norm), and it distils the
+    classes of the latest task only, which is not offered. It also sets D to 0 in the first update of a task,
+    when it is 0 anyway.
     """
-
-    family: ClassVar[str] = "distillation"
-    paper: ClassVar[str] = "000, 002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
     weight: Annotated[
@@ -46,7 +47,9 @@ class LwF(Learner):
         ),
     ] = 1.0
     squared: Annotated[bool, Field(description="multiply by temperature²")] = False
-    form: Annotated[Form, Field(description="what is compared; the gradients are the same")] = "kl"
+    form: Annotated[Form, Field(description="which divergence is computed; the gradients are the same")] = (
+        "kl"
+    )
     mean_over_units: Annotated[bool, Field(description="divide by the number of units")] = False
     softmax: Annotated[
         Softmax,

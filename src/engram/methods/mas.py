@@ -2,39 +2,37 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors, output_sensitivity
 
 
+@method("mas", family="prior", paper="Aljundi et al. (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class MAS(Learner):
     """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
-    When a task ends, Ω ← Ω + the mean absolute gradient of the squared scores, over the units that compete;
-    labels play no part. No factor ½.
+    When a task ends, the mean absolute gradient of the squared scores over the units that compete is added to
+    Ω; labels are not used. No factor ½.
 
-    Source: Aljundi et al., 2018, Section 4, who take the gradient of each sample's summed squares
-    (`gradients=sample`); 002, Section 3, and its code, which takes that of whole mini-batches, of the mean
-    over samples and units (`gradients=batch`).
-    Deviations: Ω adds up over tasks, as in 002's code; the original's code keeps a running mean over all
-    samples. Mini-batches have as many samples as an update, in 002's code 128.
+    Source: Aljundi et al. (2018), Section 4, who take the gradient of each sample's sum of squares
+    (`gradients=sample`); Hsu et al. (2018), Section 3, and their code, which takes that of whole
+    mini-batches, of the mean over samples and units (`gradients=batch`).
+    Deviations: Ω is summed over tasks, as in the code of Hsu et al.; the original code keeps a running mean
+    over all samples. Mini-batches have as many samples as an update; those of Hsu et al. have 128.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 1.0
     gradients: Annotated[
         Literal["batch", "sample"],
-        Field(description="absolute gradients of mini-batches (002), or of samples (the original)"),
+        Field(description="absolute gradients of mini-batches, or of samples (as in the original)"),
     ] = "batch"
 
     def setup(self) -> None:
@@ -52,5 +50,5 @@ class MAS(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Move the anchor here, and make it stronger."""
-        found = output_sensitivity(self.network, batches, kind=self.gradients)
-        self.anchors.move(found, self.network.parameters())
+        sensitivity = output_sensitivity(self.network, batches, kind=self.gradients)
+        self.anchors.move(sensitivity, self.network.parameters())

@@ -1,4 +1,4 @@
-"""Networks merged into one (incremental moment matching), and what makes them fit to be merged."""
+"""Networks merged into one (incremental moment matching), and ways to keep them close to each other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.values import Batch
-from engram.methods.importance import allowed_units, evaluating
+from engram.methods.importance import evaluating
+from engram.models.heads import allowed_units, mask_scores
 from engram.models.network import Network
 
 Weights = dict[str, Tensor]
@@ -37,7 +38,7 @@ def shares(count: int, balance: Balance) -> list[float]:
 
 
 def merge_means(networks: Sequence[Weights], weighted: Sequence[float]) -> Weights:
-    """The weighted mean of networks: Σ α_k θ_k (mean-IMM; 004).
+    """The weighted mean of networks, Σ α_k θ_k (mean-IMM; Lee et al. 2017).
 
     A network that alone counts comes out to the bit. Buffers of whole numbers (counters) are those of the
     last network that counts.
@@ -70,7 +71,7 @@ def merge_modes(
     *,
     damping: float = 1e-8,
 ) -> Weights:
-    """Networks merged where each is sure: Σ α_k F_k θ_k / Σ α_k F_k, weight by weight (mode-IMM; 004).
+    """Networks merged by importance, Σ α_k F_k θ_k / Σ α_k F_k, for each weight (mode-IMM; Lee et al. 2017).
 
     What has no importance (buffers, as of batch norm) is merged as in `merge_means`. A network that alone
     counts comes out to the bit.
@@ -117,25 +118,27 @@ def balance_curve(
     *,
     balances: Sequence[float] | None = None,
 ) -> list[tuple[float, float]]:
-    """The accuracy of merged networks over the balance α; 004 reports its highest point.
+    """The accuracy of merged networks over the balance α.
+
+    Pfülb & Gepperth (2019) report its highest point.
 
     Args:
         network: A network of the right shape; it is left as it is.
         merge: From a balance to merged weights.
-        batches: The samples that are asked, answered among the units of their heads.
-        balances: The balances; 0 to 1 in steps of .01 unless given.
+        batches: The samples, answered among the units of their heads.
+        balances: The balances (default: 0 to 1 in steps of .01).
 
     Example:
         >>> net = nn.Linear(1, 2, bias=False)
-        >>> asked = [Batch(torch.ones(1, 1), torch.tensor([1]), heads=((0, 1),))]
+        >>> batches = [Batch(torch.ones(1, 1), torch.tensor([1]), heads=((0, 1),))]
         >>> def merge(balance: float) -> Weights:
         ...     return {"weight": torch.tensor([[0.4], [balance]])}
-        >>> balance_curve(net, merge, asked, balances=(0.0, 0.5, 1.0))
+        >>> balance_curve(net, merge, batches, balances=(0.0, 0.5, 1.0))
         [(0.0, 0.0), (0.5, 1.0), (1.0, 1.0)]
     """
-    asked = list(batches)
+    samples = list(batches)
     points = [step / 100 for step in range(101)] if balances is None else balances
-    return [(balance, _accuracy(with_weights(network, merge(balance)), asked)) for balance in points]
+    return [(balance, _accuracy(with_weights(network, merge(balance)), samples)) for balance in points]
 
 
 def _accuracy(network: nn.Module, batches: Sequence[Batch]) -> float:
@@ -143,7 +146,7 @@ def _accuracy(network: nn.Module, batches: Sequence[Batch]) -> float:
     with evaluating(network), torch.no_grad():
         for batch in batches:
             scores = network(batch.x)
-            answers = scores.masked_fill(~allowed_units(batch, scores.shape[1]), -torch.inf).argmax(dim=1)
+            answers = mask_scores(scores, allowed_units(batch, scores.shape[1])).argmax(dim=1)
             right += int((answers == batch.y).sum())
     return right / sum(len(batch) for batch in batches)
 
@@ -209,13 +212,13 @@ def transfer_dropout(
 
 def _dropped(
     layer: nn.Module,
-    given: tuple[Tensor, ...],
+    inputs: tuple[Tensor, ...],
     result: Tensor,
     *,
     old: nn.Module | None,
     rate: float,
     generator: torch.Generator,
 ) -> Tensor:
-    zero = torch.zeros_like(result) if old is None else old(*given)
+    zero = torch.zeros_like(result) if old is None else old(*inputs)
     kept = torch.rand(result.shape, generator=generator).to(result.device) >= rate
     return zero + kept * (result - zero) / (1 - rate)

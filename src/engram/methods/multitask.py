@@ -1,41 +1,40 @@
-"""Multitask learning: the tasks come one by one, but all earlier data stay at hand."""
+"""Multitask learning: tasks come one by one, but all earlier data are kept."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner
-from engram.methods.memory import Samples, head_of_each, join
+from engram.methods.memory import Samples, join
+from engram.models.heads import head_of_each
 
 
+@method("multitask", family="baseline", paper="Chen et al. (2023)", needs=("boundaries", "stored data"))
 @final
 @dataclass(kw_only=True, eq=False)
 class Multitask(Learner):
     """Minimise L(new) + weight · the mean over all previous tasks of L(task), each on its whole data.
 
     Every update estimates the losses of the previous tasks on samples drawn with replacement: `memory_batch`
-    of every task (`previous=each`, costly after many tasks), or as many in all, the task of each drawn first
-    (`previous=union`). Either way every task counts equally, however many samples it has.
+    of every task (`previous=each`, costly after many tasks), or as many in total, the task of each drawn
+    first (`previous=union`). Either way every task has the same weight, whatever its number of samples.
 
-    Source: 003, Appendix A.2, Eq. 6 (MT), where the weight λ is 1, 0.1 or 0.01, whichever has the best
-    average learning accuracy on validation data.
-    Deviations: none; which samples an update draws, and how many, the paper does not say.
+    Source: Chen et al. (2023), Appendix A.2, Eq. 6 (MT), where the weight λ is 1, 0.1 or 0.01, whichever has
+    the best average learning accuracy on validation data.
+    Deviations: none; the paper does not say which samples an update draws, or how many.
     """
-
-    family: ClassVar[str] = "baseline"
-    paper: ClassVar[str] = "003"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
 
     weight: Annotated[float, Field(ge=0, description="weight of the previous tasks' loss (λ)")] = 1.0
     memory_batch: Annotated[int, Field(gt=0, description="samples of previous tasks in each update")] = 64
     previous: Annotated[
         Literal["union", "each"],
-        Field(description="those samples are of all previous tasks together, or of each"),
+        Field(description="whether these samples are of all previous tasks together, or of each"),
     ] = "union"
 
     def setup(self) -> None:

@@ -2,47 +2,51 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, final
+from typing import Annotated, Literal, final
 
 from pydantic import Field
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.memory import Sections, Turns, choose, pool
 
 Mode = Literal["half", "concat"]
 
 
+@method(
+    "naive-rehearsal",
+    family="rehearsal",
+    paper="Hsu et al. (2018)",
+    needs=("boundaries", "stored data"),
+    bytes_per_value=4,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class NaiveRehearsal(Learner):
-    """Minimise the mean loss of new and remembered samples together, as many of the one as of the other.
+    """Minimise the mean loss of new and remembered samples together, with equally many of both.
 
-    When a task ends, each of the k tasks so far keeps ⌊memory / k⌋ random samples, in 32 bits a value; a task
-    always gives up its latest picks first, so what stays is a uniform sample. `mode` says which samples come
-    along with the new ones:
+    When a task ends, each of the k tasks so far keeps ⌊memory / k⌋ random samples, in 32 bits per value; a
+    task always gives up its latest picks first, so what remains is a uniform sample. `mode` says which
+    samples are added to the new ones:
 
-    - `half` is what 002 describes: as many as there are new ones, so that with a batch size of 64 an update
-      sees 64 new and 64 remembered samples.
-    - `concat` is what its code does: the memory, repeated ⌊new samples / memory⌋ times (at least once), is
-      mixed into the new data, so a pass over the task shows each remembered sample that often. With
-      1,100 places that is about half, with 4,400 two fifths.
+    - `half` is what Hsu et al. describe: as many as there are new ones, so that with a batch size of 64 an
+      update sees 64 new and 64 remembered samples.
+    - `concat` is what their code does: the memory, repeated ⌊new samples / memory⌋ times (at least once), is
+      mixed into the new data, so a pass over the task shows each remembered sample that often. With 1,100
+      places that is about half, with 4,400 two fifths.
 
-    A batch size of 64 therefore stands for 002's mini-batches of 128, with twice as many updates a pass as
-    the methods without memory have.
+    A batch size of 64 therefore corresponds to the mini-batches of 128 of Hsu et al., with twice as many
+    updates per pass as methods without memory have.
 
-    Source: 002, Section 3 (naive rehearsal strategy; 1,100 images) and Appendix A (4,000), and its code.
-    Deviations: in the first task, when nothing is remembered, the paper's updates have 128 new samples and
-    these have 64. With `concat` the code's batches vary by chance around their shares, here the shares are
-    even; and ⌊new samples / memory⌋ counts what the memory holds, in the code its places.
+    Source: Hsu et al. (2018), Section 3 (naive rehearsal strategy; 1,100 images) and Appendix A (4,000), and
+    their code.
+    Deviations: in the first task, when nothing is remembered, updates in the paper have 128 new samples, here
+    64. With `concat`, batches in their code vary by chance around their shares, here the shares are even; and
+    ⌊new samples / memory⌋ counts the samples in the memory, in their code its places.
     """
 
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
-    bytes_per_value: ClassVar[int] = 4
-
-    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 1100
+    memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 1100
     mode: Annotated[
         Mode,
         Field(description="as many remembered samples as new ones (half), or the memory mixed in (concat)"),

@@ -2,36 +2,41 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.memory import CodedSamples, Sections, Turns, choose
 from engram.methods.naive_rehearsal import Mode, accompanied
 
 
+@method(
+    "naive-rehearsal-c",
+    family="rehearsal",
+    paper="Hsu et al. (2018)",
+    needs=("boundaries", "stored data"),
+    bytes_per_value=1,
+    bytes_beside=16,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class NaiveRehearsalC(Learner):
-    """Naive rehearsal whose samples are kept in 8 bits a value: four times the samples in the same bytes.
+    """Naive rehearsal with samples in 8 bits per value: four times as many samples in the same bytes.
 
     The rule is that of `naive-rehearsal`. Values are coded in 256 levels between the lowest and the highest
-    of the task's samples, which loses nothing of images that were bytes, and decoded when they are rehearsed.
+    value of the task's samples, which loses nothing for images that were bytes, and decoded when they are
+    rehearsed.
 
-    Source: 002, Section 3 (Naive rehearsal-C; 4,400 images) and Appendix A (16,000), and its code.
-    Deviations: those of `naive-rehearsal`; 002's code keeps as many images in 32 bits, which are the same
+    Source: Hsu et al. (2018), Section 3 (Naive rehearsal-C; 4,400 images) and Appendix A (16,000), and their
+    code.
+    Deviations: those of `naive-rehearsal`; their code keeps as many images in 32 bits, which are the same
     images.
     """
 
-    family: ClassVar[str] = "rehearsal"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries", "stored data")
-    bytes_per_value: ClassVar[int] = 1
-    bytes_beside: ClassVar[int] = 16
-
-    memory: Annotated[int, Field(gt=0, description="samples kept in all")] = 4400
+    memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 4400
     mode: Annotated[
         Mode,
         Field(description="as many remembered samples as new ones (half), or the memory mixed in (concat)"),

@@ -2,44 +2,46 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
 
 
+@method("online-ewc", family="prior", paper="Schwarz et al. (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class OnlineEWC(Learner):
     """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
-    When a task ends, Ω ← decay · Ω + F, F the diagonal Fisher information of that task. Unlike `ewc` the
-    older tasks' own weights are forgotten.
+    When a task ends, Ω ← decay · Ω + F, where F is the diagonal Fisher information of that task. Unlike
+    `ewc`, the weights at the ends of older tasks are not kept.
 
-    Source: Schwarz et al., 2018 (online EWC, their γ is `decay`), as in 002, Section 3, and its code, which
-    adds up without decay and takes the network's own answers as labels and every sample on its own, whole
-    mini-batches times their size (`fisher=batch-scaled`) in the permuted domain runs.
-    Deviations: no factor ½, as in 002's code; the penalty has Ω where Schwarz et al. have γ·Ω, which makes a
-    difference to the strength alone, and none with the default decay of 1. Mini-batches have as many samples
-    as an update, in 002's code 128.
+    Source: Schwarz et al. (2018; online EWC, their γ is `decay`), as in Hsu et al. (2018), Section 3, and
+    their code, which sums without decay and uses the network's own answers as labels and single samples, and
+    whole mini-batches times their size (`fisher=batch-scaled`) in the permuted domain runs.
+    Deviations: no factor ½, as in the code of Hsu et al.; the penalty has Ω where Schwarz et al. have γ·Ω,
+    which only rescales the strength, and makes no difference with the default decay of 1. Mini-batches have
+    as many samples as an update; those of Hsu et al. have 128.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
     decay: Annotated[
         float, Field(ge=0, le=1, description="what is left of the earlier importance when a task ends (γ)")
     ] = 1.0
-    label: Annotated[Label, Field(description="whose likelihood the Fisher information is of")] = "predicted"
+    label: Annotated[Label, Field(description="the labels whose likelihood gives the Fisher information")] = (
+        "predicted"
+    )
     fisher: Annotated[
         FisherKind,
-        Field(description="squared gradients of samples, of mini-batches, or those times their size"),
+        Field(
+            description="squared gradients of samples, of mini-batches, or of mini-batches times their size"
+        ),
     ] = "sample"
 
     def setup(self) -> None:
@@ -57,7 +59,7 @@ class OnlineEWC(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Move the anchor here, and make it stronger."""
-        found = fisher_information(
+        fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )
-        self.anchors.move(found, self.network.parameters(), decay=self.decay)
+        self.anchors.move(fisher, self.network.parameters(), decay=self.decay)

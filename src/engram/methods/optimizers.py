@@ -22,19 +22,19 @@ _FUSED: dict[str, Callable[..., Optimizer]] = {
 
 
 def check_optimizer(spec: OptimizerSpec) -> None:
-    """Refuse a specification that no optimiser can follow, in one line."""
+    """Raise an error if no optimiser can follow this specification."""
     if spec.name not in OPTIMIZERS:
         raise unknown_name("optimizer", spec.name, OPTIMIZERS)
     if not spec.lr > 0 or not math.isfinite(spec.lr):
-        raise InputError(f"lr={spec.lr} cannot be used: give a learning rate above 0")
+        raise InputError(f"lr must be above 0 and finite, got {spec.lr}")
     if not 0 <= spec.momentum < 1:
-        raise InputError(f"momentum={spec.momentum} cannot be used: give a number from 0 to below 1")
+        raise InputError(f"momentum must be at least 0 and below 1, got {spec.momentum}")
     if spec.momentum and spec.name not in _WITH_MOMENTUM:
         raise InputError(
             f"momentum belongs to {' and '.join(_WITH_MOMENTUM)}, not to {spec.name}: leave it out"
         )
     if not 0 <= spec.weight_decay < math.inf:
-        raise InputError(f"weight_decay={spec.weight_decay} cannot be used: give 0 or more")
+        raise InputError(f"weight_decay must be at least 0 and finite, got {spec.weight_decay}")
     if spec.schedule not in ("constant", "cosine"):
         raise unknown_name("schedule", spec.schedule, ("constant", "cosine"))
 
@@ -48,24 +48,27 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
         'Adam'
     """
     check_optimizer(spec)
-    given = list(parameters)
+    weights = list(parameters)
     if spec.name == "sgd":
         # All tensors in one call; torch's fused kernel cannot learn to move parts that rested before.
         together = bool(spec.momentum) or None
         return torch.optim.SGD(
-            given, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, foreach=together
+            weights, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, foreach=together
         )
     if spec.name == "rmsprop":
-        return torch.optim.RMSprop(given, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay)
-    # One pass over each tensor instead of one an operation: on processors twice as fast.
-    fused = all(parameter.device.type == "cpu" for parameter in given) or None
-    return _FUSED[spec.name](given, lr=spec.lr, weight_decay=spec.weight_decay, fused=fused)
+        return torch.optim.RMSprop(
+            weights, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay
+        )
+    # One pass over each tensor instead of one per operation: on processors twice as fast.
+    fused = all(parameter.device.type == "cpu" for parameter in weights) or None
+    return _FUSED[spec.name](weights, lr=spec.lr, weight_decay=spec.weight_decay, fused=fused)
 
 
 def cosine_factor(step: int, steps: int) -> float:
-    """What the learning rate is multiplied by at `step` of `steps`: a quarter cosine from 1 to 0 (003).
+    """The factor of the learning rate at `step` of `steps`: a quarter cosine from 1 to 0.
 
-    The paper cites a schedule that is a half cosine; its formula, cos(tπ / 2n), is this one.
+    Source: Chen et al. (2023), who cite a schedule that is a half cosine; their formula, cos(tπ / 2n), is
+    this one.
 
     Example:
         >>> round(cosine_factor(5, 10), 6)

@@ -1,8 +1,8 @@
-"""PackNet: every task has weights of its own, found by pruning, and builds on those of the tasks before."""
+"""PackNet: every task has weights of its own, found by pruning, and uses those of earlier tasks."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -10,30 +10,33 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from engram.core.values import Batch, TaskInfo
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.models.network import Network
 
 
+@method(
+    "packnet",
+    family="architecture",
+    paper="Mallya & Lazebnik (2018)",
+    needs=("task identity", "boundaries"),
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class PackNet(Learner):
-    """Train what is free, free the smallest weights again, train the others once more, then hold them.
+    """Train the free weights, free the smallest of them again, train the others once more, then fix them.
 
-    A task is learned with the weights that earlier tasks hold, which stay as they are, and all free ones.
-    After a share 1 − `retrain` of the task's updates, a fraction `prune` of each layer's free weights, those
-    of the smallest magnitude, is set to 0 and stays free for later tasks; the others become the task's own
-    and go on learning. An earlier task is answered with its own weights and those of the tasks before it, so
-    its answers never change, to the bit. Biases and batch norm are learned with the first task and held from
-    then on; the output units of a task are its own and are not pruned.
+    A task is learned with the weights of earlier tasks, which are fixed, and all free ones. After a share 1 −
+    `retrain` of the task's updates, a fraction `prune` of the free weights of each layer, those of smallest
+    magnitude, is set to 0 and stays free for later tasks; the others become the task's own and continue to
+    learn. An earlier task is answered with its own weights and those of the tasks before it, so its answers
+    never change, to the bit. Biases and batch norm are learned with the first task and then fixed; the output
+    units of a task are its own and are not pruned.
 
-    Source: Mallya & Lazebnik 2018, who prune .5 to .75 and retrain for half as many epochs as they train.
-    Deviation: pruning and retraining take place within the updates that the task is given, as many as any
-    other method has.
+    Source: Mallya & Lazebnik (2018), who prune .5 to .75 and retrain for half as many epochs as they train.
+    Deviations: pruning and retraining take place within the updates of the task, of which there are as many
+    as for any other method.
     """
-
-    family: ClassVar[str] = "architecture"
-    paper: ClassVar[str] = "Mallya & Lazebnik 2018"
-    needs: ClassVar[tuple[str, ...]] = ("task identity", "boundaries")
 
     prune: Annotated[
         float, Field(gt=0, lt=1, description="fraction of the free weights that a task leaves to later ones")

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -11,45 +11,51 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
-from engram.methods.base import Learner, Terms, cross_entropy
+from engram.methods import method
+from engram.methods.base import Learner, Terms
 from engram.methods.distil import Learned, head_distillation
 from engram.methods.generative import GenerativeMemory, Inputs, check_limits
+from engram.methods.losses import cross_entropy
 from engram.methods.state import kept_bytes
 from engram.models.vae import Feedback
 
 
+@method("rtf", family="generative", paper="van de Ven & Tolias (2018)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class RtF(Learner):
     """Minimise (1/k)·L(new) + (1 − 1/k)·L(replayed) in the k-th task, with a generator inside the network.
 
-    The network's features are at once the encoder of a variational autoencoder, whose code and decoder stand
-    beside the network ("feedback connections"). Each L is the sum, all weights 1, of the reconstruction
-    loss, the latent loss and the classification loss, which is the cross-entropy of new samples and the
-    distillation loss of replayed ones: their targets are the softened answers of the previous version of the
-    network, which also generated them (soft targets), new units having the target 0. In the task setting
-    every earlier head is compared on its equal share of them, rounded up; the heads' losses are averaged.
+    The features of the network are also the encoder of a variational autoencoder, whose code and decoder are
+    added to the network ("feedback connections"). Each L is the sum, with all weights 1, of the
+    reconstruction loss, the latent loss and the classification loss, which is the cross-entropy of new
+    samples and the distillation loss of replayed ones: their targets are the softened answers of the previous
+    version of the network, which also generated them (soft targets), and new units have the target 0. In the
+    task setting every earlier head is compared on an equal share of them, rounded up; the losses of the heads
+    are averaged.
 
-    Source: van de Ven & Tolias, 2018, and its code, from which 002 has its numbers (Section 3, Tables 2 and
-    3); temperature 2, T² factor, and the distillation loss divided by the number of units
+    Source: van de Ven & Tolias (2018) and their code, with which Hsu et al. (2018; Section 3, Tables 2 and 3)
+    obtained their numbers: temperature 2, T² factor, and the distillation loss divided by the number of units
     (`mean_over_units`, which later versions leave out).
+    Deviations: none.
     """
-
-    family: ClassVar[str] = "generative"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
     mean_over_units: Annotated[bool, Field(description="divide distillation by the number of units")] = True
     latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
     width: Annotated[
         int | None,
-        Field(gt=0, description="units in the decoder's two hidden layers; as many as there are features"),
+        Field(
+            gt=0,
+            description="units in the decoder's two hidden layers (default: as many as there are features)",
+        ),
     ] = None
-    low: Annotated[float | None, Field(description="least input value; the first batch's unless given")] = (
-        None
-    )
-    high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
+    low: Annotated[
+        float | None, Field(description="smallest input value (default: that of the first batch)")
+    ] = None
+    high: Annotated[
+        float | None, Field(description="largest input value (default: that of the first batch)")
+    ] = None
 
     def setup(self) -> None:
         """There is no decoder before the first batch, and no older network."""
@@ -91,8 +97,8 @@ class RtF(Learner):
     def _replayed_loss(self, batch: Batch) -> Tensor:
         assert self.task is not None and self.teacher is not None
         heads = self.learned.before
-        each = -(-self.task.batch_size // len(heads))
-        x = self.dreams.imagine(each * len(heads))
+        share = -(-self.task.batch_size // len(heads))
+        x = self.dreams.imagine(share * len(heads))
         with torch.no_grad():
             before = self.teacher(x)
         logits, generative = self._both_ways(x)
@@ -109,7 +115,7 @@ class RtF(Learner):
                 mean_over_units=self.mean_over_units,
             )
             for (head, units), now, then in zip(
-                heads.items(), logits.split(each), before.split(each), strict=True
+                heads.items(), logits.split(share), before.split(share), strict=True
             )
         ]
         return generative + torch.stack(kept).mean()

@@ -2,35 +2,33 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from engram.core.values import Batch
+from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.importance import Anchors
 
 
+@method("si", family="prior", paper="Zenke et al. (2017)", needs=("boundaries",))
 @final
 @dataclass(kw_only=True, eq=False)
 class SI(Learner):
     """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
-    With every update, w ← w − g · (θ_after − θ_before): g is the gradient of the loss without the penalty,
-    the change of the weights is the one that the optimiser really made. When a task ends,
-    Ω ← Ω + w / ((θ_end − θ_start)² + damping), and w starts from 0 again. No factor ½.
+    With every update, w ← w − g · (θ_after − θ_before), where g is the gradient of the loss without the
+    penalty, and the change of the weights is the one that the optimiser really made. When a task ends, Ω ← Ω
+    + w / ((θ_end − θ_start)² + damping), and w is reset to 0. No factor ½.
 
-    Source: Zenke et al., 2017, Eq. 4 (the penalty, their c is `strength`) and Eq. 5 (Ω, their ξ is
-    `damping`); 002, Section 3, and its code.
-    Deviations: as in 002's code ξ is 0.1 everywhere and Ω may become negative; the original's code clips Ω
-    at 0 (`clip`), and has 0.001 on split MNIST.
+    Source: Zenke et al. (2017), Eq. 4 (the penalty, their c is `strength`) and Eq. 5 (Ω, their ξ is
+    `damping`); Hsu et al. (2018), Section 3, and their code.
+    Deviations: as in the code of Hsu et al., ξ is 0.1 everywhere and Ω may become negative; the original code
+    clips Ω at 0 (`clip`), and uses 0.001 on split MNIST.
     """
-
-    family: ClassVar[str] = "prior"
-    paper: ClassVar[str] = "002"
-    needs: ClassVar[tuple[str, ...]] = ("boundaries",)
 
     strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 1.0
     damping: Annotated[
@@ -79,13 +77,13 @@ class SI(Learner):
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Move the anchor here, and add the task's importance to its strength."""
         here = list(self.network.parameters())
-        found = [
+        importance = [
             held + path_importance(path, p.detach() - start, damping=self.damping)
             for held, path, p, start in zip(
                 self.anchors.importance, self.path, here, self.anchors.centre, strict=True
             )
         ]
-        self.anchors.replace([omega.clamp(min=0) for omega in found] if self.clip else found, here)
+        self.anchors.replace([omega.clamp(min=0) for omega in importance] if self.clip else importance, here)
         self.path = [torch.zeros_like(path) for path in self.path]
 
 

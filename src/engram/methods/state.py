@@ -23,10 +23,10 @@ from engram.core.values import Batch, TaskInfo
 PLAIN = (int, float, str, bool, type(None))
 _VALUES = {"batch": Batch, "task": TaskInfo}
 _SERIES: dict[str, Callable[[Iterable[Any]], Any]] = {
-    each.__name__: each for each in (list, tuple, set, frozenset, torch.Size)
+    kind.__name__: kind for kind in (list, tuple, set, frozenset, torch.Size)
 }
 _DICTIONARIES: dict[str, Callable[[dict[Any, Any]], Any]] = {
-    each.__name__: each for each in (dict, OrderedDict, Counter)
+    kind.__name__: kind for kind in (dict, OrderedDict, Counter)
 }
 _CONFIGURATION = (
     FunctionType,
@@ -59,10 +59,10 @@ def capture(owner: object) -> dict[str, Any]:
     """The state of everything that `owner` holds, attribute by attribute.
 
     Holds tensors, dictionaries, lists and plain values only, so that it can be written and read without
-    pickle's dangers. Functions, classes and paths are configuration: a new object has them already.
+    pickle. Functions, classes and paths are configuration: a new object has them already.
 
     Raises:
-        CannotKeep: An attribute is something else; it is never left out without a word.
+        CannotKeep: An attribute is something else; nothing is left out silently.
     """
     return {name: _pack(value, f"{type(owner).__name__}.{name}") for name, value in vars(owner).items()}
 
@@ -117,12 +117,8 @@ def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
         return "tensor", {"value": value.detach().clone(), **flags}
     if type(value) is np.ndarray or isinstance(value, np.generic):
         return _packed_array(value)
-    if isinstance(value, torch.Generator):
-        return "generator", {"value": value.get_state()}
-    if isinstance(value, np.random.Generator):
-        return "numpy generator", {"value": _plain_arrays(value.bit_generator.state)}
-    if isinstance(value, random.Random):
-        return "python generator", {"value": value.getstate()}
+    if isinstance(value, torch.Generator | np.random.Generator | random.Random):
+        return _packed_generator(value)
     if isinstance(value, nn.Module):
         modes = [module.training for module in value.modules()]
         grads = [p.requires_grad for p in value.parameters()]
@@ -136,6 +132,16 @@ def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
     return _packed_container(value, name)
 
 
+def _packed_generator(
+    value: torch.Generator | np.random.Generator | random.Random,
+) -> tuple[str, dict[str, Any]]:
+    if isinstance(value, torch.Generator):
+        return "generator", {"value": value.get_state()}
+    if isinstance(value, np.random.Generator):
+        return "numpy generator", {"value": _plain_arrays(value.bit_generator.state)}
+    return "python generator", {"value": value.getstate()}
+
+
 def _packed_array(value: Any) -> tuple[str, dict[str, Any]] | None:
     try:
         numbers = torch.from_numpy(np.array(value))
@@ -146,8 +152,8 @@ def _packed_array(value: Any) -> tuple[str, dict[str, Any]] | None:
 
 def _packed_dataclass(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
     kind = next((kind for kind, of in _VALUES.items() if isinstance(value, of)), "dataclass")
-    parts = [each.name for each in fields(value) if each.init]
-    beyond = {*getattr(value, "__dict__", ()), *(each.name for each in fields(value))} - {*parts}
+    parts = [item.name for item in fields(value) if item.init]
+    beyond = {*getattr(value, "__dict__", ()), *(item.name for item in fields(value))} - {*parts}
     if kind == "dataclass" and beyond:
         # Made again from its fields it would be another one.
         return None
@@ -187,8 +193,8 @@ def _unpack(packed: dict[str, Any], present: Any, owner: Any) -> Any:
     if kind in _VALUES:
         return _VALUES[kind](**{part: _unpack(item, None, owner) for part, item in value.items()})
     if kind in _SERIES or kind == "deque":
-        found = _unpacked(value, present, owner)
-        return deque(found, packed["longest"]) if kind == "deque" else _SERIES[kind](found)
+        items = _unpacked(value, present, owner)
+        return deque(items, packed["longest"]) if kind == "deque" else _SERIES[kind](items)
     if kind in _DICTIONARIES:
         return _DICTIONARIES[kind](_pairs(value, present, owner))
     return _into(kind, value, present, owner)

@@ -82,7 +82,7 @@ def varied(base: Experiment, fields: Fields) -> Experiment:
     """
     from engram.engine.check import complete
     from engram.methods import METHODS
-    from engram.methods.base import fields_of
+    from engram.methods.fields import fields_of
 
     own = [field.name for field in fields_of(METHODS[base.method])]
     settings = dict(base.settings)

@@ -13,6 +13,7 @@ import numpy as np
 from engram.core.errors import InputError, unknown_name
 from engram.core.trace import Trace
 from engram.engine.probing import balance_name
+from engram.methods import traits_of
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, finished
@@ -304,7 +305,7 @@ def _learn_all(chosen: _Chosen, how: CausalOptions) -> Plan[CausalOutcome]:
         _retrained(winner, chosen.chosen_rates, stop[:-1], how)
         for winner, stop in zip(chosen.winners, chosen.stops, strict=True)
     ]
-    if final[0].method.startswith("imm-"):
+    if traits_of(final[0].method).merges:
         final = [replace(planned, evaluation=replace(planned.evaluation, balances=True)) for planned in final]
     together = [replace(winner, scenario=joint(winner.scenario)) for winner in chosen.winners]
     runs = yield [*final, *together]
@@ -497,10 +498,8 @@ def _check(bases: Sequence[Experiment], how: CausalOptions) -> None:
 def _check_later(first: Experiment, how: CausalOptions) -> None:
     """Refuse what would be wrong with every later task, before the first one is learned."""
     from engram.engine.check import complete
-    from engram.methods import METHODS
-    from engram.methods.base import Learner
 
-    if how.later_rates and not issubclass(METHODS[first.method], Learner):
+    if how.later_rates and not traits_of(first.method).learner:
         raise InputError(
             f"method {first.method} has one learning rate for all tasks: try none for later tasks "
             "(on the command line: --later-lr first)"

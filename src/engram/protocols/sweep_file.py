@@ -37,8 +37,8 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.values import OptimizerSpec
 from engram.engine.check import check_needs
 from engram.engine.recipe import experiment
-from engram.methods import METHODS
-from engram.methods.base import validate_fields
+from engram.methods import METHODS, traits_of
+from engram.methods.fields import validate_fields
 from engram.methods.optimizers import OPTIMIZERS, check_optimizer
 from engram.models import MODELS
 from engram.models.spec import STEMS
@@ -295,9 +295,8 @@ def _lacks_what_it_needs(planned: Experiment) -> bool:
         settings = validate_fields(planned.method, method, {**usual, **planned.settings})
     except InputError:
         return False
-    needs_with = getattr(method, "needs_with", None)
     try:
-        check_needs(planned, needs_with(settings) if needs_with else method.needs)
+        check_needs(planned, traits_of(method).needed(settings))
     except InputError:
         return True
     return False

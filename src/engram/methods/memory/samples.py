@@ -1,0 +1,185 @@
+"""Samples that are stored: as they came, or in 8 bits per value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from engram.core.values import Batch, Heads
+from engram.methods.memory.batches import select
+from engram.models.heads import head_of_each
+
+
+class Samples:
+    """A growing or shrinking set of samples: inputs, labels, heads.
+
+    Example:
+        >>> store = Samples()
+        >>> store.append(Batch(torch.zeros(3, 2), torch.tensor([0, 1, 1]), heads=((0, 1),)))
+        >>> store.keep(torch.tensor([2, 0]))
+        >>> len(store), store.y
+        (2, tensor([1, 0]))
+    """
+
+    def __init__(self) -> None:
+        self.x: Tensor | None = None
+        self.y = torch.empty(0, dtype=torch.int64)
+        self.head = torch.empty(0, dtype=torch.int64)
+
+    def __len__(self) -> int:
+        return int(self.y.shape[0])
+
+    @property
+    def bytes(self) -> int:
+        """How much memory the samples take."""
+        held = [self.y, self.head] if self.x is None else [self.x, self.y, self.head]
+        return sum(t.numel() * t.element_size() for t in held)
+
+    def append(self, *batches: Batch) -> None:
+        """Add all samples of some batches at the end."""
+        if not batches:
+            return
+        device = batches[0].y.device
+        held = [] if self.x is None else [self.x]
+        self.x = torch.cat([*held, *(batch.x.detach() for batch in batches)])
+        self.y = torch.cat([self.y.to(device), *(batch.y for batch in batches)])
+        self.head = torch.cat([self.head.to(device), *(head_of_each(batch) for batch in batches)])
+
+    def extend(self, other: Samples) -> None:
+        """Add all samples of another set at the end."""
+        if other.x is not None:
+            self.append(Batch(other.x, other.y, heads=(), head=other.head))
+
+    def write(self, batch: Batch, chosen: Mapping[int, int]) -> None:
+        """Put rows of a batch in places, `{place: row}`; new places follow the last one without a gap.
+
+        Example:
+            >>> store = Samples()
+            >>> store.write(Batch(torch.zeros(3, 2), torch.tensor([5, 6, 7]), heads=()), {0: 2, 1: 0})
+            >>> store.y
+            tensor([7, 5])
+        """
+        end = len(self)
+        added = sorted(place for place in chosen if place >= end)
+        if added:
+            self.append(select(batch, torch.tensor([chosen[place] for place in added])))
+        replaced = [place for place in chosen if place < end]
+        if replaced:
+            assert self.x is not None
+            rows = torch.tensor([chosen[place] for place in replaced])
+            places = torch.tensor(replaced)
+            self.x[places] = batch.x[rows].detach()
+            self.y[places] = batch.y[rows]
+            self.head[places] = head_of_each(batch)[rows]
+
+    def keep(self, index: Tensor) -> None:
+        """Forget all samples but these, which are in this order from now on."""
+        if self.x is not None:
+            self.x, self.y, self.head = self.x[index], self.y[index], self.head[index]
+
+    def part(self, index: Tensor) -> Samples:
+        """Some samples as a set of their own."""
+        part = Samples()
+        if self.x is not None:
+            part.x, part.y, part.head = self.x[index], self.y[index], self.head[index]
+        return part
+
+    def batch(self, index: Tensor, heads: Heads) -> Batch:
+        """Some samples as a batch, with the units that compete now."""
+        assert self.x is not None
+        head: int | Tensor = self.head[index] if len(heads) > 1 else 0
+        return Batch(self.x.index_select(0, index.to(self.x.device)), self.y[index], heads=heads, head=head)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is stored."""
+        return {"x": self.x, "y": self.y, "head": self.head}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what was stored."""
+        self.x, self.y, self.head = state["x"], state["y"], state["head"]
+
+    @classmethod
+    def of(cls, samples: Samples) -> Samples:
+        """The samples as they are."""
+        return samples
+
+
+class CodedSamples:
+    """Samples whose inputs are kept in 8 bits per value: a quarter of the bytes of 32-bit floats.
+
+    Values are spread linearly over 256 levels, from the lowest to the highest value of the channel (of all
+    values, where inputs are not images). Images that were bytes before they were normalised, black and white
+    among their pixels, come back as they were, up to the rounding of floats; else a value is off by at most
+    half a level. Labels and heads take 16 bits instead of 64 (32 where there are more than 32,768 of them).
+
+    Example:
+        >>> store = Samples()
+        >>> store.append(Batch(torch.tensor([[-1.0, 0.0], [0.5, 4.1]]), torch.tensor([0, 1]), heads=()))
+        >>> coded = CodedSamples.of(store)
+        >>> coded.codes
+        tensor([[  0,  50],
+                [ 75, 255]], dtype=torch.uint8)
+        >>> coded.batch(torch.tensor([1]), ()).x
+        tensor([[0.5000, 4.1000]])
+    """
+
+    def __init__(self) -> None:
+        self.codes = torch.empty(0, dtype=torch.uint8)
+        self.low = torch.empty(0)
+        self.level = torch.empty(0)
+        self.y = torch.empty(0, dtype=torch.int16)
+        self.head = torch.empty(0, dtype=torch.int16)
+
+    def __len__(self) -> int:
+        return int(self.y.shape[0])
+
+    @classmethod
+    def of(cls, samples: Samples) -> Self:
+        """Code samples; their range of values is theirs alone."""
+        coded = cls()
+        if samples.x is None or len(samples) == 0:
+            return coded
+        x = samples.x
+        over = tuple(d for d in range(x.dim()) if d != 1) if x.dim() == 4 else tuple(range(x.dim()))
+        coded.low = x.amin(over, keepdim=True)
+        # Where all values are equal any level will do.
+        coded.level = ((x.amax(over, keepdim=True) - coded.low) / 255).clamp_min(torch.finfo(x.dtype).tiny)
+        coded.codes = ((x - coded.low) / coded.level).round().to(torch.uint8)
+        coded.y, coded.head = _narrow(samples.y), _narrow(samples.head)
+        return coded
+
+    def keep(self, index: Tensor) -> None:
+        """Forget all samples but these, which are in this order from now on."""
+        self.codes, self.y, self.head = self.codes[index], self.y[index], self.head[index]
+
+    def batch(self, index: Tensor, heads: Heads) -> Batch:
+        """Some samples, decoded, as a batch with the units that compete now."""
+        head: int | Tensor = self.head[index].long() if len(heads) > 1 else 0
+        return Batch(self.low + self.codes[index] * self.level, self.y[index].long(), heads=heads, head=head)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that is stored."""
+        return dict(vars(self))
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Put back what was stored."""
+        vars(self).update(state)
+
+
+def _narrow(numbers: Tensor) -> Tensor:
+    return numbers.to(torch.int16 if int(numbers.max()) < 2**15 else torch.int32)
+
+
+def gather(batches: Iterable[Batch]) -> Samples:
+    """All samples of these batches.
+
+    Example:
+        >>> len(gather([Batch(torch.zeros(5, 1), torch.arange(5), heads=()) for _ in range(3)]))
+        15
+    """
+    samples = Samples()
+    samples.append(*batches)
+    return samples

@@ -1,0 +1,132 @@
+"""What a method is and what it can do, as declared where it is registered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+BYTES_BESIDE = 32
+"""Bytes of a stored sample besides its input: label, head, and the key of its draw or place in a queue."""
+
+Settings = Mapping[str, Any]
+"""Values of all hyper-parameters of a method."""
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What a method is and what it can do.
+
+    Attributes:
+        family: The kind of method: "rehearsal", "prior", …
+        paper: Where it comes from, by author and year.
+        needs: What it needs with its default hyper-parameters, of "task identity", "boundaries" and
+            "stored data".
+        needs_with: What it needs with other hyper-parameters, where that depends on them.
+        joint: It learns all tasks at once instead of one after the other.
+        learner: It is a `Learner`: it takes a learning rate per phase, images that are augmented for it,
+            and can split its gradients.
+        merges: It merges networks, and its `curve` gives the accuracy over their balance.
+        bytes_per_value: For a method whose `memory` counts samples, the bytes of each of their values, with
+            which a budget of bytes sizes the memory.
+        bytes_beside: The bytes that such a sample takes besides its values: label, head and the like.
+        own_augmentation: It augments images itself, which its field `augment` switches on.
+    """
+
+    family: str = "own"
+    paper: str = ""
+    needs: tuple[str, ...] = ()
+    needs_with: Callable[[Settings], tuple[str, ...]] | None = None
+    joint: bool = False
+    learner: bool = False
+    merges: bool = False
+    bytes_per_value: int | None = None
+    bytes_beside: int = BYTES_BESIDE
+    own_augmentation: bool = False
+
+    def needed(self, settings: Settings) -> tuple[str, ...]:
+        """What the method needs with these hyper-parameters, all of which must be given.
+
+        Example:
+            >>> Traits(needs=("boundaries",)).needed({})
+            ('boundaries',)
+        """
+        return self.needs if self.needs_with is None else self.needs_with(settings)
+
+    @property
+    def usual_needs(self) -> tuple[str, ...]:
+        """What the method needs with its default hyper-parameters, for people to read.
+
+        Example:
+            >>> Traits(joint=True).usual_needs
+            ('all tasks at once',)
+        """
+        # No setting hides all tasks from it, so it cannot be refused for this: it gets another stream.
+        return (*self.needs, "all tasks at once") if self.joint else self.needs
+
+    @property
+    def stores_data(self) -> bool:
+        """Whether it stores samples of earlier tasks."""
+        return "stored data" in self.needs
+
+
+_DECLARED: dict[type, Traits] = {}
+_CLASS_ATTRIBUTES = ("family", "paper", "needs", "joint", "bytes_per_value", "bytes_beside")
+
+
+def declare(kind: type, **declared: Any) -> Traits:
+    """Note the traits of a class: what is declared here, else what the class or its parents say.
+
+    Args:
+        kind: The class.
+        declared: Fields of `Traits`; those that are None are left to the class and its parents.
+    """
+    parent = next((_DECLARED[base] for base in kind.__mro__[1:] if base in _DECLARED), Traits())
+    arguments = {name: value for name, value in declared.items() if value is not None}
+    said = {**_said_by_class(kind, parent), **arguments}
+    if "needs" in said:
+        # What the class says of itself is not undone by its parent's rule.
+        said = {"needs_with": None, **said}
+    _DECLARED[kind] = replace(parent, **said)
+    return _DECLARED[kind]
+
+
+def declared_traits(kind: type) -> Traits:
+    """The traits of a class; of one that was never declared, what it and its parents say.
+
+    Example:
+        >>> class Mine:
+        ...     family = "rehearsal"
+        >>> declared_traits(Mine).family
+        'rehearsal'
+    """
+    return _DECLARED[kind] if kind in _DECLARED else declare(kind)
+
+
+def _said_by_class(kind: type, parent: Traits) -> dict[str, Any]:
+    """What a class says in attributes, as plugins did before the decorator took them as arguments."""
+    attributes: dict[str, Any] = {}
+    for base in kind.__mro__:
+        if base in _DECLARED and base is not kind:
+            break
+        attributes = {**vars(base), **attributes}
+    hyper_parameters = {item.name for item in fields(kind)} if is_dataclass(kind) else set()
+    said = {
+        name: attributes[name]
+        for name in _CLASS_ATTRIBUTES
+        if name in attributes and name not in hyper_parameters
+    }
+    if "needs_with" in attributes:
+        said["needs_with"] = attributes["needs_with"].__get__(None, kind)
+        said["needs"] = said["needs_with"](_defaults(kind))
+    if "curve" in attributes:
+        said["merges"] = True
+    if "augment" in hyper_parameters and not parent.learner:
+        said["own_augmentation"] = True
+    return said
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    from engram.methods.fields import validate_fields
+
+    return validate_fields(kind.__name__, kind, {})
