@@ -291,8 +291,11 @@ def check_identity_hidden(method: str) -> Check:
     """Where task identity is hidden, it is not read."""
     settings = [setting for setting in settings_of(method) if not isinstance(setting, TaskSetting)]
     for setting in settings:
-        with patch.object(state, "task_infos", _sealed_infos):
-            run(sample_experiment(method, setting))
+        try:
+            with patch.object(state, "task_infos", _sealed_infos):
+                run(sample_experiment(method, setting))
+        except RunFailed as failed:
+            raise failed.__cause__ or failed from None
     if not settings:
         return Check("identity-hidden", "nothing: it needs task identity")
     return Check("identity-hidden", f"runs in which reading the task identity is an error{_in(settings)}")

@@ -70,3 +70,13 @@ def test_a_nan_score_is_never_right() -> None:
     scores = torch.tensor([[torch.nan, 1.0, 0.0]])
     assert not answered_right(scores, torch.tensor([0])).any()
     assert not answered_right(scores, torch.tensor([1]), (0, 1)).any()
+
+
+def test_a_mask_that_an_evaluation_asked_for_first_serves_training() -> None:
+    heads, device = ((0, 1), (2, 3, 4)), torch.device("cpu")
+    head_masks.cache_clear()
+    with torch.inference_mode():
+        masks = head_masks(heads, 5, device)
+    scores = torch.zeros(2, 5, requires_grad=True)
+    mask_scores(scores, masks).exp().sum().backward()
+    assert head_masks(heads, 5, device) is masks and scores.grad is not None

@@ -28,10 +28,12 @@ def head_masks(heads: Heads, n_units: int, device: torch.device) -> Tensor:
         tensor([[1, 0, 0],
                 [0, 1, 1]], dtype=torch.int32)
     """
-    masks = torch.zeros(len(heads), n_units, dtype=torch.bool)
-    for row, units in enumerate(heads):
-        masks[row, list(units)] = True
-    return masks.to(device)
+    # What is kept must serve training as well, whoever asks first.
+    with torch.inference_mode(mode=False):
+        masks = torch.zeros(len(heads), n_units, dtype=torch.bool)
+        for row, units in enumerate(heads):
+            masks[row, list(units)] = True
+        return masks.to(device)
 
 
 def head_of_each(batch: Batch) -> Tensor:
