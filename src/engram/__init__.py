@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
     from engram.methods.base import Learner, Terms
+    from engram.metrics import metric
     from engram.models import Pretrained, model
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ _HOMES = {
     "Terms": "engram.methods.base",
     "experiment": "engram.engine.recipe",
     "method": "engram.methods",
+    "metric": "engram.metrics",
     "model": "engram.models",
 }
 
@@ -46,6 +48,7 @@ __all__ = [
     "__version__",
     "experiment",
     "method",
+    "metric",
     "model",
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -155,7 +156,7 @@ class Evaluator:
         """Every metric that the trace allows, by the papers' names; NaN where one is undefined."""
         return self._measured().final
 
-    def _measured(self) -> Measurement:
+    def _measured(self, *, tolerant: bool = False) -> Measurement:
         from engram.metrics.summary import summarise
 
         if not len(self.trace):
@@ -163,7 +164,7 @@ class Evaluator:
         classes = None if self.classes is None else self.classes[: len(self.learned)]
         ends = self.ends if len(self.ends) else None
         phases = [self.learned.get(learning, (learning,)) for learning in range(len(self.sets))]
-        return summarise(self.trace, ends=ends, classes_seen=classes, phases=phases)
+        return summarise(self.trace, ends=ends, classes_seen=classes, phases=phases, tolerant=tolerant)
 
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> None:
         """Write the same files as `engram run` leaves, for `engram report` and the like."""
@@ -185,13 +186,15 @@ class Evaluator:
 
     def result(self, *, id: str, seed: int, train_seconds: float) -> dict[str, Any]:
         """What `result.json` says of this evaluator's run."""
-        found = self._measured()
+        measured = self._measured(tolerant=True)
+        for reason in measured.failed.values():
+            warnings.warn(f"{reason}; the run is kept without it", stacklevel=2)
         return {
             "id": id,
             "seed": seed,
-            "metrics": found.final,
-            "by_task": found.by_task,
-            "why": found.why,
+            "metrics": measured.final,
+            "by_task": measured.by_task,
+            "why": measured.why,
             "classes": self.classes,
             "phases": [[learning, list(tasks)] for learning, tasks in self.learned.items()],
             "updates": self.step,

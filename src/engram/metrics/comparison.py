@@ -13,7 +13,6 @@ import numpy as np
 from engram.core.errors import InputError
 from engram.core.folder import finite
 from engram.metrics.arrays import Vector
-from engram.metrics.definitions import find
 from engram.metrics.intervals import RESAMPLES, Summary, bootstrap_interval, over_seeds
 from engram.metrics.paired import (
     DRAWS,
@@ -138,21 +137,6 @@ class Ranking:
             }
         )
         return plain
-
-
-def higher_is_better(metric: str) -> bool:
-    """Which direction of a metric is good, by its definition.
-
-    Definitions of metrics of which more is better say so with their first word.
-
-    Raises:
-        InputError: Nobody knows the metric.
-
-    Example:
-        >>> higher_is_better("ACC"), higher_is_better("FORG"), higher_is_better("WF10")
-        (True, False, False)
-    """
-    return find(metric)[0].direction.startswith("Higher")
 
 
 def rank(

@@ -17,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from engram.core.errors import InputError, unknown_name
 from engram.metrics.arrays import Mask, Matrix, Vector, row_means
 from engram.metrics.matrix import check_fractions
+from engram.metrics.registry import metric
+from engram.metrics.sources import AGEM, STABILITY_GAP
 
 if TYPE_CHECKING:
     from engram.core.trace import Trace
@@ -41,7 +43,7 @@ class Curve:
     Attributes:
         step: Updates done at each evaluation; 0 is before the first.
         learning: Which of `phases` is under way at each evaluation.
-        accuracy: One row an evaluation, one column a task; NaN where it was not evaluated.
+        accuracy: One row per evaluation, one column per task; NaN where it was not evaluated.
         total: How many samples were asked, where that is known.
         tasks: What each column is called.
         phases: The columns that are learned in each phase; each alone unless said otherwise.
@@ -64,7 +66,7 @@ class Curve:
     def __post_init__(self) -> None:
         if self.accuracy.ndim != 2 or not len(self.step) == len(self.learning) == len(self.accuracy):
             raise InputError(
-                f"a curve needs one step, one task being learned and one row of accuracies an evaluation; "
+                f"a curve needs one step, one task being learned and one row of accuracies per evaluation; "
                 f"got {len(self.step)}, {len(self.learning)} and shape {self.accuracy.shape}"
             )
         check_fractions(self.accuracy, "the curve")
@@ -216,7 +218,7 @@ class Curve:
         )
 
     def being_learned(self) -> Mask:
-        """Which tasks are being learned at each evaluation: one row an evaluation, one column a task."""
+        """Which tasks are being learned at each evaluation: one row per evaluation, one column per task."""
         table = np.zeros((len(self.phases), self.accuracy.shape[1]), dtype=np.bool_)
         for phase, columns in enumerate(self.phases):
             table[phase, list(columns)] = True
@@ -267,7 +269,7 @@ class History:
     """A metric at every evaluation, for each task.
 
     Attributes:
-        values: One row an evaluation, one column a task; NaN where the metric does not speak of the task.
+        values: One row per evaluation, one column per task; NaN where the metric does not speak of the task.
 
     Example:
         >>> history = History(np.array([[0.5, np.nan], [0.5, 0.7]]))
@@ -293,11 +295,24 @@ class History:
         return float(row_means(self.by_task[np.newaxis])[0])
 
 
+@metric(
+    "min-ACC",
+    title="average minimum accuracy",
+    higher_is_better=True,
+    source=f"{STABILITY_GAP}, Eq. 2, with the range of its code",
+    needs="curve",
+    aliases=["stability gap"],
+    stream="engram.metrics.streaming:MinAccuracy",
+)
 def min_accuracy(curve: Curve, *, span: Span = "after") -> History:
-    """min-ACC (000, Eq. 2): the lowest accuracy that earlier tasks have had since they were learned.
+    """The lowest accuracy that earlier tasks have had since they were learned, on average.
 
-    The mean over earlier tasks (k - 1 of them while learning the k-th) of each one's running minimum. Which
-    evaluations n count for task i, learned until evaluation e_i:
+    Formula: min-ACC_t = (1/(k−1)) Σ_{i<k} min_{e_i < n ≤ t} A_i(n), with e_i the end of task i
+    Divisor: k − 1, the earlier tasks
+    NaN: undefined until a task is evaluated while a later one is learned
+    Worked: (.30 + .50) / 2
+
+    Which evaluations n count for task i, learned until evaluation e_i, is the option `span`:
 
     - `after`: n > e_i, from the first evaluation after the switch to the next task. This is what the released
       code computes and the published tables show.
@@ -306,8 +321,7 @@ def min_accuracy(curve: Curve, *, span: Span = "after") -> History:
     - `inclusive`: n ≥ e_i.
 
     A task that is learned again is an earlier task only while it is not being learned, and evaluations made
-    while it is do not count (with `printed` they do). Undefined (NaN) while the first task is learned; tasks
-    never learned are skipped.
+    while it is do not count (with `printed` they do). Tasks that were never learned on their own are skipped.
 
     Example:
         >>> curve = Curve(
@@ -333,13 +347,25 @@ def min_accuracy(curve: Curve, *, span: Span = "after") -> History:
     return History(np.where(earlier, lowest, np.nan))
 
 
+@metric(
+    "WC-ACC",
+    title="worst-case accuracy",
+    higher_is_better=True,
+    source=f"{STABILITY_GAP}, Eq. 6",
+    needs="curve",
+    aliases=["worst case", "stability gap"],
+    stream="engram.metrics.streaming:WorstCaseAccuracy",
+)
 def worst_case_accuracy(curve: Curve, *, span: Span = "after") -> History:
-    """WC-ACC (000, Eq. 6): the current task's accuracy now, and the lowest that earlier tasks have had.
+    """The accuracy of the current task now, averaged with the lowest that earlier tasks have had.
 
-    WC-ACC_t = (1/k) · A_k(t) + (1 - 1/k) · min-ACC_t: the mean over the k tasks learned so far of the
-    accuracy now (current task) or the running minimum (earlier ones). While the first task is learned it is
-    that task's accuracy. At a task's end it is at most ACC, if both look at the same samples. Undefined (NaN)
-    at an evaluation that leaves out the task being learned.
+    Formula: WC-ACC_t = (1/k) · A_k(t) + (1 − 1/k) · min-ACC_t
+    Divisor: k, the tasks learned so far
+    NaN: undefined at an evaluation that leaves out the task being learned
+    Worked: 1/3 · .97 + 2/3 · .40
+
+    While the first task is learned it is that task's accuracy. At a task's end it is at most ACC, if both
+    look at the same samples.
 
     Example:
         >>> curve = Curve(
@@ -356,13 +382,31 @@ def worst_case_accuracy(curve: Curve, *, span: Span = "after") -> History:
     return History(np.where(known, values, np.nan))
 
 
+@metric(
+    "WF",
+    title="windowed forgetting",
+    higher_is_better=False,
+    source=f"{STABILITY_GAP}, Eq. 3 and 4",
+    needs="curve",
+    aliases=["windowed forgetting", "stability gap"],
+    named_by="window",
+    stream="engram.metrics.streaming:WindowedForgetting",
+)
 def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "exact") -> History:
-    """WF^w (000, Eq. 3-4): the largest drop that each task has had within `window` evaluations so far.
+    """The largest drop that each task has had within a window of w evaluations, on average.
 
-    For each task the largest A(m) - A(n) over all its evaluations m before n with n - m ≤ w - 1, then the
-    mean over the tasks evaluated so far, the current one included. The window counts evaluations of that task
-    and is not cut at task switches; None is the whole history. Never negative: a curve that only rises has 0,
-    though the printed formula would go below. One evaluation, or a window of 1, gives 0.
+    Formula: WF^w_t = (1/N) Σ_i max (A_i(m) − A_i(n)) over m < n ≤ t with n − m ≤ w − 1, at least 0
+    Divisor: N, the tasks evaluated so far, the current one included
+    NaN: undefined: nothing was evaluated
+    Worked: ((.90 − .30) + (.92 − .50) + (.75 − .60)) / 3
+    Elsewhere: A test subset redrawn at every update adds its own noise: drops that no model had.
+
+    WF10 and WF100 have windows of 10 and 100; WFinf looks at the whole history. The window counts evaluations
+    of the task, not updates, and is not cut at task switches. An evaluation before the first update counts,
+    and so do those of tasks not yet learned.
+
+    A curve that only rises has 0, though the printed formula would go below. One evaluation, or a window of
+    1, gives 0.
 
     Args:
         curve: The evaluation history.
@@ -381,13 +425,31 @@ def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "
     return _by_column(curve, lambda series: np.maximum.accumulate(_sliding_maximum(series, window) - series))
 
 
+@metric(
+    "WP",
+    title="windowed plasticity",
+    higher_is_better=True,
+    source=f"{STABILITY_GAP}, Eq. 5",
+    needs="curve",
+    aliases=["windowed plasticity", "plasticity"],
+    named_by="window",
+    stream="engram.metrics.streaming:WindowedPlasticity",
+)
 def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "exact") -> History:
-    """WP^w (000, Eq. 5): the largest rise that each task has had within `window` evaluations so far.
+    """The largest rise that each task has had within a window of w evaluations, on average.
 
-    As `windowed_forgetting`, with A(n) - A(m). The released code overlooks rises that start below an earlier
-    value of the window: what remains is the rise from the window's first value to its maximum.
-    `mode="refcode"` gives that number; the two differ only through starting points among the last w - 1
-    evaluations.
+    Formula: WP^w_t = (1/N) Σ_i max (A_i(n) − A_i(m)) over m < n ≤ t with n − m ≤ w − 1, at least 0
+    Divisor: N, the tasks evaluated so far, the current one included
+    Direction: A higher value is a more plastic learner.
+    NaN: undefined: nothing was evaluated
+    Worked: ((.80 − .10) + (.90 − .20) + (.75 − .35)) / 3
+    Elsewhere: The released code misses rises that start low near the end: mode='refcode' imitates it.
+
+    WP10 and WP100 have windows of 10 and 100; WPinf looks at the whole history.
+
+    The released code overlooks rises that start below an earlier value of the window: what remains is the
+    rise from the window's first value to its maximum. `mode="refcode"` gives that number; the two differ only
+    through starting points among the last w - 1 evaluations.
 
     Args:
         curve: The evaluation history.
@@ -415,12 +477,27 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
     return _by_column(curve, rise_from_oldest)
 
 
+@metric(
+    "LCA",
+    title="learning-curve area",
+    higher_is_better=True,
+    source=f"{AGEM}, as in the code of {STABILITY_GAP}",
+    needs="curve",
+    aliases=["learning curve area", "plasticity"],
+    named_by="beta",
+    stream="engram.metrics.streaming:LearningCurveArea",
+)
 def learning_curve_area(curve: Curve, *, beta: int = 10) -> History:
-    """LCA (A-GEM; computed in 000's code): how good a task is, on average, over its first β evaluations.
+    """How good a task is, on average, over its first β evaluations while it is learned.
 
-    For each task the mean of its first `beta` accuracies while it is being learned (an evaluation before the
-    first update counts), then the mean over tasks. Undefined (NaN) for tasks with fewer. A-GEM itself divides
-    by β + 1, because it counts the accuracy before the task's first update as the zeroth.
+    Formula: LCA_β = (1/T) Σ_i (1/β) Σ_{b=1..β} A_i(b-th evaluation while learning i)
+    Divisor: β within a task, then the tasks that have β evaluations
+    Direction: A higher value is faster learning.
+    NaN: undefined: no task was evaluated β times while it was learned
+    Worked: ((.10 + .50) / 2 + (.20 + .70) / 2 + (.35 + .75) / 2) / 3
+    Elsewhere: A-GEM divides by β + 1: it counts the accuracy before the task's first update too.
+
+    LCA10 has β = 10. An evaluation before the first update counts.
 
     Example:
         >>> accuracy = np.array([[0.1], [0.5], [0.9]])
@@ -435,10 +512,22 @@ def learning_curve_area(curve: Curve, *, beta: int = 10) -> History:
     return History(np.where(number >= beta, area, np.nan))
 
 
+@metric(
+    "current-ACC",
+    title="current-task accuracy",
+    higher_is_better=True,
+    source=f"{STABILITY_GAP}, section 3.2.2",
+    needs="curve",
+    aliases=["current accuracy", "plasticity"],
+    stream="engram.metrics.streaming:CurrentAccuracy",
+)
 def current_accuracy(curve: Curve) -> History:
-    """The accuracy of the task being learned, at every evaluation (000's first measure of plasticity).
+    """The accuracy of the task being learned, now.
 
-    The mean where several tasks are learned together; NaN where it was not evaluated.
+    Formula: A_k(t) while learning task k
+    Divisor: none; the mean where several tasks are learned together
+    NaN: undefined at an evaluation that leaves out the task being learned
+    Worked: .97
 
     Example:
         >>> curve = Curve(

@@ -1,7 +1,7 @@
 """Runs as they lie on disk: one folder each, complete once its `result.json` is there."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from engram.core.files import read_json
 from engram.core.folder import ENDS, EXPERIMENT, PROBES, RESULT, TRACE
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
+from engram.metrics.summary import missing, summarise
 
 ProbeKey = tuple[str, int | None]
 """What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
@@ -63,18 +64,40 @@ class Run:
         """The run's seed as text; a dash where none was recorded."""
         return str(self.experiment.get("seed", "–"))
 
-    @property
+    @cached_property
     def metrics(self) -> dict[str, float]:
-        """The final value of every metric; NaN where it is undefined."""
-        values = self.result.get("metrics") or {}
+        """The final value of every metric; NaN where it is undefined.
+
+        Metrics that were registered after the run was made are computed from its trace.
+        """
+        stored = self.result.get("metrics") or {}
         try:
-            return {
-                str(name): float("nan") if value is None else float(value) for name, value in values.items()
+            values = {
+                str(name): float("nan") if value is None else float(value) for name, value in stored.items()
             }
         except (AttributeError, TypeError, ValueError):
             raise InputError(
                 f"the metrics of {self.folder / RESULT} are no table of numbers: run it again with --again"
             ) from None
+        lacking = missing(values, self.result.get("why"))
+        return values | self._computed(lacking) if lacking else values
+
+    def _computed(self, names: Collection[str]) -> dict[str, float]:
+        """Metrics of the run's trace; none where that cannot be read: those stored are then all there are."""
+        try:
+            trace, ends, _ = self.trace, self.ends, self.curve
+        except InputError:
+            return {}
+        classes = self.result.get("classes")
+        learned = len(self.result.get("phases") or classes or ())
+        measured = summarise(
+            trace,
+            ends=ends if len(ends) else None,
+            classes_seen=classes[:learned] if classes else None,
+            phases=self._phases(),
+            only=names,
+        )
+        return measured.final
 
     @cached_property
     def trace(self) -> Trace:
