@@ -253,7 +253,7 @@ class CurrentAccuracy(Stream):
 
 
 class MatrixStream(Stream):
-    """A metric of the accuracy matrix: keeps the matrix, and asks the function when somebody asks it.
+    """A metric of the accuracy matrix: keeps the matrix, and calls the function when its value is asked for.
 
     Args:
         n_tasks: How many tasks there are, or will be.
@@ -272,8 +272,8 @@ class MatrixStream(Stream):
     def __init__(self, n_tasks: int, metric: Metric, **options: Any) -> None:
         super().__init__(n_tasks)
         self.metric, self.options = metric, options
-        self._matrix: Matrix = np.full((n_tasks, n_tasks), np.nan)
-        self._learned = 0
+        self._latest: dict[tuple[int, ...], Vector] = {}
+        self._row: Vector = np.full(n_tasks, np.nan)
 
     def get(self) -> float:
         """The metric now; NaN where it is undefined."""
@@ -285,14 +285,25 @@ class MatrixStream(Stream):
         return np.full(self.n_tasks, np.nan) if values is None else values
 
     def _value(self) -> Value:
-        return compute(self.metric, [self._matrix], self.options, self._matrix)
+        acc = self._matrix()
+        return compute(self.metric, [acc], self.options, acc)
+
+    def _matrix(self) -> Matrix:
+        """As `Curve.matrix`: the latest evaluation of each phase is the row of its last task."""
+        acc: Matrix = np.full((self.n_tasks, self.n_tasks), np.nan)
+        learned = 0
+        for columns, row in self._latest.items():
+            learned = max(learned, 1 + columns[-1])
+            acc[learned - 1] = row
+        return acc
 
     def _turn_to(self, learning: int | Sequence[int]) -> None:
         super()._turn_to(learning)
-        self._learned = max(self._learned, 1 + int(self._current.nonzero()[0][-1]))
+        columns = tuple(self._current.nonzero()[0].tolist())
+        self._row = self._latest.setdefault(columns, np.full(self.n_tasks, np.nan))
 
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
-        self._matrix[self._learned - 1] = accuracies
+        self._row[:] = accuracies
 
 
 def stream_of(metric: Metric, n_tasks: int, **options: Any) -> Stream | None:
