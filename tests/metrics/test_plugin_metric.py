@@ -265,11 +265,11 @@ def test_a_failing_metric_does_not_cost_the_run(plugin: Path, tmp_path: Path) ->
     samples: Any = [(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))]
     watch = Evaluator(samples, every=1)
     watch(torch.nn.Linear(2, 2), learning=0)
-    with pytest.warns(UserWarning, match="metric 'worst-task' failed in worst_task.py, line 14"):
+    with pytest.warns(UserWarning, match=r"metric 'worst-task' failed in worst_task\.py, line 14"):
         watch.save(tmp_path / "kept")
     stored = json.loads((tmp_path / "kept" / "result.json").read_text())
     assert "ACC" in stored["metrics"] and "worst-task" not in stored["why"]
-    with pytest.raises(InputError, match="failed in worst_task.py"):
+    with pytest.raises(InputError, match=r"failed in worst_task\.py"):
         watch.metrics()
     # Mended, the run has it.
     plugin.write_text(PLUGIN)

@@ -6,6 +6,7 @@ import pytest
 from engram.core.errors import InputError
 from engram.core.files import write_json
 from engram.core.trace import Trace
+from engram.metrics.summary import missing
 from engram.results.query import (
     accuracy_matrix,
     answers,
@@ -19,7 +20,6 @@ from engram.results.query import (
     stability_gap,
     task_curves,
 )
-from engram.metrics.summary import missing
 from engram.results.store import Run, find_runs, group_runs, load_run
 
 # Two tasks; the first falls from 100 % to 20 % right after the switch and comes back to 80 %.
