@@ -95,7 +95,7 @@ def test_tests_have_names() -> None:
     assert paired_test(SIX) == sign_flip_test(SIX)
     with pytest.raises(InputError, match="unknown test 'tt'"):
         paired_test(SIX, "tt")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="one finite number a seed"):
+    with pytest.raises(InputError, match="one finite number per seed"):
         paired_test([0.1, np.nan])
 
 

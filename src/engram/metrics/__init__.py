@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 # These modules register what they define, so whoever imports any part of this package finds all metrics.
 from engram.metrics import curve, diversity, matrix
-from engram.metrics.curve import Curve, History
+from engram.metrics.history import Curve, History
 from engram.metrics.registry import METRICS, Metric, find, higher_is_better, metric
 
 if TYPE_CHECKING:

@@ -155,7 +155,7 @@ def rank(
     and b like c though a and c differ. That two cannot be told apart does not mean that they are equal.
 
     Args:
-        values: For each method one value a seed, in the same order of seeds, without NaN.
+        values: For each method one value per seed, in the same order of seeds, without NaN.
         higher_is_better: Whether larger values are better.
         test: `sign-flip` assumes no shape but needs six seeds or more; `t` assumes normal differences.
         level: The chance of even one false finding that is accepted.

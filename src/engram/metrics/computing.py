@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from engram.metrics.arrays import Matrix, Vector, mean_of_known
-from engram.metrics.curve import History
+from engram.metrics.history import History
 from engram.metrics.matrix import final
 from engram.metrics.registry import Metric
 

@@ -49,8 +49,8 @@ def read_definition(docstring: str, *, meaning: str = "", formula: str = "") -> 
         formula: Takes the place of the formula.
 
     Example:
-        >>> found = read_definition("What it means.\\n\\nFormula: a +\\n    b\\nNaN: never\\n\\nMore\\ntext.")
-        >>> found.meaning, found.formula, found.undefined, found.notes
+        >>> text = read_definition("What it means.\\n\\nFormula: a +\\n    b\\nNaN: never\\n\\nMore\\ntext.")
+        >>> text.meaning, text.formula, text.undefined, text.notes
         ('What it means.', 'a + b', 'never', ('More text.',))
     """
     first, *paragraphs = re.split(r"\n\s*\n", docstring.strip())

@@ -10,7 +10,7 @@ import numpy as np
 from engram.metrics import matrix
 from engram.metrics.arrays import Matrix
 from engram.metrics.computing import compute
-from engram.metrics.curve import Curve
+from engram.metrics.history import Curve
 from engram.metrics.registry import Metric
 
 _OPTIONS: Final = {"window": 3, "beta": 2}

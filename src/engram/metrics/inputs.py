@@ -12,7 +12,7 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics import matrix
 from engram.metrics.arrays import Matrix, Vector
-from engram.metrics.curve import Curve, Phases
+from engram.metrics.history import Curve, Phases
 from engram.metrics.registry import NEEDS, Metric
 
 

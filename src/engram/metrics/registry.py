@@ -23,7 +23,8 @@ from engram.metrics.docstrings import Definition, read_definition
 
 if TYPE_CHECKING:
     from engram.metrics.arrays import Vector
-    from engram.metrics.curve import History, Mode, Span
+    from engram.metrics.curve import Mode, Span
+    from engram.metrics.history import History
     from engram.metrics.streaming import Stream
 
     Returned: TypeAlias = float | Vector | History
@@ -133,8 +134,11 @@ class Metric:
     @property
     def where(self) -> str:
         """The file and line of its function."""
-        code = getattr(inspect.unwrap(self.function), "__code__", None)
-        return _place(code.co_filename, code.co_firstlineno) if code else self.function.__module__
+        try:
+            file, line = inspect.getsourcefile(self.function), inspect.getsourcelines(self.function)[1]
+        except (OSError, TypeError):
+            return self.function.__module__
+        return _place(file or self.function.__module__, line)
 
     def short(self) -> str:
         """One line for a tooltip.
@@ -189,8 +193,8 @@ class Metric:
         if not isinstance(self.stream, str):
             return self.stream
         module, _, name = self.stream.partition(":")
-        found: type[Stream] = getattr(import_module(module), name)
-        return found
+        stream: type[Stream] = getattr(import_module(module), name)
+        return stream
 
 
 @dataclass(frozen=True, slots=True)

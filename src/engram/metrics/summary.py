@@ -13,7 +13,8 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.arrays import Matrix, Vector
 from engram.metrics.computing import Value, compute
-from engram.metrics.curve import Curve, Mode, Phases, Span
+from engram.metrics.curve import Mode, Span
+from engram.metrics.history import Curve, Phases
 from engram.metrics.inputs import Inputs, gather_inputs
 from engram.metrics.registry import NEEDS, WINDOWS, Metric, Options, all_metrics, computed
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from engram.core.errors import InputError
 from engram.core.trace import COLUMNS, Trace
 from engram.metrics.arrays import Matrix, Vector
-from engram.metrics.curve import Curve
+from engram.metrics.history import Curve
 from engram.metrics.matrix import accuracy_matrix
 
 if TYPE_CHECKING:
