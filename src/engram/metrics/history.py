@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -106,12 +106,7 @@ class Curve:
         steps, at = np.unique(rows_step, return_inverse=True)
         learned = np.empty(len(steps), dtype=rows_learning.dtype)
         learned[at] = rows_learning
-        mixed = learned[at] != rows_learning
-        if mixed.any():
-            raise InputError(
-                f"at step {rows_step[mixed][0]} two tasks are being learned "
-                f"({rows_learning[mixed][0]} and {learned[at][mixed][0]}): count steps over the whole run"
-            )
+        _refuse_mixed(rows_step, rows_learning, learned[at])
         groups = _groups(_in_order(learned), phases)
         order = list(dict.fromkeys(name for _, names in groups for name in names))
         evaluated_first = _in_order(rows_task[np.lexsort((rows_task, rows_step))])
@@ -122,12 +117,7 @@ class Curve:
         evaluated = np.zeros(cells.shape, dtype=np.bool_)
         evaluated[at, columns] = True
         if int(evaluated.sum()) < len(rows_step):
-            _, first = np.unique(at * len(order) + columns, return_index=True)
-            again = int(np.setdiff1d(np.arange(len(at)), first)[0])
-            raise InputError(
-                f"task {rows_task[again]} is evaluated twice at step {rows_step[again]}: "
-                "give each evaluation one row, and count steps over the whole run"
-            )
+            _refuse_again(at * len(order) + columns, rows_step, rows_task)
         cells[at, columns] = accuracy
         totals = None
         if total is not None:
@@ -280,6 +270,26 @@ class History:
     def final(self) -> float:
         """The mean over tasks at the last evaluation."""
         return float(row_means(self.by_task[np.newaxis])[0])
+
+
+def _refuse_mixed(step: NDArray[Any], learning: NDArray[Any], learned: NDArray[Any]) -> None:
+    """Refuse rows of one step that name different tasks as being learned."""
+    mixed = learned != learning
+    if mixed.any():
+        raise InputError(
+            f"at step {step[mixed][0]} two tasks are being learned "
+            f"({learning[mixed][0]} and {learned[mixed][0]}): count steps over the whole run"
+        )
+
+
+def _refuse_again(cells: NDArray[Any], step: NDArray[Any], task: NDArray[Any]) -> NoReturn:
+    """Refuse the first row whose cell another row had already."""
+    _, first = np.unique(cells, return_index=True)
+    again = int(np.setdiff1d(np.arange(len(cells)), first)[0])
+    raise InputError(
+        f"task {task[again]} is evaluated twice at step {step[again]}: "
+        "give each evaluation one row, and count steps over the whole run"
+    )
 
 
 def _in_order(values: NDArray[Any]) -> list[Any]:

@@ -16,7 +16,7 @@ from engram.metrics.computing import Value, compute
 from engram.metrics.curve import Mode, Span
 from engram.metrics.history import Curve, Phases
 from engram.metrics.inputs import Inputs, gather_inputs
-from engram.metrics.registry import NEEDS, WINDOWS, Metric, Options, all_metrics, computed
+from engram.metrics.registry import NEEDS, WINDOWS, Metric, Options, computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,23 +100,20 @@ def summarise(
     values: dict[str, Value] = {}
     why: dict[str, str] = {}
     failed: dict[str, str] = {}
-    for metric in all_metrics():
-        if not metric.of_history:
+    for name, metric in computed(options).items():
+        if only is not None and name not in only:
             continue
-        for name, chosen in options.variants(metric).items():
-            if only is not None and name not in only:
-                continue
-            try:
-                value, reason = _measured(metric, inputs, chosen)
-            except InputError as error:
-                if metric.is_ours or not tolerant:
-                    raise
-                failed[name] = str(error)
-                continue
-            if value is not None:
-                values[name] = value
-            if reason:
-                why[name] = reason
+        try:
+            value, reason = _measured(metric, inputs, options.variants(metric)[name])
+        except InputError as error:
+            if metric.is_ours or not tolerant:
+                raise
+            failed[name] = str(error)
+            continue
+        if value is not None:
+            values[name] = value
+        if reason:
+            why[name] = reason
     return Measurement(
         final={name: value.final for name, value in values.items()},
         by_task=_lists((name, value.by_task) for name, value in values.items()),
