@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
     from engram.methods.base import Learner, Method, Terms
+    from engram.metrics import metric
     from engram.models import Pretrained, model
     from engram.record.experiment import Experiment
     from engram.record.run import Run
@@ -47,6 +48,7 @@ _HOMES = {
     "experiment": "engram.engine.recipe",
     "load": "engram.api",
     "method": "engram.methods",
+    "metric": "engram.metrics",
     "model": "engram.models",
     "report": "engram.api",
     "run": "engram.api",
@@ -72,6 +74,7 @@ __all__ = [
     "experiment",
     "load",
     "method",
+    "metric",
     "model",
     "report",
     "run",

@@ -13,8 +13,7 @@ from scipy import stats
 
 from engram.core.errors import InputError
 from engram.metrics.arrays import Vector
-from engram.metrics.comparison import higher_is_better, indistinct_groups, rank
-from engram.metrics.definitions import DEFINITIONS
+from engram.metrics.comparison import indistinct_groups, rank
 from engram.metrics.paired import (
     effect_size,
     fewest_seeds,
@@ -25,6 +24,7 @@ from engram.metrics.paired import (
     smallest_p,
     t_test,
 )
+from engram.metrics.registry import all_metrics, higher_is_better
 
 thousandths = st.integers(0, 1000).map(lambda k: k / 1000)
 accuracies = st.lists(st.tuples(thousandths, thousandths), min_size=1, max_size=9)
@@ -95,7 +95,7 @@ def test_tests_have_names() -> None:
     assert paired_test(SIX) == sign_flip_test(SIX)
     with pytest.raises(InputError, match="unknown test 'tt'"):
         paired_test(SIX, "tt")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="one finite number a seed"):
+    with pytest.raises(InputError, match="one finite number per seed"):
         paired_test([0.1, np.nan])
 
 
@@ -344,7 +344,7 @@ def test_what_cannot_be_ranked(values: dict[str, list[float]], message: str) -> 
 
 
 def test_every_metric_has_a_direction() -> None:
-    lower = {definition.name for definition in DEFINITIONS if not higher_is_better(definition.name)}
+    lower = {metric.name for metric in all_metrics() if not higher_is_better(metric.name)}
     assert lower == {"FORG", "AF", "RAF", "WF"}
     with pytest.raises(InputError, match="ACCC"):
         higher_is_better("ACCC")

@@ -8,7 +8,7 @@ import pytest
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
-from engram.metrics.definitions import worked_curve, worked_matrix
+from engram.metrics.examples import worked_curve, worked_matrix
 from engram.metrics.intervals import over_seeds
 from engram.metrics.summary import summarise
 

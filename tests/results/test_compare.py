@@ -12,6 +12,7 @@ from tests.results.simulated import write_own_loop
 from engram.core.errors import InputError
 from engram.core.folder import save_run
 from engram.core.trace import Trace
+from engram.metrics.summary import missing
 from engram.results.compare import RunComparison, compare_runs
 
 NOISE = np.random.default_rng(0).normal(0, 0.02, 8)
@@ -39,7 +40,8 @@ def place(folder: Path, method: str, *, seed: int, acc: float | None, draw: int 
     } | changes
     run = folder / f"{method}-{seed}"
     forgotten = None if acc is None else 0.9 - acc
-    result = {"metrics": {"ACC": acc, "FORG": forgotten, "FWT": None}}
+    metrics = {"ACC": acc, "FORG": forgotten, "FWT": None}
+    result = {"metrics": metrics, "why": dict.fromkeys(missing(metrics), "left out of made-up runs")}
     save_run(run, experiment=experiment, result=result, trace=trace)
     return run
 
@@ -223,7 +225,8 @@ def test_unknown_metrics_are_refused_with_a_suggestion(tmp_path: Path) -> None:
 def test_runs_without_the_usual_metrics_ask_for_a_name(tmp_path: Path) -> None:
     for method in ("er", "ewc"):
         run = place(tmp_path, method, seed=0, acc=0.5)
-        (run / "result.json").write_text('{"metrics": {"BWT": 0.5}}')
+        why = dict.fromkeys(missing(["BWT"]), "left out of made-up runs")
+        (run / "result.json").write_text(json.dumps({"metrics": {"BWT": 0.5}, "why": why}))
     assert refused(tmp_path).endswith("name another metric; known: BWT")
     assert compared(tmp_path, metrics=["BWT"]).rankings["BWT"].higher_is_better
 

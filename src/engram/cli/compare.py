@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engram.cli.options import Plugin, load_own
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -24,11 +26,12 @@ def compare(
     ],
     metric: Annotated[
         list[str] | None,
-        typer.Option(help="A metric: ACC, FORG, min-ACC and WC-ACC unless told. May be repeated."),
+        typer.Option(help="A metric; may be repeated (default: ACC, FORG, min-ACC, WC-ACC and a plugin's)."),
     ] = None,
     test: Annotated[
         str, typer.Option(help="sign-flip (assumes no shape) or t (assumes normal differences).")
     ] = "sign-flip",
+    plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Compare methods on the same scenario, paired by seed: ranking, tests, effect sizes.
@@ -41,9 +44,10 @@ def compare(
     from engram.results.runs import find_runs
 
     chosen = one_of("test", test, ("sign-flip", "t"))
-    found = find_runs(runs)
-    name_incomplete(found)
-    compared = compare_runs(found, metrics=metric or (), test=chosen)  # type: ignore[arg-type]
+    load_own(plugin)
+    finished = find_runs(runs)
+    name_incomplete(finished)
+    compared = compare_runs(finished, metrics=metric or (), test=chosen)  # type: ignore[arg-type]
     if json:
         print_json(compared.as_json())
     else:
@@ -126,7 +130,7 @@ def _rules(compared: RunComparison) -> Iterable[str]:
     from engram.metrics.paired import DRAWS
 
     ranking = next(iter(compared.rankings.values()))
-    exact = all(pair.exact for each in compared.rankings.values() for pair in each.pairs)
+    exact = all(pair.exact for one in compared.rankings.values() for pair in one.pairs)
     signs = "exact" if exact else f"{DRAWS:,} random signs, seed 0"
     how = {
         "sign-flip": f"sign-flip permutation test, {signs}, two-sided",

@@ -12,7 +12,8 @@ from engram.cli.options import Plugin, load_own
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from engram.metrics.definitions import Comparison, Definition
+    from engram.metrics.explanation import Explanation
+    from engram.metrics.families import Comparison
 
 
 def explain(
@@ -23,21 +24,21 @@ def explain(
     from engram.cli.output import stdout
     from engram.core.errors import InputError, unknown_name
     from engram.methods import METHODS
-    from engram.metrics.definitions import DEFINITIONS, compare, find
+    from engram.metrics import METRICS
+    from engram.metrics.explanation import explain_name
+    from engram.metrics.registry import find
 
     load_own(plugin)
     if name in METHODS:
         _print_method(name)
         return
     try:
-        definitions = find(name)
+        find(name)
     except InputError:
-        raise unknown_name("name", name, [*(found.name for found in DEFINITIONS), *METHODS]) from None
-    for definition in definitions:
-        _print_definition(definition)
-    # A name that several metrics share is compared under that name, a metric of its own under its family's.
-    family = name if len(definitions) > 1 else definitions[0].family
-    comparison = compare(family)
+        raise unknown_name("name", name, [*METRICS, *METHODS]) from None
+    explanations, comparison = explain_name(name)
+    for explanation in explanations:
+        _print_explanation(explanation)
     if comparison:
         _print_comparison(comparison)
     stdout.print()
@@ -69,32 +70,18 @@ def _print_method(name: str) -> None:
     stdout.print()
 
 
-def _print_definition(definition: Definition) -> None:
+def _print_explanation(explanation: Explanation) -> None:
     from rich.table import Table
 
     from engram.cli.output import stdout
 
-    example = definition.example()
     page = Table.grid(padding=(0, 2))
     page.add_column(style="dim")
     page.add_column()
-    lines = {
-        "meaning": definition.meaning,
-        "formula": definition.formula,
-        "source": definition.source,
-        "divisor": definition.divisor,
-        "direction": definition.direction,
-        "NaN": definition.undefined,
-        "notes": "\n".join(definition.notes),
-        "elsewhere": "\n".join(definition.elsewhere),
-        "example": example.cells,
-        "": f"{example.working} = {example.value:.6f}",
-    }
-    for label, text in lines.items():
-        if text:
-            page.add_row(label, _verbatim(text))
+    for label, text in explanation.lines.items():
+        page.add_row(label, _verbatim(text))
     stdout.print()
-    stdout.print(_verbatim(f"{definition.name}: {definition.title}"), style="bold")
+    stdout.print(_verbatim(explanation.heading), style="bold")
     stdout.print(page)
 
 

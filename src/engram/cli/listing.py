@@ -94,12 +94,12 @@ def _methods() -> list[Entry]:
 
 
 def _metrics() -> list[Entry]:
-    from engram.metrics.definitions import DEFINITIONS
+    from engram.metrics.explanation import list_metrics
 
-    return [
-        {"name": found.name, "title": found.title, "description": found.meaning, "source": found.source}
-        for found in DEFINITIONS
-    ]
+    entries, broken = list_metrics()
+    for line in broken:
+        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    return entries
 
 
 def _datasets() -> list[Entry]:

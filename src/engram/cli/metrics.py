@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engram.cli.options import Plugin, load_own
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def metrics(
     classes: Annotated[
         str | None, typer.Option(help="Classes of each task, for RAA and RAF, for example 2,2,2,2,2.")
     ] = None,
+    plugin: Plugin = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON; null where a metric is undefined.")
     ] = False,
@@ -38,12 +40,15 @@ def metrics(
     from engram.cli.output import print_json
     from engram.metrics.curve import Curve
     from engram.metrics.summary import summarise
-    from engram.metrics.tables import read_accuracies
+    from engram.metrics.tables import read_accuracies, read_bits
 
+    load_own(plugin)
     source = read_accuracies(file)
     tasks = source.tasks if isinstance(source, Curve) else tuple(range(len(source)))
     counts = None if classes is None else class_counts(classes, len(tasks))
-    measured = summarise(source, classes_seen=None if counts is None else list(accumulate(counts)))
+    measured = summarise(
+        read_bits(file) or source, classes_seen=None if counts is None else list(accumulate(counts))
+    )
     if json:
         print_json(measured.as_json())
     else:
@@ -51,10 +56,10 @@ def metrics(
 
 
 def class_counts(text: str, n_tasks: int) -> list[int]:
-    """The numbers of classes in a list like `2,2,2`, one a task.
+    """The numbers of classes in a list like `2,2,2`, one per task.
 
     Raises:
-        InputError: There is something else than positive whole numbers, or not one a task.
+        InputError: There is something else than positive whole numbers, or not one per task.
 
     Example:
         >>> class_counts("2, 2,4", 3)
@@ -71,18 +76,21 @@ def class_counts(text: str, n_tasks: int) -> list[int]:
 
 def _print_tables(measured: Measurement, tasks: Sequence[int | str]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from engram.cli.output import stdout
-    from engram.metrics.definitions import find
+    from engram.metrics.registry import find, users_metrics
 
     final = Table("metric", title="At the end, in percent", title_justify="left")
     final.add_column("value", justify="right")
     final.add_column("meaning")
     for name, value in measured.final.items():
-        final.add_row(name, _percent(value), measured.why.get(name) or find(name)[0].meaning)
+        metric = find(name)[0]
+        meaning = metric.definition.meaning or metric.title
+        final.add_row(name, _percent(value), Text(measured.why.get(name) or meaning))
     stdout.print(final)
 
-    shown = [name for name in _BY_TASK if name in measured.by_task]
+    shown = [name for name in (*_BY_TASK, *users_metrics()) if name in measured.by_task]
     by_task = Table("task", title="By task, in percent", title_justify="left")
     for name in shown:
         by_task.add_column(name, justify="right")

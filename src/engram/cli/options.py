@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from engram.record.experiment import Experiment
 
 Plugin = Annotated[
-    Path | None, typer.Option(help="A Python file that registers methods or models of your own.")
+    Path | None, typer.Option(help="A Python file that registers methods, models or metrics of your own.")
 ]
 Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
 Out = Annotated[Path, typer.Option(help="Where runs are kept.")]
@@ -199,7 +199,7 @@ def with_run_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 
 def load_own(plugin: Path | None) -> None:
-    """Register the methods and models of a user's own script, if there is one."""
+    """Register the methods, models and metrics of a user's own script, if there is one."""
     if plugin is not None:
         from engram.methods import load_plugin
 

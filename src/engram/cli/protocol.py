@@ -134,14 +134,15 @@ def protocol(
             if value is not None:
                 raise InputError(f"the online protocol shows every sample once: leave --{option} out")
     options.start()
+    from engram.metrics.registry import computed
     from engram.protocols.drive import drive
-    from engram.protocols.grid import MATRIX_METRICS, metric_name
+    from engram.protocols.grid import metric_name
     from engram.protocols.selection import record_choices
 
     usual = metric_name(metric or USUAL_METRICS.get(name, "ACC"))
     evaluation = options.evaluation()
     # A metric of the whole curve looks as `engram run` would, everything else at the ends of tasks alone.
-    whole_curve = name == "grid" and usual not in MATRIX_METRICS
+    whole_curve = name == "grid" and not computed()[usual].task_ends_suffice
     if every is not None or not whole_curve:
         evaluation["every"] = AT_TASK_ENDS if every is None else every
     if subset is not None or not whole_curve:

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from engram.cli.options import Plugin, load_own
 from engram.cli.output import name_incomplete
 
 
@@ -13,6 +14,7 @@ def report(
         list[Path], typer.Argument(help="Run folders, or folders that hold some.", metavar="RUNS")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
+    plugin: Plugin = None,
 ) -> None:
     """Write one self-contained HTML page about finished runs.
 
@@ -21,6 +23,7 @@ def report(
     from engram.results.report import write_report
     from engram.results.runs import find_runs
 
+    load_own(plugin)
     found = find_runs(runs)
     name_incomplete(found)
     write_report(found, out)

@@ -200,11 +200,14 @@ def print_summary(runs: Sequence[Run]) -> None:
     """The table over seeds, in percent."""
     from rich.table import Table
 
+    from engram.metrics.registry import users_metrics
+
+    shown = (*SHOWN, *users_metrics())
     table = Table("metric", box=None, header_style="bold")
     for column in ("mean", "SD (n − 1)", "95 % interval", "seeds"):
         table.add_column(column, justify="right")
     for name, over in summary(runs).items():
-        if name in SHOWN and over["mean"] is not None:
+        if name in shown and over["mean"] is not None:
             low, high = over["ci95"]
             interval = "–" if low is None else f"{100 * low:.2f} … {100 * high:.2f}"
             spread = "–" if over["sd"] is None else f"{100 * over['sd']:.2f}"

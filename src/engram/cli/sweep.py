@@ -207,17 +207,19 @@ def print_groups(runs: Sequence[Run]) -> None:
     from rich.table import Table
 
     from engram.metrics.intervals import over_seeds
+    from engram.metrics.registry import users_metrics
     from engram.results.runs import group_runs
 
     finished = [run for run in runs if run.finished]
     if not finished:
         return
     table = Table("mean ± SD (n − 1) in %", box=None, header_style="bold")
-    for column in (*SHOWN, "seeds"):
+    shown = (*SHOWN, *users_metrics())
+    for column in (*shown, "seeds"):
         table.add_column(column, justify="right")
     for group in group_runs(finished):
         cells = []
-        for name in SHOWN:
+        for name in shown:
             over = over_seeds([run.metrics.get(name, float("nan")) for run in group.runs])
             spread = "" if over.sd != over.sd else f" ± {100 * over.sd:.2f}"
             cells.append("–" if over.mean != over.mean else f"{100 * over.mean:.2f}{spread}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,7 +158,7 @@ class Evaluator:
         """Every metric that the trace allows, by the papers' names; NaN where one is undefined."""
         return self._measured().final
 
-    def _measured(self) -> Measurement:
+    def _measured(self, *, tolerant: bool = False) -> Measurement:
         from engram.metrics.summary import summarise
 
         if not len(self.trace):
@@ -165,7 +166,7 @@ class Evaluator:
         classes = None if self.classes is None else self.classes[: len(self.learned)]
         ends = self.ends if len(self.ends) else None
         phases = [self.learned.get(learning, (learning,)) for learning in range(len(self.sets))]
-        return summarise(self.trace, ends=ends, classes_seen=classes, phases=phases)
+        return summarise(self.trace, ends=ends, classes_seen=classes, phases=phases, tolerant=tolerant)
 
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
         """Write the same files as `engram run` leaves, for `engram report` and the like; returns the run."""
@@ -187,7 +188,9 @@ class Evaluator:
         """
         from engram.metrics.summary import Measurement
 
-        measured = self._measured() if len(self.trace) else Measurement({}, {}, {}, {})
+        measured = self._measured(tolerant=True) if len(self.trace) else Measurement({}, {}, {}, {})
+        for reason in measured.failed.values():
+            warnings.warn(f"{reason}; the run is kept without it", stacklevel=2)
         return Run(
             description=description,
             finished=True,

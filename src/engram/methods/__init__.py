@@ -159,7 +159,9 @@ def load_plugin(path: Path) -> None:
     """Run a user's own script, which registers methods and models: `@engram.method`, `@engram.model`."""
     if not path.is_file():
         raise InputError(f"the plugin {path} is not there: give a Python file")
-    before = METHODS.added + MODELS.added
+    from engram.metrics import METRICS
+
+    before = METHODS.added + MODELS.added + METRICS.added
     spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
@@ -173,8 +175,8 @@ def load_plugin(path: Path) -> None:
     except (Exception, SystemExit) as error:
         # Whatever it is, it is the user's own script that failed, and where is in the exception's cause.
         raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
-    if METHODS.added + MODELS.added == before:
+    if METHODS.added + MODELS.added + METRICS.added == before:
         raise InputError(
-            f"the plugin {path} registers no method or model: decorate a class with @engram.method('name'), "
-            "or a function with @engram.model('name')"
+            f"the plugin {path} registers no method or model or metric: decorate a class with "
+            "@engram.method('name'), or a function with @engram.model('name') or @engram.metric('name', …)"
         )

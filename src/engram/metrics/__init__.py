@@ -1,11 +1,56 @@
 """Metrics: pure functions over accuracies, and their streaming twins. NumPy only.
 
-Sources are cited by number:
+A metric is one function under `@engram.metric`: see `engram.metrics.registry.metric`. Metrics of an accuracy
+matrix are in `matrix`, metrics of an evaluation history in `curve`, and `summary.summarise` computes all of
+them at once.
 
-- 000: De Lange, van de Ven, Tuytelaars: Continual evaluation for lifelong learning: identifying the
-  stability gap.
-- 001: Michel, Chierchia, Negrel, Bercher, Yamasaki: New metrics for analyzing continual learners.
-- 002: Hsu, Liu, Kira: Re-evaluating continual learning scenarios.
-- 003: Chen, Nguyen, Gorur, Chaudhry: Is forgetting less a good inductive bias for forward transfer?
-- 004: Pfülb, Gepperth: A comprehensive, application-oriented study of catastrophic forgetting in DNNs.
+    from engram.metrics import METRICS, Curve, History, metric, summarise
+
+Papers are cited by author and year; `engram explain NAME` has the details.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# These modules register what they define, so whoever imports any part of this package finds all metrics.
+from engram.metrics import curve, diversity, matrix
+from engram.metrics.history import Curve, History
+from engram.metrics.registry import METRICS, Metric, find, higher_is_better, metric
+
+if TYPE_CHECKING:
+    from engram.metrics.streaming import Stream, StreamingMetrics
+    from engram.metrics.summary import Measurement, summarise
+
+_HOMES = {
+    "Measurement": "engram.metrics.summary",
+    "Stream": "engram.metrics.streaming",
+    "StreamingMetrics": "engram.metrics.streaming",
+    "summarise": "engram.metrics.summary",
+}
+
+__all__ = [
+    "METRICS",
+    "Curve",
+    "History",
+    "Measurement",
+    "Metric",
+    "Stream",
+    "StreamingMetrics",
+    "curve",
+    "diversity",
+    "find",
+    "higher_is_better",
+    "matrix",
+    "metric",
+    "summarise",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'engram.metrics' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-"""One number a task, an evaluation or a seed; NaN where it is not known."""
+"""One number per task, evaluation or seed; NaN where it is not known."""
 
 Matrix = NDArray[np.float64]
-"""`acc[learned, evaluated]`, or one row an evaluation and one column a task; NaN where it is not known."""
+"""`acc[learned, evaluated]`, or one row per evaluation and one column per task; NaN where it is not known."""
 
 Mask = NDArray[np.bool_]
 """Which cells of a vector or matrix are meant."""

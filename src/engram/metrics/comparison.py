@@ -13,7 +13,6 @@ import numpy as np
 from engram.core.errors import InputError
 from engram.core.folder import finite
 from engram.metrics.arrays import Vector
-from engram.metrics.definitions import find
 from engram.metrics.intervals import RESAMPLES, Summary, bootstrap_interval, over_seeds
 from engram.metrics.paired import (
     DRAWS,
@@ -140,21 +139,6 @@ class Ranking:
         return plain
 
 
-def higher_is_better(metric: str) -> bool:
-    """Which direction of a metric is good, by its definition.
-
-    Definitions of metrics of which more is better say so with their first word.
-
-    Raises:
-        InputError: Nobody knows the metric.
-
-    Example:
-        >>> higher_is_better("ACC"), higher_is_better("FORG"), higher_is_better("WF10")
-        (True, False, False)
-    """
-    return find(metric)[0].direction.startswith("Higher")
-
-
 def rank(
     values: Mapping[str, Sequence[float] | Vector],
     *,
@@ -171,7 +155,7 @@ def rank(
     and b like c though a and c differ. That two cannot be told apart does not mean that they are equal.
 
     Args:
-        values: For each method one value a seed, in the same order of seeds, without NaN.
+        values: For each method one value per seed, in the same order of seeds, without NaN.
         higher_is_better: Whether larger values are better.
         test: `sign-flip` assumes no shape but needs six seeds or more; `t` assumes normal differences.
         level: The chance of even one false finding that is accepted.
@@ -194,32 +178,7 @@ def rank(
     names = sorted(table, key=lambda name: -means[name])
 
     index_pairs = list(combinations(range(len(names)), 2))
-    differences = [table[names[i]] - table[names[j]] for i, j in index_pairs]
-    results = [paired_test(row, test) for row in differences]
-    corrected = holm([result.p for result in results])
-    pairs = []
-    for (i, j), row, result, p_holm in zip(index_pairs, differences, results, corrected, strict=True):
-        over, effect, told_apart = over_seeds(row), effect_size(row), p_holm <= level
-        needed = seeds_to_decide(row, test=test, tests=len(index_pairs), level=level)
-        pairs.append(
-            Pair(
-                names[i],
-                names[j],
-                difference=over.mean,
-                sd=over.sd,
-                ci95=over.ci95,
-                bootstrap95=bootstrap_interval(row),
-                d_z=effect.d_z,
-                g_z=effect.g_z,
-                wins=int((sign * row > 0).sum()),
-                p=result.p,
-                exact=result.exact,
-                p_holm=p_holm,
-                told_apart=told_apart,
-                # The estimate may say that there are enough seeds already; the test has just said otherwise.
-                more_seeds=0 if told_apart else needed if math.isnan(needed) else max(1, needed - n),
-            )
-        )
+    pairs = _pairs([(names[i], names[j]) for i, j in index_pairs], table, sign=sign, test=test, level=level)
     apart = [indices for indices, pair in zip(index_pairs, pairs, strict=True) if pair.told_apart]
     groups = indistinct_groups(len(names), apart)
     standings = tuple(
@@ -241,6 +200,39 @@ def rank(
         tuple(tuple(names[place] for place in group) for group in groups),
         _too_few(n, test=test, tests=len(pairs), level=level),
     )
+
+
+def _pairs(
+    names: Sequence[tuple[str, str]], table: Mapping[str, Vector], *, sign: int, test: Test, level: float
+) -> list[Pair]:
+    """Every pair of methods, tested on its differences by seed and corrected together."""
+    differences = [table[first] - table[second] for first, second in names]
+    results = [paired_test(row, test) for row in differences]
+    corrected = holm([result.p for result in results])
+    pairs = []
+    for (first, second), row, result, p_holm in zip(names, differences, results, corrected, strict=True):
+        over, effect, told_apart = over_seeds(row), effect_size(row), p_holm <= level
+        needed = seeds_to_decide(row, test=test, tests=len(names), level=level)
+        pairs.append(
+            Pair(
+                first,
+                second,
+                difference=over.mean,
+                sd=over.sd,
+                ci95=over.ci95,
+                bootstrap95=bootstrap_interval(row),
+                d_z=effect.d_z,
+                g_z=effect.g_z,
+                wins=int((sign * row > 0).sum()),
+                p=result.p,
+                exact=result.exact,
+                p_holm=p_holm,
+                told_apart=told_apart,
+                # The estimate may say that there are enough seeds already; the test has just said otherwise.
+                more_seeds=0 if told_apart else needed if math.isnan(needed) else max(1, needed - len(row)),
+            )
+        )
+    return pairs
 
 
 def indistinct_groups(n: int, told_apart: Collection[tuple[int, int]]) -> list[tuple[int, ...]]:

@@ -7,8 +7,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import InputError
 from engram.metrics.arrays import Matrix
+from engram.metrics.registry import metric
+from engram.metrics.sources import FORWARD
 
 
+@metric(
+    "FDiv",
+    title="feature diversity",
+    higher_is_better=True,
+    source=f"{FORWARD}, section 2 and Eq. 3, with the class weights that the printed formula lacks",
+    needs=("features", "labels"),
+    aliases=["feature diversity", "AvgFDiv"],
+)
 def feature_diversity(
     features: Matrix,
     labels: ArrayLike,
@@ -17,17 +27,22 @@ def feature_diversity(
     weighted: bool = True,
     half: bool = False,
 ) -> float:
-    """FDiv (003): the volume that all features span beyond what the classes span each on its own.
+    """The volume that the features of all classes span beyond what each class spans on its own.
 
-    FDiv = log det(I + α ΨᵀΨ) - Σ_c (m_c/m) log det(I + α_c Ψ_cᵀΨ_c), with α = D/(m ε²), α_c = D/(m_c ε²) and
-    the natural logarithm, for m samples with D features of which m_c are of class c. It is never negative,
-    and 0 for one class. The formula as printed lacks the weights m_c/m and can then never be positive, though
-    every published value is; `weighted=False` gives it. The rate reduction that the paper builds on has a
-    factor of one half; `half=True` gives that. AvgFDiv (003, Eq. 3) is the mean of this over all tasks but
-    the first, on the features that the network had before learning each.
+    Formula: log det(I + α ΨᵀΨ) − Σ_c (m_c/m) log det(I + α_c Ψ_cᵀΨ_c), α = D/(m ε²), α_c = D/(m_c ε²)
+    Divisor: none; AvgFDiv is the mean over all tasks but the first
+    Direction: A higher value is more diverse; it is never negative, and 0 for one class.
+    NaN: undefined without features
+    Worked: 4.147740 − 3/7 · 2.872434 − 4/7 · 2.720292
+
+    The logarithm is the natural one; m samples have D features, and m_c of them are of class c. AvgFDiv is
+    the mean over all tasks but the first, on the features that the network had before learning each.
+
+    As printed, without the weights m_c/m, it can never be positive, though every published value is:
+    `weighted=False`. The rate reduction that it builds on has a factor of one half: `half=True`.
 
     Args:
-        features: One row a sample, one column a feature.
+        features: One row per sample, one column per feature.
         labels: The class of each sample.
         epsilon: The precision ε up to which features are told apart.
         weighted: Whether classes count by their share of samples.
@@ -47,7 +62,7 @@ def feature_diversity(
     classes = np.asarray(labels)
     if rows.ndim != 2 or not rows.size or classes.shape != rows.shape[:1]:
         raise InputError(
-            "feature diversity needs one row of features and one label a sample; "
+            "feature diversity needs one row of features and one label per sample; "
             f"got shapes {rows.shape} and {classes.shape}"
         )
     if not np.isfinite(rows).all():

@@ -21,8 +21,8 @@ class Summary:
         sd: The standard deviation; NaN where it is undefined.
         ci95: The 95 % Student t interval for the mean; NaN for a single seed.
         n: How many seeds had a value.
-        ddof: What is subtracted from n in the variance's divisor: 1 is the sample SD (000), 0 the population
-            SD (002).
+        ddof: What is subtracted from n in the variance's divisor: 1 is the sample SD (De Lange et al. 2023),
+            0 the population SD (Hsu et al. 2018).
     """
 
     mean: float
@@ -42,14 +42,14 @@ class Summary:
 
 
 def over_seeds(values: Sequence[float] | Vector, *, ddof: int = 1) -> Summary:
-    """Summarise one value a seed.
+    """Summarise one value per seed.
 
     Seeds without a value (NaN) are left out, and `n` says how many remain. The interval is the mean
     ± t(0.975, n-1) · s/√n with the sample SD s (divisor n - 1), whatever `ddof` the reported `sd` has.
     One seed has no interval and no sample SD: both are NaN.
 
     Args:
-        values: One value a seed.
+        values: One value per seed.
         ddof: 1 for the sample SD, 0 for the population SD.
 
     Raises:
@@ -99,7 +99,7 @@ def bootstrap_interval(
     teachers should know about the bootstrap, section 4.2, for the widening.
 
     Args:
-        values: One value a seed.
+        values: One value per seed.
         level: How often the interval should cover the true mean.
         draws: How many resamples.
         seed: Draws the resamples, from a generator of its own: the same values give the same interval.

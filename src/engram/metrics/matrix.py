@@ -15,9 +15,15 @@ from numpy.typing import ArrayLike
 
 from engram.core.errors import InputError, unknown_name
 from engram.metrics.arrays import Mask, Matrix, Vector, mean_of_known, row_means
+from engram.metrics.chance import accuracy_difficulty as accuracy_difficulty
+from engram.metrics.chance import forgetting_difficulty as forgetting_difficulty
+from engram.metrics.chance import random_accuracy as random_accuracy
+from engram.metrics.chance import random_forgetting as random_forgetting
+from engram.metrics.registry import metric
+from engram.metrics.sources import APPLICATION, FORWARD, GEM, NEW_METRICS, STABILITY_GAP
 
 CF_THRESHOLDS: Final = {"D5-5": 0.5, "DP10-10": 0.5, "D9-1": 0.9}
-"""Below which accuracy on all classes a two-task stream of each type counts as forgotten (004)."""
+"""Below which accuracy on all classes a two-task stream counts as forgotten (Pfülb & Gepperth 2019)."""
 
 
 def accuracy_matrix(rows: Sequence[Sequence[float]] | ArrayLike) -> Matrix:
@@ -36,11 +42,11 @@ def accuracy_matrix(rows: Sequence[Sequence[float]] | ArrayLike) -> Matrix:
     lines = [np.asarray(row, dtype=np.float64).reshape(-1) for row in rows]  # type: ignore[union-attr]
     width = max((len(line) for line in lines), default=0)
     if not width:
-        raise InputError("the accuracy matrix is empty: give one row a task learned")
+        raise InputError("the accuracy matrix is empty: give one row per task learned")
     if len(lines) > width:
         raise InputError(
             f"the accuracy matrix has {len(lines)} rows but {width} columns: "
-            "give one row a task learned, one column a task evaluated"
+            "give one row per task learned, one column per task evaluated"
         )
     matrix = np.full((width, width), np.nan)
     for k, line in enumerate(lines):
@@ -97,11 +103,33 @@ def final(values: Vector, acc: Matrix) -> float:
     return float(values[row]) if row >= 0 else np.nan
 
 
+@metric(
+    "AA",
+    title="average accuracy",
+    higher_is_better=True,
+    source=f"{NEW_METRICS}, Definition 3.1, Eq. 1",
+    meaning="The mean accuracy of the tasks learned so far, after each task; the same number as ACC.",
+    formula="AA_k = (1/k) Σ_{j≤k} a_{k,j}",
+    family="average accuracy",
+)
+@metric(
+    "ACC",
+    title="average accuracy",
+    higher_is_better=True,
+    source=f"{STABILITY_GAP}, section 3.2.3",
+    family="average accuracy",
+    aliases=["accuracy"],
+)
 def average_accuracy(acc: Matrix) -> Vector:
-    """ACC (000) and AA (001, Eq. 1): the mean accuracy of the tasks learned so far, after each task.
+    """The mean accuracy of the tasks learned so far, measured after each task.
 
-    ACC_k = (1/k) Σ_{j≤k} acc[k, j]. Every task counts the same, however many samples it has; tasks not yet
-    learned do not count even where they were evaluated.
+    Formula: ACC_k = (1/k) Σ_{j≤k} acc[k, j]
+    Divisor: k, the tasks learned so far; every task counts the same
+    NaN: undefined: nothing was evaluated after a task was learned
+    Worked: (.75 + .60 + .85 + .90 + .93) / 5
+
+    Every task counts the same, however many samples it has; tasks not yet learned do not count, even where
+    they were evaluated. De Lange et al. (2023) pool class-incremental streams over samples: see ACC-pooled.
 
     Example:
         >>> average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]])).round(6)
@@ -111,30 +139,24 @@ def average_accuracy(acc: Matrix) -> Vector:
     return row_means(np.where(_learned(acc), acc, np.nan))
 
 
-def pooled_accuracy(correct: Matrix, total: Matrix) -> Vector:
-    """ACC over samples instead of tasks: all correct answers on tasks learned so far, divided by all asked.
-
-    This is what 000 published for class-incremental streams. It equals `average_accuracy` where all tasks
-    have the same number of samples.
-
-    Example:
-        >>> correct, total = np.array([[9.0, np.nan], [5.0, 80.0]]), np.array([[10.0, np.nan], [10.0, 100.0]])
-        >>> pooled_accuracy(correct, total).round(6)
-        array([0.9     , 0.772727])
-    """
-    asked = _learned(total) & ~np.isnan(total) & ~np.isnan(correct)
-    right = np.where(asked, correct, 0.0).sum(axis=1)
-    count = np.where(asked, total, 0.0).sum(axis=1)
-    pooled: Vector = np.full(len(count), np.nan)
-    np.divide(right, count, out=pooled, where=count > 0)
-    return pooled
-
-
+@metric(
+    "FORG",
+    title="forgetting",
+    higher_is_better=False,
+    source=f"{STABILITY_GAP}, section 3.2.1",
+    family="forgetting",
+)
 def forgetting(acc: Matrix) -> Vector:
-    """FORG (000): how much accuracy earlier tasks have lost since each was learned, after each task.
+    """The mean accuracy that earlier tasks have lost since each was learned.
 
-    FORG_k = (1/(k-1)) Σ_{j<k} (acc[j, j] - acc[k, j]). Positive is forgetting, negative is backward transfer.
-    Undefined (NaN) after the first task.
+    Formula: FORG_k = (1/(k−1)) Σ_{j<k} (acc[j, j] − acc[k, j])
+    Divisor: k − 1, the earlier tasks
+    Direction: Positive is forgetting, negative is backward transfer.
+    NaN: undefined until a second task is learned and the first is evaluated again
+    Worked: ((.98 − .75) + (.90 − .60) + (.95 − .85) + (.96 − .90)) / 4
+    Elsewhere: Avalanche's StreamForgetting is this number, but 0 after the first task.
+
+    FORG = −BWT after the last task, and −Fgt after each.
 
     Example:
         >>> forgetting(np.array([[0.9, 0.1], [0.6, 0.8]])).round(6)
@@ -144,12 +166,27 @@ def forgetting(acc: Matrix) -> Vector:
     return row_means(np.where(_earlier(acc), np.diag(acc) - acc, np.nan))
 
 
+@metric(
+    "AF",
+    title="average forgetting",
+    higher_is_better=False,
+    source=f"{NEW_METRICS}, Definition 3.2, Eq. 2",
+    family="forgetting",
+)
 def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
-    """AF (001, Eq. 2): how far earlier tasks have fallen below their best so far, after each task.
+    """How far, on average, earlier tasks have fallen below the best they ever were.
 
-    AF_k = (1/(k-1)) Σ_{j<k} (max_{j≤l<k} acc[l, j] - acc[k, j]). A task that is better than ever counts
-    negative, as printed; with `clamp` it counts 0, as in common code. AF ≥ FORG. Undefined (NaN) after the
-    first task.
+    Formula: AF_k = (1/(k−1)) Σ_{j<k} (max_{j≤l<k} a_{l,j} − a_{k,j})
+    Divisor: k − 1, the earlier tasks
+    Direction: Negative where tasks are better than ever.
+    NaN: undefined until a second task is learned and the first is evaluated again
+    Worked: ((.98 − .75) + (.94 − .60) + (.95 − .85) + (.96 − .90)) / 4
+    Elsewhere: Mammoth and PyCIL include the last row in the maximum: the clamped number.
+
+    AF ≥ FORG, because the best is at least what was just learned.
+
+    With `clamp=True` a task that is better than ever counts 0, as in common code, instead of negative, as
+    printed.
 
     Example:
         >>> acc = np.array([[0.5, np.nan, np.nan], [0.7, 0.8, np.nan], [0.6, 0.9, 0.8]])
@@ -165,10 +202,105 @@ def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
     return row_means(np.where(_earlier(acc), fallen, np.nan))
 
 
-def signed_forgetting(acc: Matrix) -> Vector:
-    """Fgt (003): the mean change of earlier tasks since each was learned; negative is forgetting.
+@metric(
+    "ACC-pooled",
+    title="accuracy over samples",
+    higher_is_better=True,
+    source=f"{STABILITY_GAP}, its code (stream accuracy of class-incremental streams)",
+    needs=("correct", "samples"),
+    family="average accuracy",
+)
+def pooled_accuracy(correct: Matrix, total: Matrix) -> Vector:
+    """All right answers on the tasks learned so far, divided by all questions.
 
-    Fgt_i = (1/(i-1)) Σ_{j<i} (acc[i, j] - acc[j, j]) = -FORG_i. Undefined (NaN) after the first task.
+    Formula: Σ_{j≤k} correct[k, j] / Σ_{j≤k} total[k, j]
+    Divisor: the samples of the tasks learned so far
+    NaN: undefined: nothing was evaluated after a task was learned
+    Worked: (75 + 120 + 255 + 360 + 465) / (100 + 200 + 300 + 400 + 500)
+
+    Equals ACC where all tasks have equally many samples. De Lange et al. (2023) published this number for
+    class-incremental streams.
+
+    Example:
+        >>> correct, total = np.array([[9.0, np.nan], [5.0, 80.0]]), np.array([[10.0, np.nan], [10.0, 100.0]])
+        >>> pooled_accuracy(correct, total).round(6)
+        array([0.9     , 0.772727])
+    """
+    asked = _learned(total) & ~np.isnan(total) & ~np.isnan(correct)
+    right = np.where(asked, correct, 0.0).sum(axis=1)
+    count = np.where(asked, total, 0.0).sum(axis=1)
+    pooled: Vector = np.full(len(count), np.nan)
+    np.divide(right, count, out=pooled, where=count > 0)
+    return pooled
+
+
+@metric(
+    "RAA",
+    title="rescaled average accuracy",
+    higher_is_better=True,
+    source=f"{NEW_METRICS}, Eq. 5",
+    needs="classes",
+)
+def rescaled_average_accuracy(acc: Matrix, classes_seen: Sequence[int]) -> Vector:
+    """Average accuracy relative to chance, so that values after few and many classes compare.
+
+    Formula: RAA_k = (C_k / C_K) · AA_k, with C_k the classes seen after task k
+    Divisor: as AA
+    Direction: After the last task it equals AA.
+    NaN: undefined: nothing was evaluated after a task was learned
+    Worked: 6 / 10 · (.85 + .92 + .95) / 3
+
+    Needs the number of classes of each task.
+
+    Args:
+        acc: The accuracy matrix.
+        classes_seen: How many classes were seen after each task, in total.
+
+    Example:
+        >>> rescaled_average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]]), [2, 4]).round(6)
+        array([0.45, 0.7 ])
+    """
+    return _matching(acc, classes_seen, accuracy_difficulty(classes_seen)) * average_accuracy(acc)
+
+
+@metric(
+    "RAF",
+    title="rescaled average forgetting",
+    higher_is_better=False,
+    source=f"{NEW_METRICS}, Definitions 4.1 and 4.2; Eq. 6 for equal class counts",
+    needs="classes",
+)
+def rescaled_average_forgetting(acc: Matrix, classes_seen: Sequence[int], *, clamp: bool = False) -> Vector:
+    """Average forgetting relative to that of a random classifier, which cannot forget.
+
+    Formula: RAF_k = min_q AF_q(Rand) / AF_k(Rand) · AF_k, AF_k(Rand) = (1/(k−1)) Σ_{j<k} 1/C_j − 1/C_k
+    Divisor: as AF
+    Direction: With equal class counts it equals AF after the last task.
+    NaN: undefined: needs two tasks learned in turn and evaluated, the second with new classes
+    Worked: .160417 / .208333 · ((.98 − .85) + (.90 − .92)) / 2
+
+    Needs the number of classes of each task. With unequal counts the smallest AF(Rand) need not be the last;
+    the final RAF is then not AF.
+
+    Args:
+        acc: The accuracy matrix.
+        classes_seen: How many classes were seen after each task, in total.
+        clamp: As for `average_forgetting`.
+
+    Example:
+        >>> acc = np.array([[0.98, np.nan, np.nan], [0.91, 0.9, np.nan], [0.85, 0.92, 0.95]])
+        >>> rescaled_average_forgetting(acc, [2, 4, 6]).round(6)
+        array([     nan, 0.058333, 0.055   ])
+    """
+    beta = _matching(acc, classes_seen, forgetting_difficulty(classes_seen))
+    return beta * average_forgetting(acc, clamp=clamp)
+
+
+def signed_forgetting(acc: Matrix) -> Vector:
+    """Fgt: the mean change of earlier tasks since each was learned; negative is forgetting.
+
+    Fgt_i = (1/(i-1)) Σ_{j<i} (acc[i, j] - acc[j, j]) = -FORG_i. Undefined (NaN) after the first task. Source:
+    Chen et al. (2023), Eq. 1.
 
     Example:
         >>> signed_forgetting(np.array([[0.9, 0.1], [0.6, 0.8]])).round(6)
@@ -177,11 +309,25 @@ def signed_forgetting(acc: Matrix) -> Vector:
     return -forgetting(acc)
 
 
+@metric(
+    "AvgFgt",
+    title="average forgetting over the stream",
+    higher_is_better=True,
+    source=f"{FORWARD}, Eq. 1",
+    by_task=signed_forgetting,
+    family="forgetting",
+    aliases=["Fgt"],
+)
 def average_signed_forgetting(acc: Matrix) -> float:
-    """AvgFgt (003, Eq. 1): the mean of Fgt over all tasks but the first; negative is forgetting.
+    """The mean change of earlier tasks since each was learned, averaged over every task's end.
 
-    AvgFgt = (1/(N-1)) Σ_{i=2..N} Fgt_i, in [-1, 1]. It looks at every task's end, not only at the last.
-    Undefined (NaN) with fewer than two tasks.
+    Formula: AvgFgt = (1/(N−1)) Σ_{i≥2} Fgt_i,  Fgt_i = (1/(i−1)) Σ_{j<i} (acc[i, j] − acc[j, j])
+    Divisor: N − 1, all tasks but the first; within each, i − 1
+    Direction: Negative is forgetting, the opposite of FORG and AF.
+    NaN: undefined until a second task is learned and the first is evaluated again
+    Worked: (−.07 + −.055 + −.13 + −.1725) / 4
+
+    By task it shows Fgt after each task, which is −FORG. It looks at every task's end, not only at the last.
 
     Example:
         >>> round(average_signed_forgetting(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
@@ -190,8 +336,32 @@ def average_signed_forgetting(acc: Matrix) -> float:
     return mean_of_known(signed_forgetting(acc))
 
 
+def latest_accuracy(acc: Matrix) -> Vector:
+    """The accuracy of each task learned so far, after the last of them.
+
+    Example:
+        >>> latest_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]]))
+        array([0.6, 0.8])
+    """
+    row = last_learned(acc)
+    return np.where(np.arange(len(acc)) <= row, acc[row], np.nan)
+
+
+@metric(
+    "AvgAcc",
+    title="average accuracy at the end",
+    higher_is_better=True,
+    source=f"{FORWARD}, appendix B.2",
+    by_task=latest_accuracy,
+    family="average accuracy",
+)
 def final_average_accuracy(acc: Matrix) -> float:
-    """AvgAcc (003): the mean accuracy of all learned tasks after the last one; the final value of ACC.
+    """The mean accuracy of all tasks after the last one; the final value of ACC.
+
+    Formula: AvgAcc = (1/N) Σ_j acc[N, j]
+    Divisor: N, all tasks
+    NaN: undefined: nothing was evaluated after a task was learned
+    Worked: (.75 + .60 + .85 + .90 + .93) / 5
 
     Example:
         >>> round(final_average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
@@ -210,10 +380,21 @@ def learning_accuracy(acc: Matrix) -> Vector:
     return np.diag(check_matrix(acc)).copy()
 
 
+@metric(
+    "AvgLAcc",
+    title="average learning accuracy",
+    higher_is_better=True,
+    source=f"{FORWARD}, appendix B.2",
+    by_task=learning_accuracy,
+    aliases=["learning accuracy", "plasticity"],
+)
 def average_learning_accuracy(acc: Matrix) -> float:
-    """AvgLAcc (003): the mean of every task's accuracy just after it was learned: plasticity.
+    """The mean of every task's accuracy just after it was learned: plasticity.
 
-    AvgLAcc = (1/N) Σ_j acc[j, j].
+    Formula: AvgLAcc = (1/N) Σ_j acc[j, j]
+    Divisor: N, all tasks
+    NaN: undefined: no task was evaluated just after it was learned
+    Worked: (.98 + .90 + .95 + .96 + .93) / 5
 
     Example:
         >>> round(average_learning_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
@@ -235,12 +416,25 @@ def transfer_by_task(acc: Matrix) -> Vector:
     return np.where(np.arange(len(acc)) < row, change, np.nan)
 
 
+@metric(
+    "BWT",
+    title="backward transfer",
+    higher_is_better=True,
+    source=f"{GEM}, Eq. 3",
+    by_task=transfer_by_task,
+    family="backward transfer",
+    aliases=["forgetting"],
+)
 def backward_transfer(acc: Matrix) -> float:
-    """BWT (GEM): how much later learning changed the earlier tasks, on average.
+    """How much later learning changed the earlier tasks, on average, after the whole stream.
 
-    The mean, over all tasks but the last, of the accuracy after the whole stream minus the accuracy just
-    after learning that task; below zero is forgetting. Divided by T - 1, as in the paper (its published code
-    divides by T). Undefined (NaN) for a single task.
+    Formula: BWT = (1/(T−1)) Σ_{j<T} (acc[T, j] − acc[j, j])
+    Divisor: T − 1, all tasks but the last, as in the paper
+    Direction: Negative is forgetting.
+    NaN: undefined until a second task is learned and the first is evaluated again
+    Worked: ((.75 − .98) + (.60 − .90) + (.85 − .95) + (.90 − .96)) / 4
+    Elsewhere: GEM's published code divides by T.
+    Elsewhere: Díaz-Rodríguez et al. average over all pairs of a task and a later one.
 
     Example:
         >>> round(backward_transfer(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
@@ -249,11 +443,26 @@ def backward_transfer(acc: Matrix) -> float:
     return mean_of_known(transfer_by_task(acc))
 
 
+@metric(
+    "FWT",
+    title="forward transfer",
+    higher_is_better=True,
+    source=f"{GEM}, Eq. 4",
+    needs="initial",
+    aliases=["forward transfer"],
+)
 def forward_transfer(acc: Matrix, initial: Vector) -> float:
-    """FWT (GEM): how much earlier learning helps a task before it is learned, on average.
+    """How much earlier learning helps a task before it is learned, against a random network.
 
-    FWT = (1/(T-1)) Σ_{i≥2} (acc[i-1, i] - initial[i]), where `initial` holds the accuracies of the network at
-    its random initialisation. It needs accuracies above the diagonal; undefined (NaN) for a single task.
+    Formula: FWT = (1/(T−1)) Σ_{i≥2} (acc[i−1, i] − initial[i])
+    Divisor: T − 1, all tasks but the first
+    NaN: undefined: needs accuracies at initialisation and of each task before it is learned
+    Worked: (.30 − .10) / 1
+    Elsewhere: Where each task has its own output units, the next task's are still random: FWT is noise.
+    Elsewhere: Chen et al. (2023) mean another number by it: a new head trained on k examples per class.
+
+    It needs accuracies above the diagonal, and `initial`, the accuracies of the network at its random
+    initialisation.
 
     Example:
         >>> round(forward_transfer(np.array([[0.9, 0.3], [0.6, 0.8]]), np.array([0.1, 0.1])), 6)
@@ -266,109 +475,24 @@ def forward_transfer(acc: Matrix, initial: Vector) -> float:
     return mean_of_known(np.diag(acc, 1) - initial[1:])
 
 
-def random_accuracy(classes_seen: Sequence[int]) -> Vector:
-    """The average accuracy of a random classifier after each task: 1 / classes seen so far (001).
-
-    Args:
-        classes_seen: How many classes were seen after each task, in total.
-
-    Example:
-        >>> random_accuracy([2, 4, 10])
-        array([0.5 , 0.25, 0.1 ])
-    """
-    return 1.0 / _cumulative(classes_seen)
-
-
-def random_forgetting(classes_seen: Sequence[int]) -> Vector:
-    """The average forgetting of a random classifier after each task (001).
-
-    AF_k(Rand) = (1/(k-1)) Σ_{j<k} 1/C_j - 1/C_k: it cannot forget, yet its AF is positive, because the
-    question grows harder. Undefined (NaN) after the first task.
-
-    Args:
-        classes_seen: How many classes were seen after each task, in total.
-
-    Example:
-        >>> random_forgetting([2, 4, 6]).round(6)
-        array([     nan, 0.25    , 0.208333])
-    """
-    classes = _cumulative(classes_seen)
-    chance = 1.0 / classes
-    earlier = np.cumsum(chance)[:-1] / np.arange(1, len(chance))
-    # Where no class was added the difference is 0 by algebra, and rounding must not make it something else.
-    forgotten = np.where(classes[1:] == classes[0], 0.0, earlier - chance[1:])
-    return np.concatenate([[np.nan], forgotten])
-
-
-def accuracy_difficulty(classes_seen: Sequence[int]) -> Vector:
-    """γ_k = C_k / C_K, by which RAA rescales AA (001, Eq. 5): 1 after the last task.
-
-    Example:
-        >>> accuracy_difficulty([2, 4, 10])
-        array([0.2, 0.4, 1. ])
-    """
-    classes = _cumulative(classes_seen)
-    return classes / float(classes[-1])
-
-
-def forgetting_difficulty(classes_seen: Sequence[int]) -> Vector:
-    """β_k = min_q AF_q(Rand) / AF_k(Rand), by which RAF rescales AF (001, Definitions 4.1 and 4.2).
-
-    Holds for any class counts; for equal ones it is the closed form of Eq. 6 and ends at 1. With unequal
-    counts the minimum need not be at the last task. Undefined (NaN) after the first task, and everywhere if a
-    random classifier forgets nothing at some k (no new classes up to there): the rescaling then divides by 0.
-
-    Example:
-        >>> forgetting_difficulty([2, 4, 6, 8, 10]).round(6)
-        array([     nan, 0.641667, 0.77    , 0.888462, 1.      ])
-    """
-    by_chance = random_forgetting(classes_seen)
-    if len(by_chance) == 1 or by_chance[1:].min() <= 0.0:
-        return np.full(len(by_chance), np.nan)
-    return float(by_chance[1:].min()) / by_chance
-
-
-def rescaled_average_accuracy(acc: Matrix, classes_seen: Sequence[int]) -> Vector:
-    """RAA (001, Eq. 5): AA relative to chance, so that values after few and many classes compare.
-
-    RAA_k = γ_k · AA_k with γ_k = C_k / C_K; after the last task it equals AA.
-
-    Args:
-        acc: The accuracy matrix.
-        classes_seen: How many classes were seen after each task, in total.
-
-    Example:
-        >>> rescaled_average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]]), [2, 4]).round(6)
-        array([0.45, 0.7 ])
-    """
-    return _matching(acc, classes_seen, accuracy_difficulty(classes_seen)) * average_accuracy(acc)
-
-
-def rescaled_average_forgetting(acc: Matrix, classes_seen: Sequence[int], *, clamp: bool = False) -> Vector:
-    """RAF (001, Definitions 4.1 and 4.2): AF relative to that of a random classifier.
-
-    RAF_k = β_k · AF_k with `forgetting_difficulty` as β; with equal class counts it equals AF after the last
-    task, with unequal ones it need not. Undefined (NaN) after the first task.
-
-    Args:
-        acc: The accuracy matrix.
-        classes_seen: How many classes were seen after each task, in total.
-        clamp: As for `average_forgetting`.
-
-    Example:
-        >>> acc = np.array([[0.98, np.nan, np.nan], [0.91, 0.9, np.nan], [0.85, 0.92, 0.95]])
-        >>> rescaled_average_forgetting(acc, [2, 4, 6]).round(6)
-        array([     nan, 0.058333, 0.055   ])
-    """
-    beta = _matching(acc, classes_seen, forgetting_difficulty(classes_seen))
-    return beta * average_forgetting(acc, clamp=clamp)
-
-
+@metric(
+    "Ω_all",
+    title="accuracy relative to joint training",
+    higher_is_better=True,
+    source=f"Kemker et al. (2018); {APPLICATION}, Table 5",
+    needs=("quality", "joint"),
+    aliases=["omega", "omega all", "CF"],
+)
 def omega_all(quality: float | Sequence[float], ideal: float) -> float:
-    """Ω_all (Kemker et al.; 004): accuracy on all classes so far, relative to learning everything at once.
+    """The accuracy on all classes so far, relative to a network that learned everything at once.
 
-    Ω_all = (1/(T-1)) Σ_{i=2..T} α_all,i / α_ideal. With two tasks, as in 004, it is the best accuracy on both
-    divided by the joint baseline. It can exceed 1. Undefined (NaN) where the ideal is 0 or nothing is known.
+    Formula: Ω_all = (1/(T−1)) Σ_{i≥2} α_all,i / α_ideal; with two tasks: best accuracy on both / joint
+    Divisor: T − 1, all tasks but the first
+    Direction: It can exceed 1.
+    NaN: undefined where joint training has accuracy 0 or is not known
+    Worked: .30 / .50
+
+    The same study's CF flag: best accuracy on both tasks below .5 (D5-5, DP10-10) or .9 (D9-1).
 
     Args:
         quality: The accuracy on all classes so far after each task from the second on; one for two tasks.
@@ -384,7 +508,7 @@ def omega_all(quality: float | Sequence[float], ideal: float) -> float:
 
 
 def catastrophic(quality: float, kind: str) -> bool | None:
-    """The CF flag (004): whether accuracy on both tasks is so low that the first counts as forgotten.
+    """The CF flag of Pfülb & Gepperth (2019): whether the first of two tasks counts as forgotten.
 
     Args:
         quality: The best accuracy on the union of both tasks while the second was learned.
@@ -408,18 +532,6 @@ def _learned(acc: Matrix) -> Mask:
 
 def _earlier(acc: Matrix) -> Mask:
     return np.tril(np.ones(acc.shape, dtype=np.bool_), -1)
-
-
-def _cumulative(classes_seen: Sequence[int]) -> Vector:
-    classes = np.asarray(classes_seen, dtype=np.float64)
-    if classes.ndim != 1 or not classes.size:
-        raise InputError("class counts are one number a task; none were given")
-    if not (classes >= 1).all() or (np.diff(classes) < 0).any():
-        raise InputError(
-            "classes seen after each task must be positive and never fall; "
-            f"got {', '.join(map(str, classes_seen))}"
-        )
-    return classes
 
 
 def _matching(acc: Matrix, classes_seen: Sequence[int], difficulty: Vector) -> Vector:

@@ -278,7 +278,7 @@ def seeds_to_decide(
 def _checked(differences: Sequence[float] | Vector) -> Vector:
     values = np.asarray(differences, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
-        raise InputError("differences must be one finite number a seed: leave out seeds without a value")
+        raise InputError("differences must be one finite number per seed: leave out seeds without a value")
     return values
 
 

@@ -1,23 +1,23 @@
-"""The same metrics while learning goes on: constant memory, one `update` an evaluation.
+"""The same metrics while learning goes on: constant memory, one `update` per evaluation.
 
-Every stream has a pure twin in `engram.metrics.curve`, and after any number of updates `get()` is what the
-twin gives for the evaluations so far. A stream keeps a few numbers a task, or as many as its window is long;
-nothing grows with the number of evaluations.
+A stream is named at the decorator of its pure twin (`stream=`), and after any number of updates `get()` is
+what the twin gives for the evaluations so far. A stream keeps a few numbers per task, or as many as its
+window is long; nothing grows with the number of evaluations. Metrics of the accuracy matrix need no class of
+their own: `stream_of` makes their stream.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from engram.core.errors import InputError
 from engram.metrics import curve as pure
-from engram.metrics.arrays import Mask, Vector, mean_of_known
-from engram.metrics.curve import Curve, History, Mode, Span
-
-WINDOWS: tuple[int | None, ...] = (10, 100, None)
-"""The windows that are reported unless others are asked for; None is the whole history."""
+from engram.metrics.arrays import Mask, Matrix, Vector, mean_of_known
+from engram.metrics.computing import Value, compute
+from engram.metrics.curve import Mode, Span
+from engram.metrics.registry import WINDOWS, Metric, Options, all_metrics
 
 
 class Stream(ABC):
@@ -37,7 +37,7 @@ class Stream(ABC):
 
         Args:
             learning: The task being learned, or the tasks if several are, as indices into `accuracies`.
-            accuracies: One fraction a task; NaN where it was not evaluated.
+            accuracies: One fraction per task; NaN where it was not evaluated.
             updated: False for an evaluation before the run's first update.
 
         Raises:
@@ -58,10 +58,6 @@ class Stream(ABC):
     @abstractmethod
     def by_task(self) -> Vector:
         """The metric now, for each task; NaN where it does not speak of the task (yet)."""
-
-    @abstractmethod
-    def twin(self, curve: Curve) -> History:
-        """The same metric of a whole history, by the pure function."""
 
     @abstractmethod
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
@@ -101,10 +97,6 @@ class MinAccuracy(Stream):
         """The lowest accuracy of each earlier task."""
         return np.where(self._started & ~self._current, self._lowest, np.nan)
 
-    def twin(self, curve: Curve) -> History:
-        """`curve.min_accuracy`."""
-        return pure.min_accuracy(curve, span=self.span)
-
     def _turn_to(self, learning: int | Sequence[int]) -> None:
         before = self._current
         super()._turn_to(learning)
@@ -142,10 +134,6 @@ class WorstCaseAccuracy(Stream):
             return np.full(self.n_tasks, np.nan)
         return np.where(self._current, self._latest, self._minimum.by_task())
 
-    def twin(self, curve: Curve) -> History:
-        """`curve.worst_case_accuracy`."""
-        return pure.worst_case_accuracy(curve, span=self.span)
-
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
         self._minimum.update(self._learning, accuracies, updated=updated)
         self._latest[:] = accuracies
@@ -174,10 +162,6 @@ class WindowedForgetting(Stream):
         """The largest drop of each task."""
         return self._largest.copy()
 
-    def twin(self, curve: Curve) -> History:
-        """`curve.windowed_forgetting`."""
-        return pure.windowed_forgetting(curve, window=self.window, mode=self.mode)
-
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
         self._recent.push(accuracies)
         np.fmax(self._largest, self._recent.highest() - accuracies, out=self._largest)
@@ -205,10 +189,6 @@ class WindowedPlasticity(Stream):
     def by_task(self) -> Vector:
         """The largest rise of each task."""
         return self._largest.copy()
-
-    def twin(self, curve: Curve) -> History:
-        """`curve.windowed_plasticity`."""
-        return pure.windowed_plasticity(curve, window=self.window, mode=self.mode)
 
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
         if self.mode == "exact":
@@ -244,10 +224,6 @@ class LearningCurveArea(Stream):
         """The area of each task that has been evaluated β times."""
         return np.where(self._number >= self.beta, self._sum / self.beta, np.nan)
 
-    def twin(self, curve: Curve) -> History:
-        """`curve.learning_curve_area`."""
-        return pure.learning_curve_area(curve, beta=self.beta)
-
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
         counted = self._current & (self._number < self.beta) & ~np.isnan(accuracies)
         np.add(self._sum, accuracies, out=self._sum, where=counted)
@@ -272,16 +248,80 @@ class CurrentAccuracy(Stream):
         """The accuracy of each task being learned."""
         return np.where(self._current, self._latest, np.nan)
 
-    def twin(self, curve: Curve) -> History:
-        """`curve.current_accuracy`."""
-        return pure.current_accuracy(curve)
-
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
         self._latest[:] = accuracies
 
 
+class MatrixStream(Stream):
+    """A metric of the accuracy matrix: keeps the matrix, and calls the function when its value is asked for.
+
+    Args:
+        n_tasks: How many tasks there are, or will be.
+        metric: The metric; it needs nothing but the matrix.
+        options: The options of its function.
+
+    Example:
+        >>> from engram.metrics.registry import METRICS
+        >>> stream = MatrixStream(2, METRICS["BWT"])
+        >>> stream.update(0, np.array([0.9, np.nan]))
+        >>> stream.update(1, np.array([0.5, 0.7]))
+        >>> stream.get(), stream.by_task()
+        (-0.4, array([-0.4,  nan]))
+    """
+
+    def __init__(self, n_tasks: int, metric: Metric, **options: Any) -> None:
+        super().__init__(n_tasks)
+        self.metric, self.options = metric, options
+        self._latest: dict[tuple[int, ...], Vector] = {}
+        self._row: Vector = np.full(n_tasks, np.nan)
+
+    def get(self) -> float:
+        """The metric now; NaN where it is undefined."""
+        return self._value().final
+
+    def by_task(self) -> Vector:
+        """Its values per task now; NaN where it has none."""
+        values = self._value().by_task
+        return np.full(self.n_tasks, np.nan) if values is None else values
+
+    def _value(self) -> Value:
+        acc = self._matrix()
+        return compute(self.metric, [acc], self.options, acc)
+
+    def _matrix(self) -> Matrix:
+        """As `Curve.matrix`: the latest evaluation of each phase is the row of its last task."""
+        acc: Matrix = np.full((self.n_tasks, self.n_tasks), np.nan)
+        learned = 0
+        for columns, row in self._latest.items():
+            learned = max(learned, 1 + columns[-1])
+            acc[learned - 1] = row
+        return acc
+
+    def _turn_to(self, learning: int | Sequence[int]) -> None:
+        super()._turn_to(learning)
+        columns = tuple(self._current.nonzero()[0].tolist())
+        self._row = self._latest.setdefault(columns, np.full(self.n_tasks, np.nan))
+
+    def _observe(self, accuracies: Vector, *, updated: bool) -> None:
+        self._row[:] = accuracies
+
+
+def stream_of(metric: Metric, n_tasks: int, **options: Any) -> Stream | None:
+    """The streaming twin of a metric: its own, or that of the matrix; None where it has none.
+
+    Example:
+        >>> from engram.metrics.registry import METRICS
+        >>> [type(stream_of(METRICS[name], 2)).__name__ for name in ("WC-ACC", "FORG", "RAA")]
+        ['WorstCaseAccuracy', 'MatrixStream', 'NoneType']
+    """
+    own = metric.stream_class()
+    if own is not None:
+        return own(n_tasks, **options)
+    return MatrixStream(n_tasks, metric, **options) if metric.needs == ("matrix",) else None
+
+
 class StreamingMetrics:
-    """All streaming metrics, fed together.
+    """All metrics that have a streaming twin of their own, fed together.
 
     Args:
         n_tasks: How many tasks there are, or will be.
@@ -307,13 +347,12 @@ class StreamingMetrics:
         span: Span = "after",
         mode: Mode = "exact",
     ) -> None:
+        options = Options(windows=windows, beta=beta, span=span, mode=mode)
         self.streams: dict[str, Stream] = {
-            "min-ACC": MinAccuracy(n_tasks, span=span),
-            "WC-ACC": WorstCaseAccuracy(n_tasks, span=span),
-            **{f"WF{_name(w)}": WindowedForgetting(n_tasks, window=w, mode=mode) for w in windows},
-            **{f"WP{_name(w)}": WindowedPlasticity(n_tasks, window=w, mode=mode) for w in windows},
-            f"LCA{beta}": LearningCurveArea(n_tasks, beta=beta),
-            "current-ACC": CurrentAccuracy(n_tasks),
+            name: stream(n_tasks, **chosen)
+            for metric in all_metrics()
+            if (stream := metric.stream_class()) is not None
+            for name, chosen in options.variants(metric).items()
         }
 
     def update(self, learning: int | Sequence[int], accuracies: Vector, *, updated: bool = True) -> None:
@@ -328,10 +367,6 @@ class StreamingMetrics:
     def by_task(self) -> dict[str, Vector]:
         """Every metric now, for each task."""
         return {name: stream.by_task() for name, stream in self.streams.items()}
-
-    def twins(self, curve: Curve) -> dict[str, History]:
-        """The same metrics of a whole history, by the pure functions."""
-        return {name: stream.twin(curve) for name, stream in self.streams.items()}
 
 
 class _Recent(Protocol):
@@ -388,7 +423,3 @@ class _Everything:
 
     def oldest(self) -> Vector:
         return self._first
-
-
-def _name(window: int | None) -> str:
-    return "inf" if window is None else str(window)

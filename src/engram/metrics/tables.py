@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError
+from engram.core.trace import COLUMNS, Trace
 from engram.metrics.arrays import Matrix, Vector
-from engram.metrics.curve import Curve
+from engram.metrics.history import Curve
 from engram.metrics.matrix import accuracy_matrix
 
 if TYPE_CHECKING:
@@ -60,6 +61,31 @@ def read_accuracies(path: Path) -> Curve | Matrix:
     if all(_as_number(cell) is not None for cell in first.split(",")):
         return _matrix(text, path)
     return _long_table(_frame(path, text.encode()), path)
+
+
+def read_bits(path: Path) -> Trace | None:
+    """The trace in a file, for metrics that ask which samples were right; None where it has no bits.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "trace.parquet"
+        >>> trace = Trace()
+        >>> trace.add(step=1, learning=0, task=0, right=np.array([True, False]))
+        >>> trace.save(file)
+        >>> read_bits(file) == trace
+        True
+    """
+    with path.open("rb") as file:
+        if file.read(4) != b"PAR1":
+            return None
+    import polars as pl
+
+    kinds = pl.read_parquet_schema(path)
+    whole = all(name in kinds and kinds[name].is_integer() for name in COLUMNS[:-1])
+    if not whole or kinds.get("bits") != pl.Binary:
+        return None
+    trace = Trace.load(path)
+    return trace if all(trace.bits) else None
 
 
 def _matrix(text: str, path: Path) -> Matrix:

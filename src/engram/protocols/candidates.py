@@ -178,16 +178,6 @@ def best(candidates: Sequence[Candidate], *, lowest: bool = False) -> int:
     return max(scored, key=lambda place: (sign * candidates[place].score, -place))
 
 
-def is_cost(metric: str) -> bool:
-    """Whether less of a metric is better.
-
-    Example:
-        >>> [name for name in ("ACC", "FORG", "WF10", "AvgFgt") if is_cost(name)]
-        ['FORG', 'WF10']
-    """
-    return metric in ("FORG", "AF", "RAF") or metric.startswith("WF")
-
-
 def grouped(flat: Sequence[Run], size: int) -> list[Sequence[Run]]:
     """Runs in their order, `size` at a time."""
     return [flat[start : start + size] for start in range(0, len(flat), size)]

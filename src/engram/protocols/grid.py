@@ -8,14 +8,13 @@ from typing import Any, Literal
 
 from engram.core.errors import InputError, unknown_name
 from engram.metrics.intervals import over_seeds
-from engram.metrics.streaming import StreamingMetrics
+from engram.metrics.registry import computed, computed_name, higher_is_better
 from engram.protocols.candidates import (
     Candidate,
     as_tried,
     best,
     combinations,
     grouped,
-    is_cost,
     table,
     varied,
 )
@@ -26,9 +25,6 @@ from engram.record.experiment import Experiment
 from engram.record.run import Run
 
 SelectOn = Literal["test", "validation"]
-
-MATRIX_METRICS = ("ACC", "AA", "FORG", "AF", "ACC-pooled", "RAA", "RAF", "AvgFgt", "AvgAcc", "AvgLAcc", "BWT")
-"""Metrics that need evaluations at the ends of tasks alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +81,9 @@ def grid(
 
     000 chooses by final ACC (for fine-tuning alone by WC-ACC) on test data, with five seeds everywhere, or
     with one seed for the search and five for the winner (`search_seeds=1`). On validation data the learner
-    never sees the held-out share; the choice is then run again and asked on test data. Forgetting (FORG, AF,
-    RAF, WF) is better when it is less. A combination with a failed run is kept in the table, but not chosen.
+    never sees the held-out share; the choice is then run again and asked on test data. The metric's
+    decorator says which direction is better. A combination with a failed run is kept in the table, but not
+    chosen.
 
     Args:
         bases: The experiment with each seed.
@@ -123,7 +120,7 @@ def grid(
     found = yield asked
     names = [as_tried(row[0], fields) for row in tried]
     rows = table(names, grouped(found, len(searched)), lambda result: result.metric(metric))
-    chosen = best(rows, lowest=is_cost(metric))
+    chosen = best(rows, lowest=not higher_is_better(metric))
     # What was run on test data already is not run again: its experiment, and so its folder, is the same.
     final = yield tried[chosen]
     return GridOutcome(metric, on, rows, chosen, tuple(finished(result) for result in final))
@@ -143,14 +140,10 @@ def metric_name(name: str, bases: Sequence[Experiment] = ()) -> str:
         >>> metric_name("wc-acc")
         'WC-ACC'
     """
-    known = (*MATRIX_METRICS, "FWT", *StreamingMetrics(1).streams)
-    spelled = {each.lower(): each for each in known}
-    if name.lower() not in spelled:
-        raise unknown_name("metric", name, known)
-    found = spelled[name.lower()]
-    if found == "FWT" and any(base.evaluation.tasks != "all" for base in bases):
-        raise InputError("FWT needs the accuracies of tasks before they are learned: evaluate all tasks")
-    return found
+    known = computed_name(name)
+    if "initial" in computed()[known].needs and any(base.evaluation.tasks != "all" for base in bases):
+        raise InputError(f"{known} needs the accuracies of tasks before they are learned: evaluate all tasks")
+    return known
 
 
 def with_validation(experiment: Experiment, held_out: float) -> Experiment:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -178,10 +178,34 @@ class Run:
         """What probes measured, in the order of measuring."""
         return self.tables.readings
 
-    @property
+    @cached_property
     def metrics(self) -> Mapping[str, float]:
-        """The final value of every metric; NaN where it is undefined."""
-        return self.stored
+        """The final value of every metric; NaN where it is undefined.
+
+        Metrics that were registered after the run was made are computed from its trace.
+        """
+        from engram.metrics.summary import missing
+
+        lacking = missing(self.stored, self.why) if self.finished else ()
+        return {**self.stored, **self._computed(lacking)} if lacking else self.stored
+
+    def _computed(self, names: Collection[str]) -> dict[str, float]:
+        """Metrics of the run's trace; none where that cannot be read: those stored are then all there are."""
+        from engram.metrics.summary import summarise
+
+        try:
+            trace, ends, _ = self.trace, self.ends, self.curve
+        except InputError:
+            return {}
+        learned = len(self.phases or self.classes or ())
+        measured = summarise(
+            trace,
+            ends=ends if len(ends) else None,
+            classes_seen=self.classes[:learned] if self.classes else None,
+            phases=self._phases(),
+            only=names,
+        )
+        return measured.final
 
     def metric(self, name: str) -> float:
         """A metric at the end of the run; NaN where it is undefined.

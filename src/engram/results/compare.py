@@ -10,8 +10,9 @@ from typing import Any, Final
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
-from engram.metrics.comparison import Ranking, higher_is_better, rank
+from engram.metrics.comparison import Ranking, rank
 from engram.metrics.paired import Test
+from engram.metrics.registry import higher_is_better, users_metrics
 from engram.record.run import Run
 from engram.results.runs import RunGroup, group_runs, without_draw
 
@@ -75,41 +76,31 @@ def compare_runs(
 
     Args:
         runs: The runs, as `find_runs` finds them.
-        metrics: Which metrics; ACC, FORG, min-ACC and WC-ACC, as far as the runs have them, unless told.
+        metrics: Which metrics (default: ACC, FORG, min-ACC, WC-ACC and those of plugins, as far as the runs
+            have them).
         test: The test of each pair: `sign-flip` or `t`.
 
     Raises:
         InputError: There is nothing to compare, or the runs are not comparable; one line says why.
     """
-    given = {run.folder: run for run in runs}
-    groups = group_runs(given.values())
+    by_folder = {run.folder: run for run in runs}
+    groups = group_runs(by_folder.values())
     if len(groups) < 2:
         names = ", ".join(group.label for group in groups) or "none"
         raise InputError(f"nothing to compare: found runs of one experiment only ({names}); give two or more")
     _refuse_different(groups)
     by_seed = {group.label: _by_seed(group) for group in groups}
-    shared = sorted(set.intersection(*(set(found) for found in by_seed.values())))
+    shared = sorted(set.intersection(*(set(seeds) for seeds in by_seed.values())))
     if not shared:
-        listed = "; ".join(f"{name}: {_listed(found)}" for name, found in by_seed.items())
+        listed = "; ".join(f"{name}: {_listed(seeds)}" for name, seeds in by_seed.items())
         raise InputError(f"no seed was run with every method ({listed}): run the same seeds with each")
     for seed in shared:
-        _refuse_other_draw({name: given[found[seed].folder] for name, found in by_seed.items()}, seed)
+        _refuse_other_draw({name: seeds[seed] for name, seeds in by_seed.items()}, seed)
 
-    paired = {name: [found[seed] for seed in shared] for name, found in by_seed.items()}
-    rankings, undefined = {}, {}
-    for metric in _chosen(metrics, paired):
-        table = np.array([[run.metrics.get(metric, np.nan) for run in found] for found in paired.values()])
-        known = np.isfinite(table).all(axis=0)
-        if known.any():
-            values = dict(zip(paired, table[:, known], strict=True))
-            rankings[metric] = rank(values, higher_is_better=higher_is_better(metric), test=test)
-        else:
-            lacking = [name for name, row in zip(paired, table, strict=True) if not np.isfinite(row).all()]
-            undefined[metric] = f"no seed has a value for every method; {', '.join(lacking)} lack some"
-    if not rankings:
-        raise InputError(f"nothing to compare: {'; '.join(f'{n}: {why}' for n, why in undefined.items())}")
-    first = given[groups[0].runs[0].folder]
-    left_out = {name: tuple(sorted(set(found) - set(shared))) for name, found in by_seed.items()}
+    paired = {name: [seeds[seed] for seed in shared] for name, seeds in by_seed.items()}
+    rankings, undefined = _rankings(_chosen(metrics, paired), paired, test)
+    first = groups[0].runs[0]
+    left_out = {name: tuple(sorted(set(seeds) - set(shared))) for name, seeds in by_seed.items()}
     return RunComparison(
         scenario=first.scenario,
         setting=first.setting,
@@ -122,10 +113,40 @@ def compare_runs(
     )
 
 
+def _rankings(
+    metrics: Iterable[str], paired: Mapping[str, Sequence[Run]], test: Test
+) -> tuple[dict[str, Ranking], dict[str, str]]:
+    """The ranking by each metric, and why some have none."""
+    rankings, undefined = {}, {}
+    for metric in metrics:
+        table = np.array([[run.metrics.get(metric, np.nan) for run in runs] for runs in paired.values()])
+        known = np.isfinite(table).all(axis=0)
+        if known.any():
+            values = dict(zip(paired, table[:, known], strict=True))
+            rankings[metric] = rank(values, higher_is_better=_direction(metric), test=test)
+        else:
+            lacking = [name for name, row in zip(paired, table, strict=True) if not np.isfinite(row).all()]
+            undefined[metric] = f"no seed has a value for every method; {', '.join(lacking)} lack some"
+    if not rankings:
+        raise InputError(f"nothing to compare: {'; '.join(f'{n}: {why}' for n, why in undefined.items())}")
+    return rankings, undefined
+
+
+def _direction(metric: str) -> bool:
+    """Whether higher values of a metric are better."""
+    try:
+        return higher_is_better(metric)
+    except InputError:
+        raise InputError(
+            f"the runs have a metric {metric!r}, but nothing says whether higher is better: "
+            "give the file that registers it with --plugin"
+        ) from None
+
+
 def _refuse_different(groups: Sequence[RunGroup]) -> None:
     """Raise unless all groups were given and asked the same."""
 
-    def asked(group: RunGroup) -> dict[str, Any]:
+    def evaluated(group: RunGroup) -> dict[str, Any]:
         experiment = without_draw(_one_by_one(group.runs[0].description))
         fields = {name: experiment.get(name) for name in ("scenario", "tasks", "evaluation")}
         return {
@@ -134,7 +155,7 @@ def _refuse_different(groups: Sequence[RunGroup]) -> None:
 
     first, *others = groups
     for other in others:
-        ours, theirs = asked(first), asked(other)
+        ours, theirs = evaluated(first), evaluated(other)
         for name in dict.fromkeys([*ours, *theirs]):
             if ours.get(name) != theirs.get(name):
                 raise InputError(
@@ -157,24 +178,24 @@ def _one_by_one(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _by_seed(group: RunGroup) -> dict[int, Run]:
-    found: dict[int, Run] = {}
+    by_seed: dict[int, Run] = {}
     for run in group.runs:
         seed = run.description.get("seed")
         if not isinstance(seed, int):
             raise InputError(f"the run {run.folder} has no seed: runs are paired by seed, so record one")
-        if seed in found:
+        if seed in by_seed:
             raise InputError(
-                f"two runs of {group.label} have the seed {seed}: {found[seed].folder} and {run.folder}; "
+                f"two runs of {group.label} have the seed {seed}: {by_seed[seed].folder} and {run.folder}; "
                 "leave one out"
             )
-        found[seed] = run
-    return found
+        by_seed[seed] = run
+    return by_seed
 
 
 def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
     (first, reference), *others = runs.items()
     for name, run in others:
-        ours, theirs = (_one_by_one(each.description).get("scenario") for each in (reference, run))
+        ours, theirs = (_one_by_one(drawn.description).get("scenario") for drawn in (reference, run))
         if ours != theirs:
             raise InputError(
                 f"{first} and {name} cannot be compared: with seed {seed} they were given different tasks "
@@ -191,7 +212,7 @@ def _chosen(metrics: Sequence[str], paired: Mapping[str, Sequence[Run]]) -> list
             f"known: {', '.join(known) or 'none'}"
         )
     if not metrics:
-        return [name for name in DEFAULT_METRICS if name in known]
+        return [name for name in (*DEFAULT_METRICS, *users_metrics()) if name in known]
     spelled = {name.lower(): name for name in known}
     chosen = []
     for name in metrics:
@@ -207,16 +228,16 @@ def _differences(groups: Sequence[RunGroup]) -> dict[str, dict[str, Any]]:
         group.label: _leaves({n: v for n, v in group.runs[0].description.items() if n not in _COMPARED})
         for group in groups
     }
-    names = dict.fromkeys(name for found in fields.values() for name in found)
-    values = {name: {label: found.get(name) for label, found in fields.items()} for name in names}
-    return {name: each for name, each in values.items() if len(set(map(_written, each.values()))) > 1}
+    names = dict.fromkeys(name for leaves in fields.values() for name in leaves)
+    by_name = {name: {label: leaves.get(name) for label, leaves in fields.items()} for name in names}
+    return {name: values for name, values in by_name.items() if len(set(map(_written, values.values()))) > 1}
 
 
 def _leaves(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for name, inner in value.items():
-        found |= _leaves(inner, f"{path}{name}.") if isinstance(inner, Mapping) else {f"{path}{name}": inner}
-    return found
+        leaves |= _leaves(inner, f"{path}{name}.") if isinstance(inner, Mapping) else {f"{path}{name}": inner}
+    return leaves
 
 
 def _written(value: Any) -> str:

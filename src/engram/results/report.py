@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.core.files import write_whole
-from engram.metrics.definitions import Definition, find
 from engram.metrics.intervals import Summary
+from engram.metrics.registry import Metric, find
 from engram.record.run import Run
 from engram.results.card_section import cards_section
 from engram.results.document import document
@@ -324,10 +324,10 @@ def _metrics_section(groups: Sequence[RunGroup]) -> Html:
 
 
 def _term(name: str) -> Html:
-    definition = _definition(name)
-    if definition is None:
+    metric = _registered(name)
+    if metric is None:
         return element("span", name)
-    return element("button", name, type="button", class_="term", data_tip=definition.short())
+    return element("button", name, type="button", class_="term", data_tip=metric.short())
 
 
 def _metric_cell(summary: Summary) -> Html:
@@ -360,17 +360,17 @@ def _settings(group: RunGroup) -> Html:
 
 
 def _definitions_section(groups: Sequence[RunGroup]) -> Html:
-    found = [definition for name in metrics_table(groups) if (definition := _definition(name))]
-    if not found:
+    registered = [metric for name in metrics_table(groups) if (metric := _registered(name))]
+    if not registered:
         return Html("")
     entries = [
         part
-        for definition in dict.fromkeys(found)
+        for metric in dict.fromkeys(registered)
         for part in (
-            element("dt", f"{definition.name}: {definition.title}"),
-            element("dd", f"{definition.meaning} {definition.direction}"),
-            element("dd", definition.formula, class_="formula"),
-            element("dd", f"Source: {definition.source}.", class_="source"),
+            element("dt", f"{metric.name}: {metric.title}"),
+            element("dd", f"{metric.definition.meaning} {metric.direction}"),
+            element("dd", metric.definition.formula, class_="formula") if metric.definition.formula else "",
+            element("dd", f"Source: {metric.source}.", class_="source") if metric.source else "",
         )
     ]
     return element(
@@ -434,8 +434,8 @@ def _text(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _definition(name: str) -> Definition | None:
-    """What a metric means; None for one of somebody's own."""
+def _registered(name: str) -> Metric | None:
+    """A metric by the name that runs have; None for one whose plugin is not loaded."""
     try:
         return find(name)[0]
     except InputError:

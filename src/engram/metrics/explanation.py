@@ -1,0 +1,98 @@
+"""What `engram explain` and `engram list metrics` say about metrics, whoever prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from engram.metrics.examples import worked_example
+from engram.metrics.families import Comparison, same_name
+from engram.metrics.registry import METRICS, Metric, find
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What there is to say about one metric.
+
+    Attributes:
+        heading: Its name and title.
+        lines: What is said of it, by labels, in the order in which it is shown; nothing is empty.
+    """
+
+    heading: str
+    lines: dict[str, str]
+
+
+def explain_metric(metric: Metric) -> Explanation:
+    """The definition of a metric, and a worked example that is computed now.
+
+    Raises:
+        InputError: It is a user's, and its function fails on the example.
+
+    Example:
+        >>> explanation = explain_metric(METRICS["BWT"])
+        >>> explanation.heading, list(explanation.lines)
+        ('BWT: backward transfer',
+         ['meaning', 'formula', 'source', 'divisor', 'direction', 'NaN', 'elsewhere', 'example', ''])
+        >>> explanation.lines[""]
+        '((.75 − .98) + (.60 − .90) + (.85 − .95) + (.90 − .96)) / 4 = -0.172500'
+    """
+    definition = metric.definition
+    example = worked_example(metric)
+    lines = {
+        "meaning": definition.meaning,
+        "formula": definition.formula,
+        "source": metric.source,
+        "divisor": definition.divisor,
+        "direction": metric.direction,
+        "NaN": definition.undefined,
+        "notes": "\n".join(definition.notes),
+        "elsewhere": "\n".join(definition.elsewhere),
+        "registered in": "" if metric.is_ours else metric.where,
+    }
+    if example is not None:
+        lines["example"] = example.cells
+        lines[""] = f"{example.working or metric.name} = {example.value:.6f}"
+    return Explanation(
+        f"{metric.name}: {metric.title}", {label: text for label, text in lines.items() if text}
+    )
+
+
+def explain_name(name: str) -> tuple[list[Explanation], Comparison | None]:
+    """Everything about a name: the metrics that go by it, and the numbers that others compute under it.
+
+    Raises:
+        InputError: There is no such metric; near names are suggested.
+
+    Example:
+        >>> explanations, comparison = explain_name("forgetting")
+        >>> len(explanations), comparison.name
+        (4, 'forgetting')
+    """
+    metrics = find(name)
+    # A name that several metrics share is compared under that name, a metric of its own under its family's.
+    family = name if len(metrics) > 1 else metrics[0].family
+    return [explain_metric(metric) for metric in metrics], same_name(family)
+
+
+def list_metrics() -> tuple[list[dict[str, Any]], list[str]]:
+    """One entry per metric for `engram list metrics`, and a line about each that cannot be used.
+
+    Example:
+        >>> entries, broken = list_metrics()
+        >>> entries[0]["name"], entries[0]["title"], broken
+        ('ACC', 'average accuracy', [])
+    """
+    metrics, broken = METRICS.loaded()
+    entries = [
+        {
+            "name": metric.name,
+            "title": metric.title,
+            "description": metric.definition.meaning or metric.title,
+            "higher_is_better": metric.higher_is_better,
+            "needs": list(metric.needs),
+            "source": metric.source,
+        }
+        for metric in metrics.values()
+    ]
+    return entries, broken

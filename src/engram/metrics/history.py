@@ -1,0 +1,329 @@
+"""What was measured while learning went on, and what a metric makes of it: `Curve` and `History`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from engram.core.errors import InputError
+from engram.metrics.arrays import Mask, Matrix, Vector, row_means
+from engram.metrics.matrix import check_fractions
+
+if TYPE_CHECKING:
+    from engram.core.trace import Trace
+
+Phases = Sequence[Sequence[int]]
+"""For each value of `learning`, the tasks that are learned then."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """The accuracies of all tasks, evaluation by evaluation.
+
+    Columns are tasks in the order in which they are first learned; tasks that are evaluated but never learned
+    come after. `of_table`, `of_counts` and `of_trace` bring them in that order.
+
+    Attributes:
+        step: Updates done at each evaluation; 0 is before the first.
+        learning: Which of `phases` is under way at each evaluation.
+        accuracy: One row per evaluation, one column per task; NaN where it was not evaluated.
+        total: How many samples were asked, where that is known.
+        tasks: What each column is called.
+        phases: The columns that are learned in each phase; each alone unless said otherwise.
+
+    Example:
+        >>> accuracy = np.array([[0.9, np.nan], [0.6, 0.8]])
+        >>> curve = Curve(step=np.array([1, 2]), learning=np.array([0, 1]), accuracy=accuracy)
+        >>> curve.matrix()
+        array([[0.9, nan],
+               [0.6, 0.8]])
+    """
+
+    step: NDArray[np.int64]
+    learning: NDArray[np.int64]
+    accuracy: Matrix
+    total: Matrix | None = None
+    tasks: tuple[int | str, ...] = ()
+    phases: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.accuracy.ndim != 2 or not len(self.step) == len(self.learning) == len(self.accuracy):
+            raise InputError(
+                f"a curve needs one step, one task being learned and one row of accuracies per evaluation; "
+                f"got {len(self.step)}, {len(self.learning)} and shape {self.accuracy.shape}"
+            )
+        check_fractions(self.accuracy, "the curve")
+        width = self.accuracy.shape[1]
+        if not self.tasks:
+            object.__setattr__(self, "tasks", tuple(range(width)))
+        if not self.phases:
+            object.__setattr__(self, "phases", tuple((column,) for column in range(width)))
+        _check_order(self.learning, self.phases)
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @classmethod
+    def of_table(
+        cls,
+        *,
+        step: ArrayLike,
+        learning: ArrayLike,
+        task: ArrayLike,
+        accuracy: ArrayLike,
+        total: ArrayLike | None = None,
+        phases: Phases | None = None,
+    ) -> Curve:
+        """The curve of a long table: one row for each evaluation of each task, in any order.
+
+        Args:
+            step: Updates done, counted over the whole run.
+            learning: The task being learned: a number or a name; with `phases`, which of them.
+            task: The task being evaluated: a number or a name.
+            accuracy: The fraction that was right; NaN where it was not evaluated.
+            total: How many samples were asked, where that is known.
+            phases: Where several tasks are learned together, the tasks for each value of `learning`.
+
+        Raises:
+            InputError: There are no rows, a task was evaluated twice at a step, or two tasks are being
+                learned at one step.
+
+        Example:
+            >>> curve = Curve.of_table(
+            ...     step=[1, 2, 2], learning=["b", "a", "a"], task=["b", "a", "b"], accuracy=[0.9, 0.8, 0.6]
+            ... )
+            >>> curve.tasks, curve.accuracy
+            (('b', 'a'), array([[0.9, nan],
+                   [0.6, 0.8]]))
+        """
+        rows_step, rows_task, rows_learning = np.asarray(step), np.asarray(task), np.asarray(learning)
+        if not rows_step.size:
+            raise InputError("there are no evaluations: the table has no rows")
+        steps, at = np.unique(rows_step, return_inverse=True)
+        learned = np.empty(len(steps), dtype=rows_learning.dtype)
+        learned[at] = rows_learning
+        _refuse_mixed(rows_step, rows_learning, learned[at])
+        groups = _groups(_in_order(learned), phases)
+        order = list(dict.fromkeys(name for _, names in groups for name in names))
+        evaluated_first = _in_order(rows_task[np.lexsort((rows_task, rows_step))])
+        order += [name for name in evaluated_first if name not in order]
+        column = {name: index for index, name in enumerate(order)}
+        columns = _look_up(rows_task, column)
+        cells = np.full((len(steps), len(order)), np.nan)
+        evaluated = np.zeros(cells.shape, dtype=np.bool_)
+        evaluated[at, columns] = True
+        if int(evaluated.sum()) < len(rows_step):
+            _refuse_again(at * len(order) + columns, rows_step, rows_task)
+        cells[at, columns] = accuracy
+        totals = None
+        if total is not None:
+            totals = np.full(cells.shape, np.nan)
+            totals[at, columns] = total
+        return cls(
+            step=steps.astype(np.int64),
+            learning=_look_up(learned, {value: index for index, (value, _) in enumerate(groups)}),
+            accuracy=cells,
+            total=totals,
+            tasks=tuple(order),
+            phases=_with_rest(
+                tuple(tuple(column[name] for name in names) for _, names in groups), len(order)
+            ),
+        )
+
+    @classmethod
+    def of_counts(
+        cls,
+        *,
+        step: ArrayLike,
+        learning: ArrayLike,
+        task: ArrayLike,
+        correct: ArrayLike,
+        total: ArrayLike,
+        phases: Phases | None = None,
+    ) -> Curve:
+        """The curve of a long table that counts right answers; see `of_table`.
+
+        Raises:
+            InputError: As for `of_table`, or counts are impossible: total below 1, correct below 0 or above
+                total.
+
+        Example:
+            >>> Curve.of_counts(step=[1], learning=[0], task=[0], correct=[3], total=[4]).accuracy
+            array([[0.75]])
+        """
+        right = np.asarray(correct, dtype=np.float64)
+        asked = np.asarray(total, dtype=np.float64)
+        if (asked < 1).any():
+            raise InputError(f"total is {asked[asked < 1][0]:g} in a row: at least one sample must be asked")
+        wrong = (right < 0) | (right > asked)
+        if wrong.any():
+            raise InputError(
+                f"correct is {right[wrong][0]:g} of {asked[wrong][0]:g} in a row: "
+                "it must lie between 0 and total"
+            )
+        return cls.of_table(
+            step=step, learning=learning, task=task, accuracy=right / asked, total=asked, phases=phases
+        )
+
+    @classmethod
+    def of_trace(cls, trace: Trace, *, phases: Phases | None = None) -> Curve:
+        """The curve of a trace.
+
+        Args:
+            trace: What was answered correctly.
+            phases: Where several tasks are learned together (joint training), the tasks for each value of
+                the trace's `learning`.
+
+        Example:
+            >>> from engram.core.trace import Trace
+            >>> trace = Trace()
+            >>> trace.add(step=1, learning=0, task=0, right=np.array([True, False]))
+            >>> Curve.of_trace(trace).accuracy
+            array([[0.5]])
+        """
+        return cls.of_counts(
+            step=trace.step,
+            learning=trace.learning,
+            task=trace.task,
+            correct=trace.correct,
+            total=trace.total,
+            phases=phases,
+        )
+
+    def being_learned(self) -> Mask:
+        """Which tasks are being learned at each evaluation: one row per evaluation, one column per task."""
+        table = np.zeros((len(self.phases), self.accuracy.shape[1]), dtype=np.bool_)
+        for phase, columns in enumerate(self.phases):
+            table[phase, list(columns)] = True
+        return table[self.learning]
+
+    def matrix(self) -> Matrix:
+        """The accuracy matrix `acc[learned, evaluated]`: row i is the last evaluation while learning task i.
+
+        Tasks learned together share the row of the last of them, so joint training has only a last row. A
+        task that is never learned has a row of NaN.
+        """
+        return self._after_each_task(self.accuracy)
+
+    def totals(self) -> Matrix | None:
+        """How many samples were asked for each cell of `matrix`, where that is known."""
+        return None if self.total is None else self._after_each_task(self.total)
+
+    def prefix(self, n: int) -> Curve:
+        """The first `n` evaluations, with all columns."""
+        total = None if self.total is None else self.total[:n]
+        return Curve(self.step[:n], self.learning[:n], self.accuracy[:n], total, self.tasks, self.phases)
+
+    def seen(self) -> Curve:
+        """The same history without what was evaluated before it was first learned.
+
+        Windowed metrics count every evaluation; this leaves the ones out that a run which evaluates only the
+        tasks seen so far would not have made.
+        """
+        started = np.logical_or.accumulate(self.being_learned(), axis=0)
+        accuracy = np.where(started, self.accuracy, np.nan)
+        total = None if self.total is None else np.where(started, self.total, np.nan)
+        return Curve(self.step, self.learning, accuracy, total, self.tasks, self.phases)
+
+    def _after_each_task(self, cells: Matrix) -> Matrix:
+        width = cells.shape[1]
+        rows = np.full((width, width), np.nan)
+        learned_so_far = 0
+        for phase, columns in enumerate(self.phases):
+            evaluations = np.flatnonzero(self.learning == phase)
+            if evaluations.size:
+                learned_so_far = max(learned_so_far, 1 + max(columns))
+                rows[learned_so_far - 1] = cells[evaluations[-1]]
+        return rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class History:
+    """A metric at every evaluation, for each task.
+
+    Attributes:
+        values: One row per evaluation, one column per task; NaN where the metric does not speak of the task.
+
+    Example:
+        >>> history = History(np.array([[0.5, np.nan], [0.5, 0.7]]))
+        >>> history.curve, history.by_task, history.final
+        (array([0.5, 0.6]), array([0.5, 0.7]), 0.6)
+    """
+
+    values: Matrix
+
+    @property
+    def curve(self) -> Vector:
+        """The mean over tasks, at every evaluation."""
+        return row_means(self.values)
+
+    @property
+    def by_task(self) -> Vector:
+        """The value of each task at the last evaluation."""
+        return self.values[-1] if len(self.values) else np.full(self.values.shape[1], np.nan)
+
+    @property
+    def final(self) -> float:
+        """The mean over tasks at the last evaluation."""
+        return float(row_means(self.by_task[np.newaxis])[0])
+
+
+def _refuse_mixed(step: NDArray[Any], learning: NDArray[Any], learned: NDArray[Any]) -> None:
+    """Refuse rows of one step that name different tasks as being learned."""
+    mixed = learned != learning
+    if mixed.any():
+        raise InputError(
+            f"at step {step[mixed][0]} two tasks are being learned "
+            f"({learning[mixed][0]} and {learned[mixed][0]}): count steps over the whole run"
+        )
+
+
+def _refuse_again(cells: NDArray[Any], step: NDArray[Any], task: NDArray[Any]) -> NoReturn:
+    """Refuse the first row whose cell another row had already."""
+    _, first = np.unique(cells, return_index=True)
+    again = int(np.setdiff1d(np.arange(len(cells)), first)[0])
+    raise InputError(
+        f"task {task[again]} is evaluated twice at step {step[again]}: "
+        "give each evaluation one row, and count steps over the whole run"
+    )
+
+
+def _in_order(values: NDArray[Any]) -> list[Any]:
+    """The different values, in the order in which they first appear."""
+    distinct, first = np.unique(values, return_index=True)
+    return [distinct[index].item() for index in np.argsort(first)]
+
+
+def _groups(learned: list[Any], phases: Phases | None) -> list[tuple[Any, tuple[Any, ...]]]:
+    if phases is None:
+        return [(value, (value,)) for value in learned]
+    unknown = [value for value in learned if value not in range(len(phases))]
+    if unknown:
+        raise InputError(f"phase {unknown[0]} is being learned, but only {len(phases)} phases are described")
+    return [(value, tuple(phases[value])) for value in learned]
+
+
+def _look_up(values: NDArray[Any], index: dict[Any, int]) -> NDArray[np.int64]:
+    distinct, inverse = np.unique(values, return_inverse=True)
+    return np.array([index[value] for value in distinct.tolist()], dtype=np.int64)[inverse]
+
+
+def _with_rest(phases: tuple[tuple[int, ...], ...], width: int) -> tuple[tuple[int, ...], ...]:
+    learned = {column for columns in phases for column in columns}
+    return phases + tuple((column,) for column in range(width) if column not in learned)
+
+
+def _check_order(learning: NDArray[np.int64], phases: tuple[tuple[int, ...], ...]) -> None:
+    learned = _in_order(learning)
+    if learned != list(range(len(learned))) or len(learned) > len(phases):
+        raise InputError(f"columns must be in the order in which tasks are learned; the order is {learned}")
+    seen = 0
+    for columns in phases:
+        fresh = sorted(column for column in set(columns) if column >= seen)
+        if fresh != list(range(seen, seen + len(fresh))):
+            raise InputError(f"columns must be in the order in which tasks are learned; phases are {phases}")
+        seen += len(fresh)

@@ -1,0 +1,10 @@
+"""The papers that metrics come from, as `engram explain` cites them."""
+
+from typing import Final
+
+STABILITY_GAP: Final = "De Lange et al. (2023), identifying the stability gap"
+NEW_METRICS: Final = "Michel et al. (2023), new metrics for analyzing continual learners"
+FORWARD: Final = "Chen et al. (2023), forgetting and forward transfer"
+APPLICATION: Final = "Pfülb & Gepperth (2019), application-oriented study"
+GEM: Final = "Lopez-Paz & Ranzato (2017), gradient episodic memory (GEM)"
+AGEM: Final = "Chaudhry et al. (2019), averaged gradient episodic memory (A-GEM)"
