@@ -85,7 +85,7 @@ def test_a_complete_one_says_nothing_more() -> None:
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
-    with pytest.raises(InputError, match="unknown data set 'minst': did you mean 'mnist'"):
+    with pytest.raises(InputError, match="unknown data set 'minst'; did you mean 'mnist'"):
         run("minst")
 
 

@@ -247,12 +247,12 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gird", "split-digits", "er"], "unknown protocol 'gird': did you mean 'grid'"),
+        (["gird", "split-digits", "er"], "unknown protocol 'gird'; did you mean 'grid'"),
         (["grid", "split-digit", "er"], "did you mean 'split-digits'"),
         (["grid", "split-digits", "err"], "did you mean"),
         (["grid", "split-digits", "er", "--grid", "lr"], "write FIELD=a,b,c"),
         (["grid", "split-digits", "er", "--grid", "lr="], "write FIELD=a,b,c"),
-        (["grid", "split-digits", "er", "--grid", "lrr=1"], "unknown field 'lrr': did you mean 'lr'"),
+        (["grid", "split-digits", "er", "--grid", "lrr=1"], "unknown field 'lrr'; did you mean 'lr'"),
         (["grid", "split-digits", "er", "--grid", "lr=1,x"], "lr='x' cannot be used in a grid"),
         (["grid", "split-digits", "er", "--select-on", "train"], "unknown data to select on 'train'"),
         (["grid", "split-digits", "er", "--every", "0"], "every=0"),
@@ -265,7 +265,7 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
         (["grid", "split-digits", "er", "--held-out", "0"], "held-out=0 cannot be used"),
         (["grid", "split-digits", "er", "--held-out", ".1"], "give --select-on validation"),
         (["forward-transfer", "split-digits", "er", "--held-out", ".1"], "leave it out"),
-        (["grid", "split-digits", "er", "--metric", "ACCC"], "unknown metric 'ACCC': did you mean 'ACC'"),
+        (["grid", "split-digits", "er", "--metric", "ACCC"], "unknown metric 'ACCC'; did you mean 'ACC'"),
         (["grid", "split-digits", "er", "--metric", "fwt"], "FWT needs"),
         (["forward-transfer", "split-digits", "er", "--metric", "FOO"], "unknown metric 'FOO'"),
         (["grid", "split-digits", "er", "--later-lr", ".1"], "it is for causal"),

@@ -37,7 +37,7 @@ def test_every_name_finds_something(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_near_ones() -> None:
-    with pytest.raises(InputError, match="unknown metric 'WC-AC': did you mean 'WC-ACC'"):
+    with pytest.raises(InputError, match="unknown metric 'WC-AC'; did you mean 'WC-ACC'"):
         find("WC-AC")
 
 
