@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
-from os.path import commonprefix
 
 
 class InputError(ValueError):
@@ -80,9 +79,10 @@ def nearest(name: str, known: Iterable[str], *, count: int = 3) -> list[str]:
 
     def likeness(candidate: str) -> tuple[float, float, int]:
         other = candidate.casefold()
-        ratio = SequenceMatcher(None, other, wanted).ratio()
+        match = SequenceMatcher(None, other, wanted)
         begins = min(len(wanted), len(other)) > 1 and (other.startswith(wanted) or wanted.startswith(other))
-        return max(ratio, _SAME_BEGINNING if begins else 0.0), ratio, len(commonprefix([wanted, other]))
+        near = max(match.ratio(), _SAME_BEGINNING if begins else 0.0)
+        return near, match.ratio(), match.find_longest_match().size
 
     # Names that are equally near stay in the order in which they are known.
     rated = sorted(dict.fromkeys(known), key=likeness, reverse=True)
