@@ -7,10 +7,12 @@ import platform
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engram.core.files import write_json, write_parquet
-from engram.core.trace import Trace
+
+if TYPE_CHECKING:
+    from engram.core.trace import Trace
 
 EXPERIMENT, TRACE, ENDS, PROBES, RESULT = (
     "experiment.json",
