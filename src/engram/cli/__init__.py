@@ -59,7 +59,7 @@ def _usage_message(error: Any) -> str:
     verb = "engram" if context is None else context.command_path
     if hasattr(error, "possibilities"):
         names = {option.lstrip("-"): option for option in error.possibilities or ()}
-        near = [names[name] for name in nearest(error.option_name.lstrip("-"), names)]
+        near = [names[name] for name in nearest(error.option_name.lstrip("-"), names, like=0.7)]
         hint = f"; did you mean {' or '.join(near)}?" if near else ";"
         return f"no such option {error.option_name}{hint} see `{verb} --help`"
     said = str(error.format_message()).strip().rstrip(".")

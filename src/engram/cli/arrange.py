@@ -132,7 +132,7 @@ def _arranged_hint(name: str, hint: Any, panel: str | None) -> Any:
             if note.autocompletion is None and name in COMPLETED:
                 note.autocompletion = _completion(COMPLETED[name])
         changed.append(note)
-    return Annotated[kind, *changed]  # type: ignore[valid-type]
+    return Annotated[kind, *changed]
 
 
 def _place(parameter: inspect.Parameter) -> int:

@@ -26,7 +26,6 @@ LISTED_BY = {
 }
 """The command that shows every name of a kind."""
 
-_LIKE = 0.6
 _SAME_BEGINNING = 0.75
 _FEW = 12
 
@@ -64,10 +63,16 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, listed_by: str |
     return InputError(f"unknown {kind} {name!r}{'; ' if hints else ''}{' '.join(hints)}")
 
 
-def nearest(name: str, known: Iterable[str], *, count: int = 3) -> list[str]:
+def nearest(name: str, known: Iterable[str], *, count: int = 3, like: float = 0.6) -> list[str]:
     """The names most like the given one, the likest first; none where nothing is like it.
 
     Case does not matter, and a name that begins as the other one does is near.
+
+    Args:
+        name: What was given.
+        known: The names to choose from.
+        count: At most so many.
+        like: How like a near name is at least, from 0 to 1.
 
     Example:
         >>> nearest("ERR", ["ewc", "er", "gem"]), nearest("split", ["split-mnist", "queue-002"])
@@ -86,4 +91,4 @@ def nearest(name: str, known: Iterable[str], *, count: int = 3) -> list[str]:
 
     # Names that are equally near stay in the order in which they are known.
     rated = sorted(dict.fromkeys(known), key=likeness, reverse=True)
-    return [candidate for candidate in rated[:count] if likeness(candidate)[0] >= _LIKE]
+    return [candidate for candidate in rated[:count] if likeness(candidate)[0] >= like]

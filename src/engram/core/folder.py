@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +78,9 @@ def finite(value: Any) -> Any:
 
 def versions() -> dict[str, str]:
     """The versions of what computes the numbers."""
+    # Slow to import, and needed only when a run is written.
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version()}
     for package in ("engram", "torch", "numpy", "scipy"):
         try:
