@@ -70,11 +70,10 @@ def table_lines(
     below = [number for number, column in enumerate(columns) if column.below]
     if below and sum(_least(columns, rows)) + GAP * (len(columns) - 1) > width:
         return _with_cells_below(columns, rows, below, width=width)
-    natural = [
-        max(len(line) for cell in cells for line in cell.splitlines() or [""])
-        for cells in _by_column(columns, rows)
-    ]
-    widths = share_out(_least(columns, rows), natural, width - GAP * (len(columns) - 1))
+    by_column = _by_column(columns, rows)
+    natural = [max(len(line) for cell in cells for line in cell.splitlines() or [""]) for cells in by_column]
+    usual = [sum(map(len, cells)) / len(cells) for cells in by_column]
+    widths = share_out(_least(columns, rows), natural, usual, width - GAP * (len(columns) - 1))
     lines: list[tuple[int | None, str]] = []
     for number, row in [(None, [column.title for column in columns]), *enumerate(rows)]:
         wrapped = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
@@ -87,11 +86,14 @@ def table_lines(
     return lines
 
 
-def share_out(least: Sequence[int], natural: Sequence[int], room: int) -> list[int]:
-    """Widths between `least` and `natural` that fill the room; those that need most lines get most of it.
+def share_out(least: Sequence[int], natural: Sequence[int], usual: Sequence[float], room: int) -> list[int]:
+    """Widths that fill the room, at least `least` and at most `natural`.
+
+    What is left is shared in proportion to the usual length of a cell, so that columns need about as many
+    lines as each other.
 
     Example:
-        >>> share_out([4, 5], [4, 40], 30), share_out([4, 5], [4, 40], 3)
+        >>> share_out([4, 5], [4, 60], [4, 40], 30), share_out([4, 5], [4, 60], [4, 40], 3)
         ([4, 26], [4, 5])
     """
     widths = list(least)
@@ -99,7 +101,7 @@ def share_out(least: Sequence[int], natural: Sequence[int], room: int) -> list[i
         narrow = [n for n, (width, most) in enumerate(zip(widths, natural, strict=True)) if width < most]
         if not narrow:
             break
-        widths[max(narrow, key=lambda n: natural[n] / widths[n])] += 1
+        widths[max(narrow, key=lambda n: usual[n] / widths[n])] += 1
     return widths
 
 
