@@ -18,21 +18,27 @@ Entry = dict[str, Any]
 
 def list_(
     kind: Annotated[
-        str,
+        str | None,
         typer.Argument(
             help="scenarios, models, methods, metrics, datasets or optimizers.",
             metavar="KIND",
             autocompletion=lambda: list(_KINDS),
         ),
-    ],
+    ] = None,
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List scenarios, models, methods, metrics, data sets or optimizers."""
+    """List scenarios, models, methods, metrics, data sets or optimizers.
+
+    Without KIND, list what can be listed.
+    """
+    load_own(plugin)
+    if kind is None:
+        _list_kinds(json=json)
+        return
     plural = kind if kind in _KINDS or f"{kind}s" not in _KINDS else f"{kind}s"
     if plural not in _KINDS:
         raise unknown_name("kind", kind, _KINDS)
-    load_own(plugin)
     gather, columns = _KINDS[plural]
     entries = gather()
     if json:
@@ -41,6 +47,17 @@ def list_(
     _print_entries([entry for entry in entries if not entry.get("part_of")], columns)
     if plural in _FOOTNOTES:
         stdout.print(f"\n{_FOOTNOTES[plural]}", markup=False)
+
+
+def _list_kinds(*, json: bool) -> None:
+    if json:
+        print_json({"kinds": list(_KINDS)})
+        return
+    print_table(
+        [Column("kind"), Column("command"), Column("what")],
+        [[kind, f"engram list {kind}", _ABOUT[kind]] for kind in _KINDS],
+    )
+    stdout.print("\n`engram explain NAME` explains any of the names.")
 
 
 def _scenarios() -> list[Entry]:
@@ -192,6 +209,14 @@ _KINDS: dict[str, tuple[Callable[[], list[Entry]], tuple[str, ...]]] = {
     "metrics": (_metrics, ("name", "description", "(source)")),
     "datasets": (_datasets, ("name", "title", "classes", "shape", "train", "test")),
     "optimizers": (_optimizers, ("name", "description")),
+}
+_ABOUT = {
+    "scenarios": "benchmarks: streams of tasks with the set-up of their papers",
+    "models": "networks",
+    "methods": "continual learning methods, with their fields",
+    "metrics": "what is computed from accuracies",
+    "datasets": "data sets and their sizes",
+    "optimizers": "how weights are updated",
 }
 _FOOTNOTES = {
     "scenarios": "The first setting is the default. `engram explain NAME` shows the recipe and the sizes.",

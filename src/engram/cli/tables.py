@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -52,6 +52,22 @@ def print_table(
         stdout.print(Text(text, style), soft_wrap=True)
 
 
+def print_facts(facts: Mapping[str, str]) -> None:
+    """Print facts on stdout, each with its label on the left.
+
+    Example:
+        >>> print_facts({"needs": "boundaries", "paper": "none"})
+        needs  boundaries
+        paper  none
+    """
+    room = max(map(len, facts), default=0) + GAP
+    for label, fact in facts.items():
+        lines = wrapped(fact, max(stdout.width - room, 20)) or [""]
+        stdout.print(Text.assemble((label.ljust(room), "dim"), lines[0]), soft_wrap=True)
+        for line in lines[1:]:
+            stdout.print(Text(f"{' ' * room}{line}"), soft_wrap=True)
+
+
 def table_lines(
     columns: Sequence[Column], rows: Sequence[Sequence[str]], *, width: int
 ) -> list[tuple[int | None, str]]:
@@ -76,8 +92,8 @@ def table_lines(
     widths = share_out(_least(columns, rows), natural, usual, width - GAP * (len(columns) - 1))
     lines: list[tuple[int | None, str]] = []
     for number, row in [(None, [column.title for column in columns]), *enumerate(rows)]:
-        wrapped = [_wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
-        for parts in zip_longest(*wrapped, fillvalue=""):
+        blocks = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
+        for parts in zip_longest(*blocks, fillvalue=""):
             cells = [
                 part.rjust(width) if column.right else part.ljust(width)
                 for part, width, column in zip(parts, widths, columns, strict=True)
@@ -116,7 +132,7 @@ def _with_cells_below(
         last_of_row = place + 1 == len(table) or table[place + 1][0] != number
         if number is not None and last_of_row:
             for n in below:
-                lines += [(number, f"    {part}") for part in _wrapped(rows[number][n], width - 4)]
+                lines += [(number, f"    {part}") for part in wrapped(rows[number][n], width - 4)]
     return lines
 
 
@@ -133,8 +149,14 @@ def _least(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int
     return least
 
 
-def _wrapped(cell: str, width: int) -> list[str]:
+def wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text that is at most so wide; words are not broken.
+
+    Example:
+        >>> wrapped("min-ACC and WC-ACC\\nare worst cases", 10)
+        ['min-ACC', 'and WC-ACC', 'are worst', 'cases']
+    """
     lines = []
-    for line in cell.splitlines():
+    for line in text.splitlines():
         lines += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
     return lines
