@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.arrange import Quiet, Verbose, arranged, verbs
+from engram.cli.arrange import Quiet, Verbose, arranged, artefact_names, dataset_names, verbs
 from engram.cli.audit import audit
 from engram.cli.compare import compare
+from engram.cli.config import with_config
 from engram.cli.data import data
 from engram.cli.demo import demo
-from engram.cli.explain import explain
-from engram.cli.listing import list_
+from engram.cli.explain import all_names, explain
+from engram.cli.listing import kind_names, list_
 from engram.cli.metrics import metrics
 from engram.cli.output import set_verbosity
 from engram.cli.protocol import protocol
@@ -54,15 +55,15 @@ def _engram(
 
 
 app.command(rich_help_panel=TRAIN)(arranged(demo))
-app.command(rich_help_panel=TRAIN)(arranged(run))
+app.command(rich_help_panel=TRAIN)(arranged(with_config(run)))
 app.command(rich_help_panel=TRAIN)(arranged(sweep))
 app.add_typer(protocol, name="protocol", rich_help_panel=TRAIN)
-app.command(rich_help_panel=TRAIN)(arranged(reproduce))
+app.command(rich_help_panel=TRAIN)(arranged(reproduce, name=artefact_names))
 app.command(rich_help_panel=RESULTS)(arranged(report))
 app.command(rich_help_panel=RESULTS)(arranged(compare))
 app.command(rich_help_panel=RESULTS)(arranged(audit))
 app.command(rich_help_panel=RESULTS)(arranged(metrics))
-app.command("list", rich_help_panel=LOOK_UP)(arranged(list_))
-app.command(rich_help_panel=LOOK_UP)(arranged(explain))
-app.command(rich_help_panel=LOOK_UP)(arranged(data))
+app.command("list", rich_help_panel=LOOK_UP)(arranged(list_, kind=kind_names))
+app.command(rich_help_panel=LOOK_UP)(arranged(explain, name=all_names))
+app.command(rich_help_panel=LOOK_UP)(arranged(data, name=dataset_names))
 app.add_typer(verify, name="verify", rich_help_panel=LOOK_UP)

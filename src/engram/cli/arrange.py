@@ -39,6 +39,9 @@ PANELS = {
 }
 """Under which heading an option is shown, by the name of its parameter."""
 
+Names = Callable[[], Iterable[str]]
+"""What gives the names that a value is completed with."""
+
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also show where errors and warnings come from.")
@@ -78,8 +81,12 @@ def verbs(summary: str, group: type[Verbs] = Verbs, **more: Any) -> typer.Typer:
     return typer.Typer(cls=group, help=summary, rich_markup_mode="rich", **more)
 
 
-def arranged(verb: Callable[..., None]) -> Callable[..., None]:
+def arranged(verb: Callable[..., None], **completed: Names) -> Callable[..., None]:
     """A verb whose options are grouped and completed by their names, and which takes `-q` and `-v`.
+
+    Args:
+        verb: The verb.
+        completed: How parameters of this verb are completed whose names mean something else elsewhere.
 
     Example:
         >>> def verb(model: Annotated[str, typer.Option(help="A network.")] = "mlp") -> None:
@@ -92,7 +99,8 @@ def arranged(verb: Callable[..., None]) -> Callable[..., None]:
     panel_of = {name: panel for panel, names in PANELS.items() for name in names}
     parameters = []
     for parameter in inspect.signature(verb, eval_str=True).parameters.values():
-        hint = _arranged_hint(parameter.name, parameter.annotation, panel_of.get(parameter.name))
+        names = completed.get(parameter.name, COMPLETED.get(parameter.name))
+        hint = _arranged_hint(parameter.annotation, panel_of.get(parameter.name), names)
         parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hint))
     for name, hint in (("quiet", Quiet), ("verbose", Verbose)):
         parameters.append(
@@ -100,7 +108,7 @@ def arranged(verb: Callable[..., None]) -> Callable[..., None]:
                 name,
                 inspect.Parameter.KEYWORD_ONLY,
                 default=False,
-                annotation=_arranged_hint(name, hint, OUTPUT),
+                annotation=_arranged_hint(hint, OUTPUT, None),
             )
         )
 
@@ -118,7 +126,7 @@ def arranged(verb: Callable[..., None]) -> Callable[..., None]:
     return arranged_verb
 
 
-def _arranged_hint(name: str, hint: Any, panel: str | None) -> Any:
+def _arranged_hint(hint: Any, panel: str | None, names: Names | None) -> Any:
     """The annotation of a parameter, with its panel and its completion."""
     if get_origin(hint) is not Annotated:
         return hint
@@ -129,8 +137,8 @@ def _arranged_hint(name: str, hint: Any, panel: str | None) -> Any:
             note = copy.copy(note)
             if isinstance(note, OptionInfo) and note.rich_help_panel is None:
                 note.rich_help_panel = panel
-            if note.autocompletion is None and name in COMPLETED:
-                note.autocompletion = _completion(COMPLETED[name])
+            if note.autocompletion is None and names is not None:
+                note.autocompletion = _completion(names)
         changed.append(note)
     return Annotated[kind, *changed]
 
@@ -145,7 +153,7 @@ def _place(parameter: inspect.Parameter) -> int:
     return 0
 
 
-def _completion(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+def _completion(names: Names) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         # The last one of several with commas.
         before, comma, last = incomplete.rpartition(",")
@@ -198,16 +206,19 @@ def dataset_names() -> list[str]:
 
 
 def artefact_names() -> list[str]:
-    """The tables and figures that can be reproduced, as far as numbers of them were published."""
+    """The tables and figures that were reproduced.
+
+    Example:
+        >>> "002-table2" in artefact_names()
+        True
+    """
     from importlib.resources import files
 
-    recorded = files("engram.papers") / "recorded"
-    return sorted(
-        file.name.removesuffix(".json") for file in recorded.iterdir() if file.name.endswith(".json")
-    )
+    recorded = (files("engram.papers") / "recorded").iterdir()
+    return sorted({file.name.removesuffix(".json").partition(".")[0] for file in recorded})
 
 
-COMPLETED: dict[str, Callable[[], Iterable[str]]] = {
+COMPLETED: dict[str, Names] = {
     "scenario": scenario_names,
     "method": method_names,
     "methods": method_names,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.arrange import dataset_names
 from engram.cli.output import print_json, stdout
 from engram.cli.tables import Column, print_table
 from engram.core.dataset_info import DATASETS, DatasetInfo
@@ -21,7 +20,6 @@ def data(
         str | None,
         typer.Argument(
             help="Download (if needed) and check this data set; list all without it.",
-            autocompletion=dataset_names,
         ),
     ] = None,
     folder: Annotated[

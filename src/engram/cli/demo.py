@@ -1,4 +1,4 @@
-"""`engram demo`: the stability gap with one's own eyes, in under a minute."""
+"""`engram demo`: see the stability gap, in less than a minute."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ SEEDS = 3
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where runs and report are kept.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("demo"),
 ) -> None:
-    """Fine-tuning, ER and EWC on Split-Digits, three seeds, and a report to look at."""
+    """Run fine-tuning, ER and EWC on Split-Digits with three seeds, and write a report.
+
+    Needs no download and takes less than a minute.
+    """
     from engram.cli.options import start_computing
     from engram.cli.run import print_summary, run_all, write_page
 
@@ -27,8 +30,11 @@ def demo(
     for method in METHODS:
         planned = [experiment("split-digits", method, seed=seed) for seed in range(SEEDS)]
         results = run_all(planned, out=out, data=None, device="cpu", again=False)
-        folders += [out / each.id for each in planned]
+        folders += [out / run.id for run in planned]
         stdout.print(f"\n{planned[0].label}, {SEEDS} seeds", style="bold")
         print_summary(results)
     page = write_page(folders, out / "report.html")
-    stdout.print(f"\nOpen {page} in a browser: between the ends of tasks, accuracy falls and recovers.")
+    stdout.print(
+        f"\nOpen {page} in a browser: when a new task begins, the accuracy on earlier tasks drops and recovers.",
+        soft_wrap=True,
+    )

@@ -19,11 +19,7 @@ Entry = dict[str, Any]
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(
-            help="scenarios, models, methods, metrics, datasets or optimizers.",
-            metavar="KIND",
-            autocompletion=lambda: list(_KINDS),
-        ),
+        typer.Argument(help="scenarios, models, methods, metrics, datasets or optimizers.", metavar="KIND"),
     ] = None,
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -47,6 +43,16 @@ def list_(
     _print_entries([entry for entry in entries if not entry.get("part_of")], columns)
     if plural in _FOOTNOTES:
         stdout.print(f"\n{_FOOTNOTES[plural]}", markup=False)
+
+
+def kind_names() -> list[str]:
+    """What can be listed.
+
+    Example:
+        >>> kind_names()[:2]
+        ['scenarios', 'models']
+    """
+    return list(_KINDS)
 
 
 def _list_kinds(*, json: bool) -> None:

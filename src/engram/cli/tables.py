@@ -86,19 +86,24 @@ def table_lines(
     below = [number for number, column in enumerate(columns) if column.below]
     if below and sum(_least(columns, rows)) + GAP * (len(columns) - 1) > width:
         return _with_cells_below(columns, rows, below, width=width)
-    by_column = _by_column(columns, rows)
-    natural = [max(len(line) for cell in cells for line in cell.splitlines() or [""]) for cells in by_column]
-    usual = [sum(map(len, cells)) / len(cells) for cells in by_column]
-    widths = share_out(_least(columns, rows), natural, usual, width - GAP * (len(columns) - 1))
+    room = width - GAP * (len(columns) - 1)
+    cells = [[row[n] for row in rows] for n in range(len(columns))]
+    usual = [sum(map(len, column)) / max(len(column), 1) for column in cells]
+    natural = [
+        max((len(line) for cell in column for line in cell.splitlines()), default=0) for column in cells
+    ]
+    widths = share_out(_least(columns, rows), natural, usual, room)
+    # Headings come last: they may take several lines sooner than cells.
+    widths = share_out(widths, [len(column.title) for column in columns], usual, room)
     lines: list[tuple[int | None, str]] = []
     for number, row in [(None, [column.title for column in columns]), *enumerate(rows)]:
         blocks = [wrapped(cell, width) for cell, width in zip(row, widths, strict=True)]
         for parts in zip_longest(*blocks, fillvalue=""):
-            cells = [
+            aligned = [
                 part.rjust(width) if column.right else part.ljust(width)
                 for part, width, column in zip(parts, widths, columns, strict=True)
             ]
-            lines.append((number, (" " * GAP).join(cells).rstrip()))
+            lines.append((number, (" " * GAP).join(aligned).rstrip()))
     return lines
 
 
@@ -136,16 +141,12 @@ def _with_cells_below(
     return lines
 
 
-def _by_column(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[column.title, *(row[n] for row in rows)] for n, column in enumerate(columns)]
-
-
 def _least(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> list[int]:
     """The longest word of each column; a cell of numbers is one word."""
     least = []
-    for column, cells in zip(columns, _by_column(columns, rows), strict=True):
-        words = [part for cell in cells for part in (cell.splitlines() if column.right else cell.split())]
-        least.append(max(map(len, words), default=0))
+    for n, column in enumerate(columns):
+        words = [part for row in rows for part in (row[n].splitlines() if column.right else row[n].split())]
+        least.append(max(map(len, [*column.title.split(), *words]), default=0))
     return least
 
 

@@ -33,7 +33,6 @@ def explain(
         typer.Argument(
             help="A metric (WC-ACC, WF10, forgetting), a method, a scenario, a model, a setting, a data set, "
             "or a question of the protocol card.",
-            autocompletion=all_names,
         ),
     ],
     plugin: Plugin = None,
