@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import re
 from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Annotated, Any, ClassVar, get_args, get_origin
@@ -18,6 +19,9 @@ from typer.models import ArgumentInfo, OptionInfo
 
 from engram.cli.output import set_verbosity
 from engram.core.errors import unknown_name
+
+# Newer typer brings a click of its own, older typer uses the installed one: its errors lead to the right one.
+_USAGE_ERROR: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
 
 NETWORK, TRAINING, EVALUATION = "Network", "Training", "Evaluation"
 SCENARIO, EXECUTION, OUTPUT = "Scenario", "Execution", "Output"
@@ -68,6 +72,17 @@ class Verbs(TyperGroup):
             known = self.list_commands(ctx)
             raise unknown_name(self.kind, name, known, listed_by=f"{ctx.command_path} --help")
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb; what is wrong with its arguments is said to be wrong with those of this verb."""
+        try:
+            return super().invoke(ctx)
+        except _USAGE_ERROR as error:
+            command = self.get_command(ctx, ctx.invoked_subcommand or "")
+            # The parser does not always say whose arguments it read.
+            if error.ctx is None and command is not None:
+                error.ctx = typer.Context(command, parent=ctx, info_name=ctx.invoked_subcommand)
+            raise
 
 
 def verbs(summary: str, group: type[Verbs] = Verbs, **more: Any) -> typer.Typer:
@@ -157,7 +172,7 @@ def _completion(names: Names) -> Callable[[str], list[str]]:
     def complete(incomplete: str) -> list[str]:
         # The last one of several with commas.
         before, comma, last = incomplete.rpartition(",")
-        return [f"{before}{comma}{name}" for name in names() if name.casefold().startswith(last.casefold())]
+        return [f"{before}{comma}{name}" for name in names() if name.startswith(last)]
 
     return complete
 
@@ -215,7 +230,8 @@ def artefact_names() -> list[str]:
     from importlib.resources import files
 
     recorded = (files("engram.papers") / "recorded").iterdir()
-    return sorted({file.name.removesuffix(".json").partition(".")[0] for file in recorded})
+    names = (re.match(r"\d+-[a-z]+\d+", file.name) for file in recorded)
+    return sorted({name[0] for name in names if name is not None})
 
 
 COMPLETED: dict[str, Names] = {

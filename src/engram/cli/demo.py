@@ -35,6 +35,6 @@ def demo(
         print_summary(results)
     page = write_page(folders, out / "report.html")
     stdout.print(
-        f"\nOpen {page} in a browser: when a new task begins, the accuracy on earlier tasks drops and recovers.",
+        f"\nOpen {page} in a browser: when a task begins, the accuracy on earlier tasks drops and recovers.",
         soft_wrap=True,
     )
