@@ -86,7 +86,7 @@ def test_a_single_seed_has_dashes(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_mistakes_are_one_line(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     other = write_run(tmp_path, "ewc", seed=0, tasks=2, updates=5, probes=False)
     mistakes: list[tuple[list[object], str]] = [
-        ([runs, "--metric", "AC"], "unknown metric 'AC': did you mean"),
+        ([runs, "--metric", "AC"], "unknown metric 'AC'; did you mean"),
         ([runs, "--test", "z"], "unknown test 'z'"),
         ([runs, other], "cannot be compared: scenario.tasks is 3 in one and 2 in the other"),
         ([other], "nothing to compare"),

@@ -50,7 +50,7 @@ def test_the_list_says_where_each_is_or_what_is_missing(folder: Path) -> None:
     lines = {line.split()[0]: line for line in run("--data", str(folder)).splitlines() if line.strip()}
     assert str(folder / "mnist.npz") in lines["mnist"]
     assert "embedded" in lines["digits"]
-    assert "`engram data kmnist` fetches it" in lines["kmnist"]
+    assert "`engram data kmnist` downloads it" in lines["kmnist"]
     assert "needs notmnist.npz; or notMNIST_large and notMNIST_small" in lines["notmnist"]
     assert "697,932 / 116,323" in lines["emnist"]
     assert {name for name in DATASETS if not DATASETS[name].part_of} <= set(lines)
@@ -71,9 +71,9 @@ def test_the_list_as_json_has_every_name(folder: Path) -> None:
 
 def test_one_is_checked_and_counted(folder: Path) -> None:
     text = run("mnist", "--data", str(folder))
-    assert "train: 20 samples, 2 a class" in text
+    assert "train: 20 samples, 2 per class" in text
     assert "10 classes, 1×28×28, in memory" in text
-    assert "other than published, which is 10 classes, 60,000 / 10,000 samples" in text
+    assert "differs from the published data set, which has 10 classes, 60,000 / 10,000 samples" in text
     value = run_json("mnist", "--data", str(folder))
     assert (value["train"], value["test"], value["complete"]) == (20, 10, False)
     assert value["per_class"]["test"] == [1] * 10
@@ -85,7 +85,7 @@ def test_a_complete_one_says_nothing_more() -> None:
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
-    with pytest.raises(InputError, match="unknown data set 'minst': did you mean 'mnist'"):
+    with pytest.raises(InputError, match="unknown data set 'minst'; did you mean 'mnist'"):
         run("minst")
 
 

@@ -42,7 +42,7 @@ def test_brackets_of_formulas_are_printed(capsys: pytest.CaptureFixture[str]) ->
 def test_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run("min-AC", capsys)
     assert (code, out) == (2, "")
-    assert err.startswith("error: unknown name 'min-AC': did you mean 'min-ACC'")
+    assert err.startswith("error: unknown name 'min-AC'; did you mean 'min-ACC'")
     assert err.count("\n") == 1
 
 

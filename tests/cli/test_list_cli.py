@@ -141,7 +141,7 @@ def test_a_broken_or_greedy_package_does_not_break_the_list(
 
 
 def test_an_unknown_kind_gets_the_nearest_one(listing: Any) -> None:
-    with pytest.raises(InputError, match="unknown kind 'metric5': did you mean 'metrics'"):
+    with pytest.raises(InputError, match="unknown kind 'metric5'; did you mean 'metrics'"):
         listing("metric5")
 
 

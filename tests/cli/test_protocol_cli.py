@@ -17,6 +17,7 @@ from engram.engine.recipe import experiment
 from engram.protocols.drive import Failure, Result
 from engram.record.experiment import Experiment
 
+NO_OPTION = "no such option {}; see `engram protocol {} --help`"
 MakeUp = Callable[[Callable[[Experiment], Result | Failure]], Recorder]
 
 
@@ -34,7 +35,7 @@ def make_up(monkeypatch: pytest.MonkeyPatch) -> MakeUp:
 
     def with_results(make: Callable[[Experiment], Result | Failure]) -> Recorder:
         execute = Recorder(make)
-        monkeypatch.setattr("engram.cli.protocol.executor", lambda *_, **__: execute)
+        monkeypatch.setattr("engram.cli.protocol.running.executor", lambda _: execute)
         return execute
 
     return with_results
@@ -96,7 +97,9 @@ def test_ctrl_c_says_what_is_kept(protocol: Engram, make_up: MakeUp) -> None:
     make_up(interrupted)
     done = protocol("grid", "split-digits", "er")
     assert done.returncode == 130
-    assert done.stderr.startswith("error: interrupted: what was finished is kept; the same command goes on")
+    assert done.stderr.startswith(
+        "error: interrupted: finished runs are kept; run the same command again to resume"
+    )
 
 
 def test_candidates_of_a_type_name_their_stream_and_rates_are_shown(
@@ -194,7 +197,7 @@ def test_online_and_queue(protocol: Engram) -> None:
 
 def test_online_has_no_passes_to_choose(protocol: Engram) -> None:
     done = protocol("online", "split-digits", "er", "--epochs", 3)
-    assert done.returncode == 2 and "every sample once: leave --epochs out" in done.stderr
+    assert done.returncode == 2 and NO_OPTION.format("--epochs", "online") in done.stderr
 
 
 def test_people_get_a_table_and_the_choice(protocol: Engram) -> None:
@@ -247,50 +250,77 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["gird", "split-digits", "er"], "unknown protocol 'gird': did you mean 'grid'"),
+        (["gird", "split-digits", "er"], "unknown protocol 'gird'; did you mean 'grid'"),
         (["grid", "split-digit", "er"], "did you mean 'split-digits'"),
         (["grid", "split-digits", "err"], "did you mean"),
-        (["grid", "split-digits", "er", "--grid", "lr"], "write FIELD=a,b,c"),
-        (["grid", "split-digits", "er", "--grid", "lr="], "write FIELD=a,b,c"),
-        (["grid", "split-digits", "er", "--grid", "lrr=1"], "unknown field 'lrr': did you mean 'lr'"),
+        (["grid", "split-digits", "er", "--grid", "lr"], "must look like FIELD=a,b,c, got 'lr'"),
+        (["grid", "split-digits", "er", "--grid", "lr="], "must look like FIELD=a,b,c, got 'lr='"),
+        (["grid", "split-digits", "er", "--grid", "lrr=1"], "unknown field 'lrr'; did you mean 'lr'"),
         (["grid", "split-digits", "er", "--grid", "lr=1,x"], "lr='x' cannot be used in a grid"),
         (["grid", "split-digits", "er", "--select-on", "train"], "unknown data to select on 'train'"),
         (["grid", "split-digits", "er", "--every", "0"], "every=0"),
-        (["grid", "split-digits", "er", "--per-epoch"], "give --every as well"),
+        (["grid", "split-digits", "er", "--per-epoch"], "add --every N"),
         (["grid", "split-digits", "er", "--tasks", "some"], "unknown tasks 'some'"),
-        (["grid", "split-digits", "er", "--held-out", "1.5", "--select-on", "validation"], "held-out=1.5"),
-        (["grid", "split-digits", "er", "--held-out", "1.5"], "held-out=1.5 cannot be used"),
-        (["grid", "split-digits", "er", "--held-out", "-0.5"], "held-out=-0.5 cannot be used"),
-        (["grid", "split-digits", "er", "--held-out", "nan"], "held-out=nan cannot be used"),
-        (["grid", "split-digits", "er", "--held-out", "0"], "held-out=0 cannot be used"),
-        (["grid", "split-digits", "er", "--held-out", ".1"], "give --select-on validation"),
+        (
+            ["grid", "split-digits", "er", "--held-out", "1.5", "--select-on", "validation"],
+            "held-out must be above 0 and below 1, got 1.5",
+        ),
+        (
+            ["grid", "split-digits", "er", "--held-out", "1.5"],
+            "held-out must be above 0 and below 1, got 1.5",
+        ),
+        (
+            ["grid", "split-digits", "er", "--held-out", "-0.5"],
+            "held-out must be above 0 and below 1, got -0.5",
+        ),
+        (
+            ["grid", "split-digits", "er", "--held-out", "nan"],
+            "held-out must be above 0 and below 1, got nan",
+        ),
+        (["grid", "split-digits", "er", "--held-out", "0"], "held-out must be above 0 and below 1, got 0"),
+        (["grid", "split-digits", "er", "--held-out", ".1"], "add --select-on validation"),
         (["forward-transfer", "split-digits", "er", "--held-out", ".1"], "leave it out"),
-        (["grid", "split-digits", "er", "--metric", "ACCC"], "unknown metric 'ACCC': did you mean 'ACC'"),
+        (["grid", "split-digits", "er", "--metric", "ACCC"], "unknown metric 'ACCC'; did you mean 'ACC'"),
         (["grid", "split-digits", "er", "--metric", "fwt"], "FWT needs"),
         (["forward-transfer", "split-digits", "er", "--metric", "FOO"], "unknown metric 'FOO'"),
-        (["grid", "split-digits", "er", "--later-lr", ".1"], "it is for causal"),
-        (["grid", "split-digits", "er", "--report-every", "0"], "it is for queue"),
-        (["grid", "split-digits", "er", "--shots", "5"], "it is for forward-transfer"),
-        (["queue", "split-digits", "er", "--select-on", "validation"], "--select-on means nothing to the"),
-        (["queue", "split-digits", "er", "--metric", "ACC"], "--metric means nothing to the queue protocol"),
-        (["queue", "split-digits", "er", "--search-seeds", "99"], "it is for grid)"),
-        (["causal", "split-digits", "er", "--metric", "FOO"], "--metric means nothing to the causal"),
-        (["online", "split-digits", "er"], "leave --updates out"),
-        (["causal", "split-digits", "er", "--later-lr", ""], "give numbers with commas, or first"),
+        (["grid", "split-digits", "er", "--later-lr", ".1"], NO_OPTION.format("--later-lr", "grid")),
+        (["grid", "split-digits", "er", "--report-every", "0"], NO_OPTION.format("--report-every", "grid")),
+        (["grid", "split-digits", "er", "--shots", "5"], NO_OPTION.format("--shots", "grid")),
+        (
+            ["queue", "split-digits", "er", "--select-on", "validation"],
+            NO_OPTION.format("--select-on", "queue"),
+        ),
+        (["queue", "split-digits", "er", "--metric", "ACC"], NO_OPTION.format("--metric", "queue")),
+        (
+            ["queue", "split-digits", "er", "--search-seeds", "99"],
+            NO_OPTION.format("--search-seeds", "queue"),
+        ),
+        (["causal", "split-digits", "er", "--metric", "FOO"], NO_OPTION.format("--metric", "causal")),
+        (["online", "split-digits", "er"], NO_OPTION.format("--updates", "online")),
+        (
+            ["causal", "split-digits", "er", "--later-lr", ""],
+            "later-lr must be `first` or numbers with commas",
+        ),
         (["causal", "split-digits", "er", "--later-lr", "-1"], "lr=-1"),
         (["causal", "split-digits", "er", "--later-lr", "0"], "lr=0"),
         (["causal", "split-digits", "er", "--later-lr", "nan"], "lr=nan"),
         (["causal", "slt-D5-5a-digits", "er", "--tie-strength"], "unknown field 'strength'"),
         (["causal", "slt-D5-5a-digits", "gdumb"], "--later-lr first"),
         (["forward-transfer", "split-digits", "er", "--upstream", "imagnet"], "did you mean 'imagenet'"),
-        (["causal", "split-digits", "er", "--later-lr", "a"], "later-lr='a'"),
+        (
+            ["causal", "split-digits", "er", "--later-lr", "a"],
+            "numbers with commas, such as .01,.001, got 'a'",
+        ),
         (["causal", "split-digits", "er", "--choose-by", "old"], "unknown way to choose a rate 'old'"),
         (["causal", "split-digits", "er", "--start", "first"], "unknown start 'first'"),
         (["forward-transfer", "split-digits", "er", "--shots", "0"], "cannot be used to probe"),
-        (["forward-transfer", "split-digits", "er", "--shots", "a"], "shots='a'"),
+        (
+            ["forward-transfer", "split-digits", "er", "--shots", "a"],
+            "shots must be whole numbers with commas, such as 5,10, got 'a'",
+        ),
         (["queue", "split-digits", "er", "--report-every", "0"], "every=0"),
-        (["online", "split-digits", "er", "--seeds", "0"], "seeds=0"),
-        (["online", "split-digits", "er", "--jobs", "0"], "jobs=0"),
+        (["queue", "split-digits", "er", "--seeds", "0"], "seeds=0"),
+        (["queue", "split-digits", "er", "--jobs", "0"], "jobs must be at least 1, got 0"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], words: str, protocol: Engram, tmp_path: Path) -> None:

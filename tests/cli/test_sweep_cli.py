@@ -77,7 +77,7 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
         (
             SHORT + '[[run]]\nmethod = "er"\n[[run]]\nmethod = "ewcc"',
             [],
-            "[[run]] 2: unknown method 'ewcc': did you",
+            "[[run]] 2: unknown method 'ewcc'; did you",
         ),
         (SHORT + 'method = "er"', ["--jobs", "0"], "jobs=0"),
         (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py is not there"),

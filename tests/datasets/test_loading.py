@@ -48,7 +48,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest
 
 
 def test_an_unknown_name_gets_a_hint() -> None:
-    with pytest.raises(InputError, match="unknown data set 'fashon-mnist': did you mean 'fashion-mnist'"):
+    with pytest.raises(InputError, match="unknown data set 'fashon-mnist'; did you mean 'fashion-mnist'"):
         load("fashon-mnist")
 
 

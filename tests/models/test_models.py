@@ -187,7 +187,7 @@ def test_a_layer_of_winners_has_block_times_its_size() -> None:
         ({"block": 1}, "at least 2 units must compete"),
         ({"stem": "64"}, "unknown stem '64'"),
         ({"init": "trunc-normal"}, "did you mean 'truncated-normal'"),
-        ({"name": "resnet51"}, "unknown model 'resnet51': did you mean 'resnet50'"),
+        ({"name": "resnet51"}, "unknown model 'resnet51'; did you mean 'resnet50'"),
         ({"name": "cnn"}, "model cnn needs images, not samples of shape"),
         ({"name": "conv"}, "model conv needs images"),
         ({"name": "slim-resnet18"}, "model slim-resnet18 needs images"),

@@ -91,7 +91,7 @@ def test_the_first_of_equals_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"lrr": ["1"]}, "unknown field 'lrr': did you mean 'lr'"),
+        ({"lrr": ["1"]}, "unknown field 'lrr'; did you mean 'lr'"),
         ({"lr": ["-1"]}, "lr=-1"),
         ({"lr": ["x"]}, "lr='x' cannot be used in a grid: give a number"),
         ({"hidden": ["4,4"]}, "give hidden widths like 400x400"),
@@ -109,7 +109,7 @@ def test_bad_grids_are_refused_before_anything_is_asked(fields: dict[str, list[s
 @pytest.mark.parametrize(
     ("metric", "words"),
     [
-        ("ACCC", "unknown metric 'ACCC': did you mean 'ACC'"),
+        ("ACCC", "unknown metric 'ACCC'; did you mean 'ACC'"),
         ("FWT", "evaluate all tasks"),
     ],
 )

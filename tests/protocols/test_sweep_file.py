@@ -169,16 +169,16 @@ START = 'scenario = "split-digits"\n'
     [
         (
             'scenario = "split-digit"\nmethod = "er"',
-            ["unknown scenario 'split-digit': did you mean 'split-digits'"],
+            ["unknown scenario 'split-digit'; did you mean 'split-digits'"],
         ),
         (
             START + '[[run]]\nmethod = "er"\n[[run]]\nmethod = "ewcc"',
-            ["[[run]] 2: unknown method 'ewcc': did you"],
+            ["[[run]] 2: unknown method 'ewcc'; did you"],
         ),
-        (START + 'methods = "er"', ["unknown key 'methods': did you mean 'method'"]),
+        (START + 'methods = "er"', ["unknown key 'methods'; did you mean 'method'"]),
         (START + 'method = "er"\nmodel = "mpl"', ["unknown model 'mpl'"]),
-        (START + 'method = "er"\nsetting = "clas"', ["unknown setting 'clas': did you mean 'class'"]),
-        (START + 'method = "er"\noptimizer = "adamm"', ["unknown optimizer 'adamm': did you mean 'adam'"]),
+        (START + 'method = "er"\nsetting = "clas"', ["unknown setting 'clas'; did you mean 'class'"]),
+        (START + 'method = "er"\noptimizer = "adamm"', ["unknown optimizer 'adamm'; did you mean 'adam'"]),
         (START + 'method = "er"\nlr = "fast"', ["lr='fast' cannot be used: give a number"]),
         (START + 'method = "er"\nupdates = 2.5', ["updates=2.5 cannot be used: give a whole number"]),
         (START + 'method = "er"\nupdates = true', ["updates=True cannot be used"]),

@@ -219,7 +219,7 @@ def test_runs_without_a_seed_are_refused(tmp_path: Path) -> None:
 
 def test_unknown_metrics_are_refused_with_a_suggestion(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.6, "ewc": 0.5}, seeds=1)
-    assert refused(tmp_path, metrics=["FOG"]).startswith("unknown metric 'FOG': did you mean 'FORG'")
+    assert refused(tmp_path, metrics=["FOG"]).startswith("unknown metric 'FOG'; did you mean 'FORG'")
 
 
 def test_runs_without_the_usual_metrics_ask_for_a_name(tmp_path: Path) -> None:

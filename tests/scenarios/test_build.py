@@ -97,7 +97,7 @@ def test_unequal_tasks_are_given_one_by_one() -> None:
         (lambda: split("mnits", setting="class"), "did you mean 'mnist'"),
         (
             lambda: split("mnist", setting=cast(SettingName, "clas")),
-            "unknown setting .clas.: did you mean .class.",
+            "unknown setting .clas.; did you mean .class.",
         ),
         (lambda: split("mnist", setting="task", order=(0, 10)), "mnist has no class 10"),
         (lambda: split("mnist", setting="task", order=(0, 0)), "names a class twice"),
@@ -110,7 +110,7 @@ def test_unequal_tasks_are_given_one_by_one() -> None:
         (lambda: domains(()), "at least one name"),
         (lambda: domains(("mnist", "cifar100")), r"same number of classes \[10, 100\]"),
         (lambda: domains(("mnist",), size=8, transforms=(Resize(8),)), "not both"),
-        (lambda: slt("D5-5z", "mnist"), "unknown sequential learning task 'D5-5z': did you mean"),
+        (lambda: slt("D5-5z", "mnist"), "unknown sequential learning task 'D5-5z'; did you mean"),
         (lambda: slt("D5-5a", "mnits"), "unknown data set 'mnits'"),
         (lambda: Scenario("none", (), TaskSetting()), "has no tasks"),
         (lambda: Task(Source("mnist", (0, 1)), (0,)), "give every class one unit"),

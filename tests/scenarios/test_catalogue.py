@@ -160,9 +160,9 @@ def test_a_setting_with_options_of_ones_own_is_taken_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("split-mnits", "unknown scenario 'split-mnits': did you mean 'split-mnist'"),
-        ("slt-D5-5a-mnits", "unknown data set 'mnits': did you mean 'mnist'"),
-        ("slt-D5-5j-mnist", "unknown sequential learning task 'D5-5j': did you mean"),
+        ("split-mnits", "unknown scenario 'split-mnits'; did you mean 'split-mnist'"),
+        ("slt-D5-5a-mnits", "unknown data set 'mnits'; did you mean 'mnist'"),
+        ("slt-D5-5j-mnist", "unknown sequential learning task 'D5-5j'; did you mean"),
         ("slt-mnist", "unknown sequential learning task 'mnist'"),
         ("slt-", "unknown sequential learning task ''"),
     ],

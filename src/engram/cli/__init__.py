@@ -1,6 +1,7 @@
-"""The command line: one file a verb. Nothing heavy is imported before a verb needs it."""
+"""The command line: one file per verb. Nothing heavy is imported before a verb needs it."""
 
 import sys
+import traceback
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -8,31 +9,39 @@ from typing import Any
 import typer
 
 from engram.cli.app import app
-from engram.cli.output import INTERRUPTED, fail
-from engram.core.errors import InputError
+from engram.cli.output import INTERRUPTED, fail, is_verbose, set_verbosity, stderr
+from engram.core.errors import InputError, nearest
 
 __all__ = ["app", "main"]
 
 # Newer typer brings a click of its own, older typer uses the installed one: its errors lead to the right one.
-_UsageProblem: type[Any] = next(
-    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
-)
-STOPPED = "interrupted: what was finished is kept; the same command goes on from there"
+_KINDS = {kind.__name__: kind for kind in typer.BadParameter.__mro__}
+_UsageProblem: type[Any] = _KINDS["ClickException"]
+_UsageError: type[Any] = _KINDS["UsageError"]
+STOPPED = "interrupted: finished runs are kept; run the same command again to resume"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 a check failed, 2 bad input, 130 interrupted.
 
-    Bad input is one line on stderr that names the thing and what to do; never a traceback.
+    Bad input is one line on stderr that names the thing and what to do; a traceback comes only with `-v`.
+
+    Example:
+        >>> main(["--version"])
+        Traceback (most recent call last):
+        SystemExit: 0
     """
+    set_verbosity()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
             code = app(args=arguments, prog_name="engram", standalone_mode=False)
     except InputError as error:
+        if is_verbose():
+            sys.stderr.write("".join(traceback.format_exception(error)))
         fail(str(error))
     except _UsageProblem as error:
-        fail(f"{error.format_message()}; see `engram --help`")
+        fail(_usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
         fail(STOPPED, code=INTERRUPTED)
     except BrokenPipeError:
@@ -44,6 +53,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _warn(message: Warning | str, *_where: Any, **_more: Any) -> None:
-    """A warning is one line, too: where in the source it arose helps nobody at the command line."""
-    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
+def _usage_message(error: Any) -> str:
+    """What is wrong with the arguments, and whose help to read."""
+    context = error.ctx if isinstance(error, _UsageError) else None
+    verb = "engram" if context is None else context.command_path
+    if hasattr(error, "possibilities"):
+        names = {option.lstrip("-"): option for option in error.possibilities or ()}
+        near = [names[name] for name in nearest(error.option_name.lstrip("-"), names, like=0.7)]
+        hint = f"; did you mean {' or '.join(near)}?" if near else ";"
+        return f"no such option {error.option_name}{hint} see `{verb} --help`"
+    said = str(error.format_message()).strip().rstrip(".")
+    return f"{said[:1].lower()}{said[1:]}; see `{verb} --help`"
+
+
+def _warn(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_more: Any, **_named: Any
+) -> None:
+    """A warning is one line, too; where in the source it arose is told with `-v`."""
+    if stderr.quiet:
+        return
+    where = f"{filename}:{lineno}: " if is_verbose() else ""
+    sys.stderr.write(f"warning: {where}{' '.join(str(message).split())}\n")

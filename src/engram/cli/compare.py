@@ -14,8 +14,6 @@ from engram.cli.options import Plugin, load_own
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rich.table import Table
-
     from engram.metrics.comparison import Pair, Ranking
     from engram.results.compare import RunComparison
 
@@ -56,9 +54,10 @@ def compare(
 
 def _print_tables(compared: RunComparison) -> None:
     from engram.cli.output import stdout
+    from engram.cli.tables import wrapped
 
     def say(text: str) -> None:
-        stdout.print(text, markup=False, soft_wrap=True)
+        stdout.print("\n".join(wrapped(text, stdout.width)), markup=False, soft_wrap=True)
 
     where = f"{compared.scenario} ({compared.setting}), " if compared.scenario else ""
     say(f"{where}{_count(len(compared.seeds), 'seed')}: {_listed(compared.seeds)}")
@@ -69,8 +68,8 @@ def _print_tables(compared: RunComparison) -> None:
     for metric, ranking in compared.rankings.items():
         better = "higher" if ranking.higher_is_better else "lower"
         say(f"\n{metric}, in percent: {better} is better; {_count(ranking.n, 'seed')}")
-        stdout.print(_ranking_table(ranking))
-        stdout.print(_pair_table(ranking))
+        _print_ranking(ranking)
+        _print_pairs(ranking)
         if ranking.too_few:
             say(f"too few seeds: {ranking.too_few}")
     for metric, why in compared.undefined.items():
@@ -79,42 +78,46 @@ def _print_tables(compared: RunComparison) -> None:
         say(line)
 
 
-def _ranking_table(ranking: Ranking) -> Table:
-    from rich.table import Table
+def _print_ranking(ranking: Ranking) -> None:
+    from engram.cli.tables import Column, print_table
 
-    table = Table("method", box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for column in ("mean", "SD", "95 % t interval", "95 % bootstrap", "group"):
-        table.add_column(column, justify="right")
-    for standing in ranking.standings:
-        table.add_row(
-            standing.name,
-            _percent(standing.over.mean),
-            _percent(standing.over.sd),
-            _interval(standing.over.ci95),
-            _interval(standing.bootstrap95),
-            " ".join(map(_letter, standing.groups)),
-        )
-    return table
+    numbers = ("mean", "SD", "95 % t interval", "95 % bootstrap", "group")
+    print_table(
+        [Column("method"), *(Column(title, right=True) for title in numbers)],
+        [
+            [
+                standing.name,
+                _percent(standing.over.mean),
+                _percent(standing.over.sd),
+                _interval(standing.over.ci95),
+                _interval(standing.bootstrap95),
+                " ".join(map(_letter, standing.groups)),
+            ]
+            for standing in ranking.standings
+        ],
+    )
 
 
-def _pair_table(ranking: Ranking) -> Table:
-    from rich.table import Table
+def _print_pairs(ranking: Ranking) -> None:
+    from engram.cli.tables import Column, print_table
 
-    table = Table("pair", box=None, header_style="bold", padding=(0, 1, 0, 0))
-    for column in ("difference, 95 % t interval", "d_z", "wins", "p", "p Holm", "more seeds"):
-        table.add_column(column, justify="right")
-    for pair in ranking.pairs:
-        interval = f" ({_interval(pair.ci95)})" if math.isfinite(pair.sd) else ""
-        table.add_row(
-            f"{pair.first} − {pair.second}",
-            f"{100 * pair.difference:+.2f}{interval}",
-            f"{pair.d_z:.2f}" if math.isfinite(pair.d_z) else "–",
-            f"{pair.wins}/{ranking.n}",
-            _p(pair.p),
-            _p(pair.p_holm),
-            _more_seeds(pair),
-        )
-    return table
+    numbers = ("difference, 95 % t interval", "d_z", "wins", "p", "p Holm", "more seeds")
+    print_table(
+        [Column("pair"), *(Column(title, right=True) for title in numbers)],
+        [
+            [
+                f"{pair.first} − {pair.second}",
+                f"{100 * pair.difference:+.2f}"
+                + (f" ({_interval(pair.ci95)})" if math.isfinite(pair.sd) else ""),
+                f"{pair.d_z:.2f}" if math.isfinite(pair.d_z) else "–",
+                f"{pair.wins}/{ranking.n}",
+                _p(pair.p),
+                _p(pair.p_holm),
+                _more_seeds(pair),
+            ]
+            for pair in ranking.pairs
+        ],
+    )
 
 
 def _more_seeds(pair: Pair) -> str:

@@ -1,4 +1,4 @@
-"""`engram data`: which data sets there are, where each lies, and fetching one."""
+"""`engram data`: which data sets there are, where each was found, and downloading one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engram.cli.output import print_json, stdout
+from engram.cli.tables import Column, print_table
 from engram.core.dataset_info import DATASETS, DatasetInfo
 
 if TYPE_CHECKING:
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
 
 def data(
     name: Annotated[
-        str | None, typer.Argument(help="Fetch and check this one; without it, list all.")
+        str | None,
+        typer.Argument(
+            help="Download (if needed) and check this data set; list all without it.",
+        ),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--data", metavar="FOLDER", help="Where to look first.", show_default=False)
+        Path | None,
+        typer.Option("--data", metavar="FOLDER", help="Look here first.", show_default=False),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the data sets, where each was found or what is missing; or fetch and check one."""
+    """List data sets and where each was found; or download and check one."""
     if name is None:
         _list(folder, json=json)
     else:
@@ -39,42 +44,45 @@ def _list(folder: Path | None, *, json: bool) -> None:
     if json:
         print_json({"searched": searched, "datasets": entries})
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column, justify in (
-        ("name", "left"),
-        ("classes", "right"),
-        ("image", "right"),
-        ("train / test", "right"),
-    ):
-        table.add_column(column, justify=justify, no_wrap=True)  # type: ignore[arg-type]
-    table.add_column("where", overflow="fold")
-    for info, entry in zip(infos, entries, strict=True):
-        if info.part_of:
-            continue
-        parts = [part.name.removeprefix(f"{info.name}-") for part in infos if part.part_of == info.name]
-        where = entry["found"] or _how_to_get(entry)
-        table.add_row(
+    shown = [(info, entry) for info, entry in zip(infos, entries, strict=True) if not info.part_of]
+    rows = [
+        [
             info.name,
             str(info.classes),
             "×".join(map(str, info.shape)),
             f"{info.train:,} / {info.test:,}" if info.train else "",
-            where + (f"\nparts: {info.name}-… {', '.join(parts)}" if parts else ""),
-            style=None if entry["found"] else "dim",
-        )
-    stdout.print(table)
-    stdout.print(f"\nsearched: {', '.join(searched)}", soft_wrap=True)
+            entry["found"] or _how_to_get(entry),
+        ]
+        for info, entry in shown
+    ]
+    for row, (info, _) in zip(rows, shown, strict=True):
+        parts = [part.name.removeprefix(f"{info.name}-") for part in infos if part.part_of == info.name]
+        if parts:
+            row[-1] += f"\nparts: {info.name}-… {', '.join(parts)}"
+    print_table(
+        [
+            Column("name"),
+            Column("classes", right=True),
+            Column("image", right=True),
+            Column("train / test", right=True),
+            Column("where", below=True),
+        ],
+        rows,
+        dim=[number for number, (_, entry) in enumerate(shown) if not entry["found"]],
+    )
+    stdout.print(
+        "\n".join(["\nsearched:", *(f"    {place}" for place in searched)]), soft_wrap=True, markup=False
+    )
 
 
 def _how_to_get(entry: dict[str, Any]) -> str:
     if entry["fetchable"]:
-        return f"not here: `engram data {entry['name']}` fetches it"
-    return f"not here: needs {entry['missing']}"
+        return f"not found: `engram data {entry['name']}` downloads it"
+    return f"not found: needs {entry['missing']}"
 
 
 def _entry(info: DatasetInfo, folder: Path | None) -> dict[str, Any]:
-    """What is known of a data set without opening it."""
+    """What is known about a data set without opening it."""
     from engram.datasets.find import locate, missing
     from engram.datasets.sources import PUBLISHED
 
@@ -113,12 +121,12 @@ def _check(name: str, folder: Path | None, *, json: bool) -> None:
     for part in ("train", "test"):
         counts = summary["per_class"][part]
         spread = f"{min(counts):,}" if min(counts) == max(counts) else f"{min(counts):,} to {max(counts):,}"
-        parts.append(f"{part}: {summary[part]:,} samples, {spread} a class")
+        parts.append(f"{part}: {summary[part]:,} samples, {spread} per class")
     shape = "×".join(map(str, summary["shape"]))
     parts.append(f"{summary['classes']} classes, {shape}, {summary['kept']}")
     if not summary["complete"]:
         parts.append(
-            f"other than published, which is {info.classes} classes"
+            f"differs from the published data set, which has {info.classes} classes"
             + (f", {info.train:,} / {info.test:,} samples" if info.train else "")
         )
     stdout.print("\n".join(parts), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`engram demo`: the stability gap with one's own eyes, in under a minute."""
+"""`engram demo`: see the stability gap, in less than a minute."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ SEEDS = 3
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where runs and report are kept.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("demo"),
 ) -> None:
-    """Fine-tuning, ER and EWC on Split-Digits, three seeds, and a report to look at."""
+    """Run fine-tuning, ER and EWC on Split-Digits with three seeds, and write a report.
+
+    Needs no download and takes less than a minute.
+    """
     from engram.cli.options import start_computing
     from engram.cli.run import print_summary, run_all
 
@@ -32,4 +35,7 @@ def demo(
         stdout.print(f"\n{planned[0].label}, {SEEDS} seeds", style="bold")
         print_summary(over_seeds)
     page = Runs(runs).report(out / "report.html")
-    stdout.print(f"\nOpen {page} in a browser: between the ends of tasks, accuracy falls and recovers.")
+    stdout.print(
+        f"\nOpen {page} in a browser: when a task begins, the accuracy on earlier tasks drops and recovers.",
+        soft_wrap=True,
+    )

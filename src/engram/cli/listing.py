@@ -2,43 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from engram.cli.options import Plugin, load_own
 from engram.cli.output import print_json, stderr, stdout
+from engram.cli.tables import Column, print_table
 from engram.core.errors import unknown_name
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 Entry = dict[str, Any]
 
 
 def list_(
     kind: Annotated[
-        str,
+        str | None,
         typer.Argument(help="scenarios, models, methods, metrics, datasets or optimizers.", metavar="KIND"),
-    ],
+    ] = None,
     plugin: Plugin = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List the names of a kind, with what each stands for."""
+    """List scenarios, models, methods, metrics, data sets or optimizers.
+
+    Without KIND, list what can be listed.
+    """
+    load_own(plugin)
+    if kind is None:
+        _list_kinds(json=json)
+        return
     plural = kind if kind in _KINDS or f"{kind}s" not in _KINDS else f"{kind}s"
     if plural not in _KINDS:
         raise unknown_name("kind", kind, _KINDS)
-    load_own(plugin)
     gather, columns = _KINDS[plural]
     entries = gather()
     if json:
         print_json({plural: entries})
         return
-    stdout.print(_table([entry for entry in entries if not entry.get("part_of")], columns))
+    _print_entries([entry for entry in entries if not entry.get("part_of")], columns)
     if plural in _FOOTNOTES:
         stdout.print(f"\n{_FOOTNOTES[plural]}", markup=False)
+
+
+def kind_names() -> list[str]:
+    """What can be listed.
+
+    Example:
+        >>> kind_names()[:2]
+        ['scenarios', 'models']
+    """
+    return list(_KINDS)
+
+
+def _list_kinds(*, json: bool) -> None:
+    if json:
+        print_json({"kinds": list(_KINDS)})
+        return
+    print_table(
+        [Column("kind"), Column("command"), Column("what")],
+        [[kind, f"engram list {kind}", _ABOUT[kind]] for kind in _KINDS],
+    )
+    stdout.print("\n`engram explain NAME` explains any of the names.")
 
 
 def _scenarios() -> list[Entry]:
@@ -46,16 +71,16 @@ def _scenarios() -> list[Entry]:
     from engram.scenarios.catalogue import BENCHMARKS, SLT_PATTERN, benchmark
 
     def entry(name: str, description: str, example: str) -> Entry:
-        found = benchmark(example)
-        stream = found.scenario()
+        known = benchmark(example)
+        stream = known.scenario()
         return {
             "name": name,
-            "description": description or found.description,
-            "paper": found.paper,
-            "settings": list(found.setting_names),
+            "description": description or known.description,
+            "paper": known.paper,
+            "settings": list(known.setting_names),
             "tasks": len(stream.tasks),
             "units": stream.n_units,
-            "recipe": asdict(found.recipe),
+            "recipe": asdict(known.recipe),
         }
 
     codes = (
@@ -105,9 +130,19 @@ def _metrics() -> list[Entry]:
 def _datasets() -> list[Entry]:
     from engram.core.dataset_info import DATASETS
 
-    facts = ("name", "title", "classes", "shape", "train", "test", "part_of")
     infos = (DATASETS[name] for name in DATASETS)
-    return [{fact: getattr(info, fact) for fact in facts} for info in infos]
+    return [
+        {
+            "name": info.name,
+            "title": info.title,
+            "classes": info.classes,
+            "shape": info.shape,
+            "train": info.train,
+            "test": info.test,
+            "part_of": info.part_of,
+        }
+        for info in infos
+    ]
 
 
 def _optimizers() -> list[Entry]:
@@ -118,8 +153,8 @@ def _optimizers() -> list[Entry]:
 
     entries = []
     for name in OPTIMIZERS:
-        made = build_optimizer(OptimizerSpec(name), [torch.nn.Parameter(torch.zeros(1))])
-        entries.append({"name": name, "description": f"torch.optim.{type(made).__name__}"})
+        optimizer = build_optimizer(OptimizerSpec(name), [torch.nn.Parameter(torch.zeros(1))])
+        entries.append({"name": name, "description": f"torch.optim.{type(optimizer).__name__}"})
     return entries
 
 
@@ -127,25 +162,24 @@ def _first_line(thing: object) -> str:
     return (thing.__doc__ or "").partition("\n")[0]
 
 
-def _table(entries: list[Entry], columns: tuple[str, ...]) -> Table:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        numeric = all(isinstance(entry[column], int) for entry in entries)
-        table.add_column(
-            column, justify="right" if numeric else "left", no_wrap=column == "name", overflow="fold"
-        )
-    for entry in entries:
-        table.add_row(*(escape(_cell(column, entry)) for column in columns))
-    return table
+def _print_entries(entries: Sequence[Entry], columns: Sequence[str]) -> None:
+    """Print a table; a column in brackets is for wide terminals."""
+    names = [name.strip("()") for name in columns]
+    print_table(
+        [
+            Column(name, right=name in _NUMBERS, wide=column.startswith("("))
+            for column, name in zip(columns, names, strict=True)
+        ],
+        [[_cell(name, entry) for name in names] for entry in entries],
+    )
 
 
 def _cell(column: str, entry: Entry) -> str:
     match column, entry[column]:
         case "fields", list(fields):
-            return " ".join(f"{field['name']}={field['default']}" for field in fields)
+            return " ".join(f"{field['name']}={_short(field['default'])}" for field in fields)
+        case "settings", list(names):
+            return " ".join(names)
         case "shape", shape:
             return "×".join(map(str, shape))
         case _, list(values):
@@ -158,17 +192,37 @@ def _cell(column: str, entry: Entry) -> str:
             return str(text)
 
 
+def _short(default: object) -> str:
+    """A default value in few characters: `explain` has all digits.
+
+    Example:
+        >>> _short(1 / 3), _short(100.0), _short("class-balanced")
+        ('0.333333', '100.0', 'class-balanced')
+    """
+    return f"{default:g}" if isinstance(default, float) and len(str(default)) > 8 else str(default)
+
+
+_NUMBERS = ("tasks", "units", "classes", "shape", "train", "test")
 _KINDS: dict[str, tuple[Callable[[], list[Entry]], tuple[str, ...]]] = {
-    "scenarios": (_scenarios, ("name", "settings", "tasks", "units", "paper", "description")),
+    "scenarios": (_scenarios, ("name", "settings", "tasks", "(units)", "(paper)", "description")),
     "models": (_models, ("name", "description")),
-    "methods": (_methods, ("name", "family", "paper", "needs", "fields")),
-    "metrics": (_metrics, ("name", "description", "source")),
+    "methods": (_methods, ("name", "family", "(paper)", "needs", "fields")),
+    "metrics": (_metrics, ("name", "description", "(source)")),
     "datasets": (_datasets, ("name", "title", "classes", "shape", "train", "test")),
     "optimizers": (_optimizers, ("name", "description")),
 }
+_ABOUT = {
+    "scenarios": "benchmarks: streams of tasks with the set-up of their papers",
+    "models": "networks",
+    "methods": "continual learning methods, with their fields",
+    "metrics": "what is computed from accuracies",
+    "datasets": "data sets and their sizes",
+    "optimizers": "how weights are updated",
+}
 _FOOTNOTES = {
-    "scenarios": "The first of the settings is the default.",
-    "methods": "Fields are set with --set FIELD=VALUE; `engram explain NAME` says what they do.",
-    "datasets": "`engram data` says where each was found or what is missing, and which have parts.",
+    "scenarios": "The first setting is the default. `engram explain NAME` shows the recipe and the sizes.",
+    "models": "`engram explain NAME` shows the options of a model.",
+    "methods": "Set a field with --set FIELD=VALUE; `engram explain NAME` says what it does.",
+    "datasets": "`engram data` shows where each was found or what is missing, and which have parts.",
     "metrics": "`engram explain NAME` has the definition and a worked example.",
 }

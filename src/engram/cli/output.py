@@ -16,6 +16,8 @@ INTERRUPTED = 130
 stdout = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
 
+_verbose = False
+
 
 def print_json(value: Any) -> None:
     """Print one JSON object on stdout; undefined numbers are null."""
@@ -23,7 +25,13 @@ def print_json(value: Any) -> None:
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
-    """Say in one line what is wrong, and exit."""
+    """Say in one line what is wrong, and exit.
+
+    Example:
+        >>> fail("seeds must be at least 1, got 0")
+        Traceback (most recent call last):
+        SystemExit: 2
+    """
     line = " ".join(message.split())
     sys.stderr.write(f"error: {line}\n")
     sys.exit(code)
@@ -34,3 +42,20 @@ def name_incomplete(runs: Runs) -> None:
     for run in runs.incomplete:
         why = "it is not finished" if run.failure is None else f"it failed: {run.failure.reason}"
         stderr.print(f"left out, because {why}: {run.folder}", markup=False, soft_wrap=True)
+
+
+def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
+    """Print results and errors only (`quiet`), or also where errors and warnings come from (`verbose`)."""
+    global _verbose
+    stderr.quiet = quiet
+    _verbose = verbose
+
+
+def is_verbose() -> bool:
+    """Whether `-v` was given.
+
+    Example:
+        >>> is_verbose()
+        False
+    """
+    return _verbose

@@ -11,14 +11,14 @@ from engram.cli.output import name_incomplete
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that hold some.", metavar="RUNS")
+        list[Path], typer.Argument(help="Run folders, or folders that contain runs.", metavar="RUNS")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     plugin: Plugin = None,
 ) -> None:
     """Write one self-contained HTML page about finished runs.
 
-    Runs that differ only in the seed become one mean with a band. Prints the page's path.
+    Runs that differ only in the seed are shown as one mean with a band. Prints the path of the page.
     """
     from engram.results.report import write_report
     from engram.results.runs import find_runs

@@ -137,16 +137,15 @@ def _write(
 
 
 def _executor(on: str, where: Where) -> Executor:
-    from engram.cli.sweep import SweepBar, sweep_bar
+    from engram.cli.progress import ProgressDisplay
     from engram.executors.processes import Processes
     from engram.executors.serial import Serial
 
     def execute(experiments: Sequence[Experiment]) -> Sequence[Run]:
         if not experiments:
             return []
-        with sweep_bar() as bar:
-            observers = [SweepBar(bar, len(experiments))]
-            return (Serial if on == "serial" else Processes)(where, observers)(experiments)
+        with ProgressDisplay(len(experiments)) as display:
+            return (Serial if on == "serial" else Processes)(where, [display])(experiments)
 
     return execute
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.describe import describe_run, print_description
 from engram.cli.options import RunOptions, one_of, with_run_options
-from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
+from engram.cli.output import INTERRUPTED, fail, print_json, stdout
+from engram.cli.progress import ProgressDisplay
+from engram.core.errors import InputError
 from engram.core.folder import finite
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-    from rich.progress import TaskID
-
-    from engram.engine.observers import Step
     from engram.engine.where import Where
     from engram.record.experiment import Experiment
     from engram.record.run import Run
@@ -47,7 +45,7 @@ def run(
     options.start()
     experiments = options.experiments(scenario, method, evaluation)
     if not options.json:
-        describe(experiments[0])
+        print_description(describe_run(experiments, options.out, start=start_of(experiments[0])))
     where = options.where()
     runs = run_all(experiments, where, again=options.again)
     if options.json:
@@ -59,6 +57,16 @@ def run(
     stdout.print(f"report: {page}", soft_wrap=True)
 
 
+def start_of(experiment: Experiment) -> str:
+    """What is said about the weights that an experiment starts from; nothing where it starts anew."""
+    from engram.engine.start import check_start
+
+    start = experiment.start
+    if start is None:
+        return ""
+    return f"{start.file.name} (sha256 {start.sha256[:12]}…), {check_start(experiment)}"
+
+
 def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = False) -> list[Run]:
     """Run experiments one after the other with a progress bar; what is finished already is read."""
     from engram.engine.execute import execute
@@ -66,18 +74,16 @@ def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = Fa
     from engram.record.aside import restore, set_aside
 
     runs: list[Run] = []
-    with progress_bar() as bar:
-        observers = [RunBars(bar)]
+    with ProgressDisplay(len(experiments), name_failures=False) as display:
         for experiment in experiments:
             folder = where.folder / experiment.id
             aside = set_aside(folder, again=again)
             try:
-                runs.append(execute(experiment, where, observers))
+                runs.append(execute(experiment, where, [display]))
             except RunFailed as error:
-                bar.stop()
-                fail(explain_crash(error.run))
+                raise InputError(explain_crash(error.run)) from error
             except KeyboardInterrupt:
-                bar.stop()
+                display.close()
                 fail(
                     f"interrupted: {len(runs)} of {len(experiments)} runs are finished and kept in "
                     f"{where.folder}; run the same command again to resume",
@@ -87,87 +93,6 @@ def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = Fa
                 if aside is not None:
                     restore(folder, aside)
     return runs
-
-
-def progress_bar() -> Bar:
-    """Task, step, accuracies and time left, on stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[news]}"),
-        console=stderr,
-        transient=False,
-    )
-
-
-class RunBars:
-    """The observer that shows where runs are, a few times a second."""
-
-    def __init__(self, bar: Bar) -> None:
-        self.bar = bar
-        self.lines: dict[str, TaskID] = {}
-        self.shown = 0.0
-
-    def began(self, run: Run) -> None:
-        """Show a bar for a run."""
-        name = f"{run.method} seed {run.seed}"
-        self.lines[run.id] = self.bar.add_task(name, total=None, news="")
-
-    def updated(self, step: Step) -> None:
-        """Move its bar, if it is time."""
-        now = time.monotonic()
-        if now - self.shown < 0.2 and step.step < step.steps:
-            return
-        self.shown = now
-        self.bar.update(self.lines[step.run.id], total=step.steps, completed=step.step)
-
-    def evaluated(self, step: Step) -> None:
-        """Show the latest accuracies."""
-        latest = " ".join(f"{100 * value:.0f}" for value in step.accuracies.values())
-        self.bar.update(self.lines[step.run.id], news=f"task {step.learning + 1}  accuracy {latest}")
-
-    def task_ended(self, step: Step) -> None:
-        """Nothing to add."""
-
-    def ended(self, run: Run) -> None:
-        """Say that it is done, or that it failed."""
-        if run.id not in self.lines:
-            self.began(run)
-            self.bar.update(self.lines[run.id], total=1, completed=1)
-        self.bar.update(self.lines[run.id], news="done" if run.failure is None else str(run.failure.kind))
-
-
-def describe(experiment: Experiment) -> None:
-    """Print what will be run, defaults included."""
-    fields = " ".join(f"{name}={value}" for name, value in experiment.settings.items())
-    optimizer, model = experiment.optimizer, experiment.model
-    wide = ",".join(map(str, model.hidden)) if model.name in ("mlp", "lwta") else ""
-    wide += f" in blocks of {model.block}" if model.name == "lwta" and model.hidden else ""
-    subset = experiment.evaluation.subset
-    passes = f"{experiment.updates} updates a task" if experiment.updates else f"{experiment.epochs} epochs"
-    rows = {
-        "scenario": f"{experiment.scenario.name}, {len(experiment.scenario.tasks)} tasks, "
-        f"{experiment.scenario.setting.kind} setting",
-        "method": f"{experiment.method} {fields}".strip(),
-        "model": f"{model.name} {wide}".strip(),
-        "training": f"{optimizer.name} lr={optimizer.lr:g} momentum={optimizer.momentum:g}, "
-        f"batch {experiment.batch_size}, {'one pass' if experiment.scenario.passes == 1 else passes}"
-        f"{', images cropped and mirrored' if experiment.augment else ''}",
-        "evaluation": f"every {experiment.evaluation.every} updates on "
-        f"{'all' if subset is None else subset} {experiment.evaluation.on} samples of each task",
-    }
-    if experiment.start is not None:
-        from engram.engine.start import check_start
-
-        start = experiment.start
-        rows["start"] = f"{start.file.name} (sha256 {start.sha256[:12]}…), {check_start(experiment)}"
-    for name, text in rows.items():
-        stderr.print(f"{name:>10}  {text}", soft_wrap=True, markup=False)
 
 
 def as_json(runs: Sequence[Run]) -> dict[str, Any]:

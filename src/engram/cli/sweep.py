@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.describe import duration
 from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
+from engram.cli.progress import ProgressDisplay
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
 
 if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
-
-    from engram.engine.observers import Step
     from engram.engine.where import Where
     from engram.protocols.sweep_file import Plan
     from engram.record.experiment import Experiment
@@ -68,13 +67,12 @@ def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
     """Run what is missing in local processes, with progress on stderr."""
     from engram.executors.processes import Processes
 
-    with sweep_bar() as bar:
-        watching = SweepBar(bar, len(experiments))
+    with ProgressDisplay(len(experiments)) as display:
         try:
-            return Processes(where, [watching])(experiments)
+            return Processes(where, [display])(experiments)
         except KeyboardInterrupt:
-            bar.stop()
-            done = watching.counts["done"]
+            display.close()
+            done = display.done
             fail(
                 f"interrupted: {done} of {len(experiments)} runs are finished and kept in {where.folder}; "
                 "run the same command again to resume",
@@ -116,63 +114,6 @@ def describe(plan: Plan, runs: Sequence[Run], seconds: float | None) -> None:
     done = sum(run.finished for run in runs)
     left = "unknown until the first runs are done" if seconds is None else f"about {duration(seconds)}"
     stderr.print(f"{len(runs)} runs, {done} done; time left: {left}")
-
-
-class SweepBar:
-    """The observer that shows how far all runs together are."""
-
-    def __init__(self, bar: Bar, runs: int) -> None:
-        self.bar = bar
-        self.counts: Counter[str] = Counter()
-        self.shares: dict[str, float] = {}
-        self.line = bar.add_task("sweep", total=runs, news="")
-
-    def began(self, run: Run) -> None:
-        """Count it as under way."""
-        self.shares[run.id] = 0.0
-        self._show()
-
-    def updated(self, step: Step) -> None:
-        """Take note of how far a run is."""
-        self.shares[step.run.id] = step.step / step.steps
-        self._show()
-
-    def evaluated(self, step: Step) -> None:
-        """Nothing to add."""
-
-    def task_ended(self, step: Step) -> None:
-        """Nothing to add."""
-
-    def ended(self, run: Run) -> None:
-        """Take note of a run that ended; a failure is said at once."""
-        self.counts[run.status] += 1
-        self.shares.pop(run.id, None)
-        if run.failure is not None:
-            stderr.print(f"failed: {run.id}: {run.failure.reason}", soft_wrap=True, markup=False)
-        self._show()
-
-    def _show(self) -> None:
-        news = f"{len(self.shares)} under way"
-        if failed := self.counts["failed"]:
-            news += f", {failed} failed"
-        self.bar.update(self.line, completed=self.counts.total() + sum(self.shares.values()), news=news)
-
-
-def sweep_bar() -> Bar:
-    """Runs that ended, time left, and what is under way, on stderr."""
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
-
-    return Bar(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=30),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[news]}"),
-        console=stderr,
-        # Runs are long and differ: a speed over half a minute would jump.
-        speed_estimate_period=600,
-    )
 
 
 def as_json(plan: Plan, runs: Sequence[Run], seconds: float | None) -> dict[str, Any]:
@@ -235,15 +176,3 @@ def print_failures(runs: Sequence[Run]) -> None:
         stdout.print(f"failed: {run.folder / FAILURE}: {run.failure.reason}", soft_wrap=True, markup=False)
     if failed:
         stdout.print(f"{len(failed)} of {len(runs)} runs failed; run the same command again to retry them")
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    Example:
-        >>> duration(42), duration(600), duration(9000)
-        ('42 s', '10 min', '2.5 h')
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -2,13 +2,86 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.arrange import arranged, verbs
 from engram.cli.output import print_json, stderr, stdout
 
-verify = typer.Typer(help="Checks that anybody can repeat.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from engram.engine.isolation import Isolation
+
+
+def isolation(
+    methods: Annotated[list[str] | None, typer.Argument(help="Methods to check.", show_default="all")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Train with and without evaluation; exit with 1 if a single bit of the weights differs."""
+    from engram.cli.options import start_computing
+
+    start_computing(None, "cpu")
+    from engram.engine.isolation import MODELS, check_isolation
+
+    checks = []
+    names = methods_to_check(methods or [])
+    with stderr.status("training with and without evaluation") as status:
+        for name in names:
+            for model in MODELS:
+                status.update(f"{name}, {model}")
+                checks.append(check_isolation(name, model))
+                if not json:
+                    _print_check(checks[-1])
+    holds = all(check.holds for check in checks)
+    if json:
+        print_json({"holds": holds, "checks": [_as_json(check) for check in checks]})
+    if not holds:
+        raise typer.Exit(1)
+
+
+def methods_to_check(names: list[str]) -> list[str]:
+    """The methods of these names; all that can be used if there are none.
+
+    Raises:
+        InputError: There is no method of such a name.
+
+    Example:
+        >>> methods_to_check(["ewc"])
+        ['ewc']
+    """
+    from engram.methods import METHODS
+
+    if names:
+        for name in names:
+            METHODS[name]
+        return names
+    usable, broken = METHODS.loaded()
+    for line in broken:
+        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    return list(usable)
+
+
+def _print_check(check: Isolation) -> None:
+    verdict = "same" if check.holds else "DIFFERENT"
+    stdout.print(
+        f"{check.method:12} {check.model:30} {check.updates} updates  evaluated {check.watched[:16]}  "
+        f"not evaluated {check.unwatched[:16]}  {verdict}",
+        soft_wrap=True,
+    )
+
+
+def _as_json(check: Isolation) -> dict[str, Any]:
+    return {
+        "method": check.method,
+        "model": check.model,
+        "updates": check.updates,
+        "watched": check.watched,
+        "unwatched": check.unwatched,
+        "holds": check.holds,
+    }
+
+
+verify = verbs("Checks that anybody can repeat.")
 
 
 @verify.callback()
@@ -16,56 +89,4 @@ def _verify() -> None:
     """Checks that anybody can repeat."""
 
 
-@verify.command()
-def isolation(
-    methods: Annotated[list[str] | None, typer.Argument(help="Methods; all of them unless given.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Train with and without evaluation; exit 1 if a single bit of the weights differs."""
-    from engram.cli.options import start_computing
-
-    start_computing(None, "cpu")
-    from engram.engine.isolation import MODELS, check_isolation
-    from engram.methods import METHODS
-
-    names = list(methods or ())
-    for name in names:
-        METHODS[name]
-    if not names:
-        usable, broken = METHODS.loaded()
-        names = list(usable)
-        for line in broken:
-            stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
-    found = []
-    with stderr.status("training with and without evaluation") as status:
-        for name in names:
-            for model in MODELS:
-                status.update(f"{name}, {model}")
-                found.append(check_isolation(name, model))
-                if not json:
-                    last = found[-1]
-                    verdict = "same" if last.holds else "DIFFERENT"
-                    stdout.print(
-                        f"{name:12} {model:30} {last.updates} updates  watched {last.watched[:16]}  "
-                        f"unwatched {last.unwatched[:16]}  {verdict}",
-                        soft_wrap=True,
-                    )
-    if json:
-        print_json(
-            {
-                "holds": all(check.holds for check in found),
-                "checks": [
-                    {
-                        "method": check.method,
-                        "model": check.model,
-                        "updates": check.updates,
-                        "watched": check.watched,
-                        "unwatched": check.unwatched,
-                        "holds": check.holds,
-                    }
-                    for check in found
-                ],
-            }
-        )
-    if not all(check.holds for check in found):
-        raise typer.Exit(1)
+verify.command()(arranged(isolation))

@@ -1,7 +1,7 @@
 """What engram says when it was given something it cannot use."""
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 
 class InputError(ValueError):
@@ -43,14 +43,80 @@ class NonFinite(InputError):
         return type(self), (self.what, self.value, self.hint)
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name nobody knows, with the nearest known ones.
+LISTED_BY = {
+    "scenario": "engram list scenarios",
+    "method": "engram list methods",
+    "model": "engram list models",
+    "metric": "engram list metrics",
+    "data set": "engram list datasets",
+    "optimizer": "engram list optimizers",
+    "table or figure": "engram reproduce",
+}
+"""The command that shows every name of a kind."""
+
+_SAME_BEGINNING = 0.75
+_FEW = 12
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str], *, listed_by: str | None = None) -> InputError:
+    """The error for an unknown name: the nearest three known names, and the command that lists all of them.
+
+    Where no command lists them, the error does, unless there are many and a near one.
+
+    Args:
+        kind: What the name should be, as `LISTED_BY` spells it where it has it.
+        name: What was given.
+        known: The names to choose from.
+        listed_by: The command that lists them, for a kind that is not in `LISTED_BY`.
 
     Example:
         >>> print(unknown_name("method", "ecw", ["ewc", "er", "gem"]))
-        unknown method 'ecw': did you mean 'ewc'? Known: er, ewc, gem
+        unknown method 'ecw'; did you mean 'ewc'? `engram list methods` shows all
+        >>> print(unknown_name("setting", "tsk", ["task", "domain", "class"]))
+        unknown setting 'tsk'; did you mean 'task'? Choose from task, domain, class
+        >>> print(unknown_name("setting", "none", ["task", "domain", "class"]))
+        unknown setting 'none'; choose from task, domain, class
     """
-    names = sorted(known)
-    near = get_close_matches(name, names, n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(repr(n) for n in near)}? " if near else ""
-    return InputError(f"unknown {kind} {name!r}: {hint}Known: {', '.join(names)}")
+    names = list(known)
+    near = nearest(name, names)
+    command = listed_by or LISTED_BY.get(kind)
+    hints = []
+    if near:
+        *others, last = map(repr, near)
+        hints.append(f"did you mean {', '.join(others) + ' or ' if others else ''}{last}?")
+    if command is not None:
+        hints.append(f"`{command}` shows all")
+    elif names and (not near or len(names) <= _FEW):
+        hints.append(f"{'Choose' if near else 'choose'} from {', '.join(names)}")
+    return InputError(f"unknown {kind} {name!r}{'; ' if hints else ''}{' '.join(hints)}")
+
+
+def nearest(name: str, known: Iterable[str], *, count: int = 3, like: float = 0.6) -> list[str]:
+    """The names most like the given one, the likest first; none where nothing is like it.
+
+    Case does not matter, and a name that begins as the other one does is near.
+
+    Args:
+        name: What was given.
+        known: The names to choose from.
+        count: At most so many.
+        like: How like a near name is at least, from 0 to 1.
+
+    Example:
+        >>> nearest("ERR", ["ewc", "er", "gem"]), nearest("split", ["split-mnist", "queue-002"])
+        (['er'], ['split-mnist'])
+        >>> nearest("xyz", ["ewc", "er"])
+        []
+    """
+    wanted = name.casefold()
+
+    def likeness(candidate: str) -> tuple[float, float, int]:
+        other = candidate.casefold()
+        match = SequenceMatcher(None, other, wanted)
+        begins = min(len(wanted), len(other)) > 1 and (other.startswith(wanted) or wanted.startswith(other))
+        near = max(match.ratio(), _SAME_BEGINNING if begins else 0.0)
+        return near, match.ratio(), match.find_longest_match().size
+
+    # Names that are equally near stay in the order in which they are known.
+    rated = sorted(dict.fromkeys(known), key=likeness, reverse=True)
+    return [candidate for candidate in rated[:count] if likeness(candidate)[0] >= like]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE = (
@@ -41,6 +40,9 @@ def finite(value: Any) -> Any:
 
 def versions() -> dict[str, str]:
     """The versions of what computes the numbers."""
+    # Slow to import, and needed only when a run is written.
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version()}
     distributions = {"engram": "engram-eval", "torch": "torch", "numpy": "numpy", "scipy": "scipy"}
     for package, distribution in distributions.items():

@@ -28,7 +28,7 @@ class Registry(Generic[T]):
         3.141592653589793
         >>> numbers["pie"]
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown constant 'pie': did you mean 'pi'? Known: pi
+        engram.core.errors.InputError: unknown constant 'pie'; did you mean 'pi'? Choose from pi
     """
 
     def __init__(self, kind: str, entries: Mapping[str, str | T] | None = None) -> None:

@@ -31,7 +31,7 @@ def artefact(name: str) -> Artefact:
     Example:
         >>> artefact("002-table22")
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown table or figure '002-table22': did you mean ...
+        engram.core.errors.InputError: unknown table or figure '002-table22'; did you mean ...
     """
     if name not in artefacts():
         raise unknown_name("table or figure", name, artefacts())

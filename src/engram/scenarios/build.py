@@ -299,7 +299,7 @@ def slt(code: str, dataset: str, *, permute: bool = True) -> Scenario:
         [(0, 2, 4, 6, 8), (1, 3, 5, 7, 9)]
         >>> slt("D5-5x", "mnist")
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown sequential learning task 'D5-5x': did you mean 'D5-5h' or ...
+        engram.core.errors.InputError: unknown sequential learning task 'D5-5x'; did you mean 'D5-5a', ...
     """
     if code not in _SECOND_TASK:
         raise unknown_name("sequential learning task", code, SLT_CODES)

@@ -223,7 +223,7 @@ def benchmark(name: str) -> Benchmark:
         'Sequential learning task D5-5a on MNIST'
         >>> benchmark("slt-D5-5a-mnits")
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown data set 'mnits': did you mean 'mnist' or ...
+        engram.core.errors.InputError: unknown data set 'mnits'; did you mean 'mnist', ...
     """
     if name in BENCHMARKS:
         return BENCHMARKS[name]

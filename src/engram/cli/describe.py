@@ -1,0 +1,275 @@
+"""What a command is about to do, in words: runs, updates, evaluations, and about how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engram.cli.output import stderr
+
+if TYPE_CHECKING:
+    from engram.record.experiment import Experiment
+
+_LOOKED_AT = 20
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in the singular or the plural.
+
+    Example:
+        >>> counted(1, "epoch"), counted(5, "seed"), counted(2, "class"), counted(1200, "update")
+        ('1 epoch', '5 seeds', '2 classes', '1,200 updates')
+    """
+    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{ending}"
+
+
+def every(number: int, what: str) -> str:
+    """How often something is done.
+
+    Example:
+        >>> every(1, "update"), every(10, "update")
+        ('every update', 'every 10 updates')
+    """
+    return f"every {what}" if number == 1 else f"every {counted(number, what)}"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    Example:
+        >>> duration(0.3), duration(42), duration(600), duration(9000), duration(260000)
+        ('1 s', '42 s', '10 min', '2.5 h', '3 days')
+    """
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else counted(round(seconds / 86400), "day")
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What runs will take.
+
+    Attributes:
+        runs: How many are to be run, finished ones not counted.
+        finished: How many are finished already.
+        updates: How many updates the runs make, in all.
+        evaluations: How many evaluations they make, in all.
+        seconds: About how long they take one after the other; None where that is not known.
+        measured: Whether the time is judged by finished runs of the same kind, not by a formula.
+    """
+
+    runs: int
+    finished: int
+    updates: int
+    evaluations: int
+    seconds: float | None
+    measured: bool
+
+    def text(self, *, jobs: int = 1) -> str:
+        """The forecast in words.
+
+        Args:
+            jobs: Parallel runs.
+
+        Example:
+            >>> Forecast(5, 0, 11_250, 11_255, 40.0, measured=False).text()
+            '11,250 updates, 11,255 evaluations, about 40 s (a rough estimate)'
+            >>> Forecast(1, 2, 100, 101, 600.0, measured=True).text()
+            '100 updates, 101 evaluations, about 10 min (as finished runs took); 2 runs are finished already'
+            >>> Forecast(0, 1, 0, 0, 0.0, measured=True).text()
+            'nothing: 1 run is finished already'
+        """
+        there = f"{counted(self.finished, 'run')} {'is' if self.finished == 1 else 'are'} finished already"
+        if not self.runs:
+            return f"nothing: {there}"
+        parts = [counted(self.updates, "update"), counted(self.evaluations, "evaluation")]
+        if self.seconds is not None:
+            how = "as finished runs took" if self.measured else "a rough estimate"
+            parts.append(f"about {duration(self.seconds / min(jobs, self.runs))} ({how})")
+        return ", ".join(parts) + (f"; {there}" if self.finished else "")
+
+
+def forecast(experiments: Sequence[Experiment], out: Path | None = None) -> Forecast:
+    """What experiments will take, judged by finished runs in `out`, or else by a formula.
+
+    Args:
+        experiments: What is to be run.
+        out: Where runs are kept; those that are finished are not run again.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> plan = forecast([experiment("split-digits", "er", seed=seed) for seed in range(2)])
+        >>> plan.runs, plan.updates, plan.evaluations, plan.measured
+        (2, 900, 902, False)
+    """
+    from engram.core.folder import RESULT
+
+    left = [planned for planned in experiments if out is None or not (out / planned.id / RESULT).is_file()]
+    times = [_measured_seconds(planned, out) if out is not None else None for planned in left]
+    measured = bool(left) and all(seconds is not None for seconds in times)
+    if not measured:
+        times = [estimated_seconds(planned) for planned in left]
+    return Forecast(
+        runs=len(left),
+        finished=len(experiments) - len(left),
+        updates=sum(updates_of(planned) for planned in left),
+        evaluations=sum(evaluations_of(planned) for planned in left),
+        seconds=None if None in times else sum(seconds for seconds in times if seconds is not None),
+        measured=measured,
+    )
+
+
+def updates_of(planned: Experiment) -> int:
+    """About how many updates a run makes, judged by the sizes of complete data sets."""
+    from engram.papers.sizes import updates_of as judged_by_sizes
+
+    return judged_by_sizes(planned)
+
+
+def evaluations_of(planned: Experiment) -> int:
+    """About how many evaluations a run makes.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> evaluations_of(experiment("split-digits", "er", updates=6, evaluation={"every": 4}))
+        11
+    """
+    phases = len(planned.scenario.phases)
+    updates = updates_of(planned) / phases
+    # The end of a task is evaluated whatever the schedule says.
+    per_phase = -(-updates // planned.evaluation.every_in(max(1, int(updates))))
+    return int(phases * per_phase) + planned.evaluation.before
+
+
+def estimated_seconds(planned: Experiment) -> float | None:
+    """About how long a run takes on one core of this machine, by a formula; None where sizes are unknown.
+
+    Counts the multiplications of the network, and nothing that a method does besides; it may well be wrong by
+    a factor of two.
+    """
+    from engram.core.dataset_info import DATASETS
+    from engram.papers.needs import OVERHEAD, operations, rate
+
+    if planned.updates is None and not all(
+        DATASETS[task.source.dataset].train for task in planned.scenario.tasks
+    ):
+        return None
+    return operations(planned) * OVERHEAD / rate()
+
+
+def _measured_seconds(planned: Experiment, out: Path) -> float | None:
+    """How long a run takes, judged by finished runs that differ in seed or length alone."""
+    from engram.core.files import read_json
+    from engram.core.folder import EXPERIMENT, RESULT
+
+    pattern = f"{planned.scenario.name}-{planned.scenario.setting.kind}-{planned.method}-s*"
+    times = []
+    for folder in sorted(out.glob(pattern))[:_LOOKED_AT]:
+        if not (folder / RESULT).is_file() or not (folder / EXPERIMENT).is_file():
+            continue
+        if not _costs_the_same(read_json(folder / EXPERIMENT), planned):
+            continue
+        result = read_json(folder / RESULT)
+        seconds = result["seconds"]
+        times.append(
+            updates_of(planned) * seconds["train"] / max(1, result["updates"])
+            + evaluations_of(planned) * seconds["evaluate"] / max(1, result["evaluations"])
+        )
+    return sum(times) / len(times) if times else None
+
+
+def _costs_the_same(written: dict[str, Any], planned: Experiment) -> bool:
+    """Whether an update and an evaluation of a run that was made cost as much as those of a planned one."""
+    from engram.core.folder import finite
+
+    ours = finite(planned.as_json())
+    same = all(written.get(key) == ours.get(key) for key in ("model", "batch_size", "settings", "augment"))
+    asked = ("subset", "tasks", "losses", "gradients", "transfer")
+    theirs = written.get("evaluation", {})
+    return same and all(theirs.get(key) == ours["evaluation"].get(key) for key in asked)
+
+
+def describe_run(
+    experiments: Sequence[Experiment], out: Path | None = None, *, start: str = "", jobs: int = 1
+) -> dict[str, str]:
+    """What `engram run` is about to do, defaults included, by short labels.
+
+    Args:
+        experiments: The experiment, once per seed.
+        out: Where runs are kept.
+        start: What is said about the weights that it starts from.
+        jobs: Parallel runs.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> rows = describe_run([experiment("split-digits", "ewc", epochs=1, seed=seed) for seed in range(5)])
+        >>> rows["training"], rows["evaluation"]
+        ('sgd lr=0.05 momentum=0.8, batch 32, 1 epoch', 'every update on 1,000 test samples per task')
+        >>> rows["seeds"], rows["scenario"]
+        ('5 seeds, 0 to 4', 'split-digits, 5 tasks, class setting')
+    """
+    first = experiments[0]
+    fields = " ".join(f"{name}={value}" for name, value in first.settings.items())
+    rows = {
+        "scenario": f"{first.scenario.name}, {counted(len(first.scenario.tasks), 'task')}, "
+        f"{first.scenario.setting.kind} setting",
+        "method": f"{first.method} {fields}".strip(),
+        "model": _model(first),
+        "training": _training(first),
+        "evaluation": _evaluation(first),
+        "start": start,
+        "seeds": _seeds([planned.seed for planned in experiments]),
+        "to do": forecast(experiments, out).text(jobs=jobs),
+    }
+    return {label: text for label, text in rows.items() if text}
+
+
+def print_description(rows: dict[str, str]) -> None:
+    """Print what is about to be done on stderr."""
+    for label, text in rows.items():
+        stderr.print(f"{label:>10}  {text}", soft_wrap=True, markup=False)
+
+
+def _model(planned: Experiment) -> str:
+    model = planned.model
+    widths = ",".join(map(str, model.hidden)) if model.name in ("mlp", "lwta") else ""
+    blocks = f" in blocks of {model.block}" if model.name == "lwta" and model.hidden else ""
+    return f"{model.name} {widths}{blocks}".strip()
+
+
+def _training(planned: Experiment) -> str:
+    optimizer = planned.optimizer
+    if planned.scenario.passes == 1:
+        passes = "one pass"
+    elif planned.updates:
+        passes = f"{counted(planned.updates, 'update')} per task"
+    else:
+        passes = counted(planned.epochs, "epoch")
+    return (
+        f"{optimizer.name} lr={optimizer.lr:g} momentum={optimizer.momentum:g}, "
+        f"batch {planned.batch_size}, {passes}{', images cropped and mirrored' if planned.augment else ''}"
+    )
+
+
+def _evaluation(planned: Experiment) -> str:
+    evaluation = planned.evaluation
+    if evaluation.points:
+        when = f"about {evaluation.points} times per task"
+    else:
+        when = every(evaluation.every, "update")
+    samples = "all" if evaluation.subset is None else f"{evaluation.subset:,}"
+    return f"{when} on {samples} {evaluation.on} samples per task"
+
+
+def _seeds(seeds: Iterable[int]) -> str:
+    ordered = sorted(seeds)
+    if len(ordered) == 1:
+        return f"1 seed, {ordered[0]}"
+    if ordered == list(range(ordered[0], ordered[-1] + 1)):
+        return f"{counted(len(ordered), 'seed')}, {ordered[0]} to {ordered[-1]}"
+    return f"{counted(len(ordered), 'seed')}, {', '.join(map(str, ordered))}"

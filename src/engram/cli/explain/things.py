@@ -1,0 +1,331 @@
+"""`engram explain` about everything but metrics: methods, scenarios, models, settings, data sets, cards."""
+
+from __future__ import annotations
+
+from inspect import getdoc
+from typing import TYPE_CHECKING
+
+from engram.cli.describe import counted, duration
+from engram.cli.explain.value import Explanation, prose
+
+if TYPE_CHECKING:
+    from engram.scenarios.catalogue import Benchmark, Recipe
+    from engram.scenarios.values import Scenario
+
+TIMED = ("finetune", "er", "ewc")
+"""The methods whose runs are estimated for a scenario."""
+
+
+def explain_method(name: str) -> Explanation:
+    """A method: its rule, what it needs, and its fields.
+
+    Example:
+        >>> explain_method("er").lines["needs"]
+        'stored data, boundaries'
+    """
+    from engram.methods import METHODS, traits_of
+    from engram.methods.fields import fields_of
+
+    method, traits = METHODS[name], traits_of(name)
+    return Explanation(
+        kind="method",
+        name=name,
+        heading=f"{name}: {traits.family}",
+        text=getdoc(method) or "",
+        lines={
+            "paper": traits.paper,
+            "needs": ", ".join(traits.usual_needs) or "nothing but the stream",
+            **{field.name: f"{field.doc} ({field.type}; {field.default})" for field in fields_of(method)},
+        },
+    )
+
+
+def explain_scenario(name: str) -> Explanation:
+    """A scenario: its tasks and sizes, how it is trained, and about how long a run takes.
+
+    Example:
+        >>> lines = explain_scenario("split-digits").lines
+        >>> lines["settings"], lines["tasks"]
+        ('class (default), task, domain', '5 tasks of 2 classes')
+        >>> lines["samples"]
+        'about 288 for training and 71 for testing per task (1,442 and 355 in all)'
+    """
+    from engram.scenarios import benchmark
+
+    known = benchmark(name)
+    stream = known.scenario()
+    default, *others = known.setting_names
+    return Explanation(
+        kind="scenario",
+        name=name,
+        heading=name,
+        text=f"{known.description.rstrip('.')}.",
+        lines={
+            "source": known.paper,
+            "settings": ", ".join([f"{default} (default)", *others]),
+            "tasks": _tasks(stream),
+            "samples": _samples(stream),
+            "model": _model(known.recipe),
+            "training": _training(known.recipe, stream),
+            "tuned for": ", ".join(known.recipe.methods),
+            "a run takes": _times(known),
+        },
+    )
+
+
+def _tasks(stream: Scenario) -> str:
+    sizes = sorted({len(set(task.units)) for task in stream.tasks})
+    classes = counted(sizes[0], "class") if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} classes"
+    return f"{counted(len(stream.tasks), 'task')} of {classes}"
+
+
+def _samples(stream: Scenario) -> str:
+    """How many samples there are, as far as that is known before data are loaded."""
+    from engram.core.dataset_info import DATASETS
+
+    train = test = 0.0
+    for task in stream.tasks:
+        info = DATASETS[task.source.dataset]
+        share = len(task.source.classes) / info.classes if task.source.classes else 1.0
+        train += (info.train - task.source.unused) * share
+        test += info.test * share
+    if train <= 0:
+        return "depends on the copy"
+    tasks = len(stream.tasks)
+    return (
+        f"about {train / tasks:,.0f} for training and {test / tasks:,.0f} for testing per task "
+        f"({train:,.0f} and {test:,.0f} in all)"
+    )
+
+
+def _model(recipe: Recipe) -> str:
+    widths = ",".join(map(str, recipe.hidden)) if recipe.model in ("mlp", "lwta") else ""
+    return f"{recipe.model} {widths}".strip()
+
+
+def _training(recipe: Recipe, stream: Scenario) -> str:
+    optimizer = recipe.optimizers[0]
+    passes = f"{recipe.updates:,} updates per task" if recipe.updates else counted(recipe.epochs, "epoch")
+    if stream.passes == 1:
+        passes = "one pass"
+    momentum = f" momentum={optimizer.momentum:g}" if optimizer.momentum else ""
+    return (
+        f"{optimizer.name} lr={optimizer.lr:g}{momentum}, batch size {recipe.batch_size}, {passes}"
+        f"{', images cropped and mirrored' if recipe.augment else ''}"
+    )
+
+
+def _times(known: Benchmark) -> str:
+    """About how long a run takes on one core, for a few methods."""
+    from engram.cli.describe import estimated_seconds
+    from engram.core.errors import InputError
+    from engram.engine.recipe import experiment
+
+    times = []
+    for method in TIMED:
+        try:
+            seconds = estimated_seconds(experiment(known.name, method))
+        except InputError:
+            continue
+        if seconds is not None:
+            times.append(f"{method} {duration(seconds)}")
+    return f"about: {', '.join(times)} (estimated for one core of this machine)" if times else ""
+
+
+def explain_model(name: str) -> Explanation:
+    """A model: what it is, how large, and its options.
+
+    Example:
+        >>> lines = explain_model("lwta").lines
+        >>> [label for label in lines if label.startswith("--")]
+        ['--hidden', '--block']
+    """
+    from engram.models import MODELS, PRETRAINED
+
+    model = MODELS[name]
+    pretrained = PRETRAINED.get(name)
+    return Explanation(
+        kind="model",
+        name=name,
+        heading=name,
+        text=prose(getdoc(model) or ""),
+        lines={
+            "weights": _weights(name),
+            "pretrained": f"on {pretrained.on}" if pretrained is not None and pretrained.on else "",
+            **_model_options(name),
+        },
+    )
+
+
+def _model_options(name: str) -> dict[str, str]:
+    """The options of `engram run` that a model takes, with their meaning."""
+    from engram.cli.options import RunOptions
+    from engram.models.spec import _USED_BY
+
+    options = {option for option, models in _USED_BY.items() if name in models}
+    return {
+        f"--{option.replace('_', '-')}": text
+        for option, text in _help_texts(RunOptions).items()
+        if option in options
+    }
+
+
+def _help_texts(options: type[object]) -> dict[str, str]:
+    """What the help says about each field of a dataclass of options."""
+    from typing import get_type_hints
+
+    from typer.models import OptionInfo
+
+    hints = get_type_hints(options, include_extras=True)
+    return {
+        name: next((str(note.help) for note in hint.__metadata__ if isinstance(note, OptionInfo)), "")
+        for name, hint in hints.items()
+        if hasattr(hint, "__metadata__")
+    }
+
+
+def _weights(name: str) -> str:
+    """How many weights one of engram's networks has, for images of a usual size."""
+    from engram.models import MODELS, build
+    from engram.models.spec import ModelSpec
+
+    if not MODELS.is_ours(name):
+        return ""
+    import torch
+
+    shape = (1, 28, 28) if name in ("mlp", "lwta") else (3, 32, 32)
+    # Nothing is drawn or stored: on this device tensors have shapes and no numbers.
+    with torch.device("meta"):
+        network = build(ModelSpec(name), shape=shape, n_units=10, seed=0)
+    count = sum(weight.numel() for weight in network.parameters())
+    return f"{count:,} for images of {'×'.join(map(str, shape))} and 10 classes"
+
+
+def setting_names() -> tuple[str, ...]:
+    """The settings.
+
+    Example:
+        >>> setting_names()
+        ('task', 'domain', 'class')
+    """
+    from engram.scenarios.settings import SETTING_NAMES
+
+    return SETTING_NAMES
+
+
+def explain_setting(name: str) -> Explanation:
+    """A setting: what the learner and the evaluator may know.
+
+    Example:
+        >>> explain_setting("domain").lines["task identity"]
+        'hidden, in training and at test time'
+    """
+    from engram.scenarios.catalogue import BENCHMARKS
+    from engram.scenarios.values import ClassSetting, DomainSetting, TaskSetting
+
+    hidden = "hidden, in training and at test time"
+    kind, lines = {
+        "task": (
+            TaskSetting,
+            {
+                "task identity": "known, in training and at test time",
+                "output units": "one head per task; only the units of the task compete",
+                "boundaries": "known",
+            },
+        ),
+        "domain": (
+            DomainSetting,
+            {
+                "task identity": hidden,
+                "output units": "the same units for every task",
+                "boundaries": "known, unless the scenario hides them",
+            },
+        ),
+        "class": (
+            ClassSetting,
+            {
+                "task identity": hidden,
+                "output units": "one unit per class of all tasks; all of them compete from the start if "
+                "their number is known (--classes known), else those seen so far (--classes unknown)",
+                "boundaries": "known, unless the scenario hides them",
+            },
+        ),
+    }[name]
+    default = [known for known in BENCHMARKS if BENCHMARKS[known].setting_names[0] == name]
+    return Explanation(
+        kind="setting",
+        name=name,
+        heading=f"the {name} setting",
+        text=prose(getdoc(kind) or ""),
+        lines={**lines, "default of": ", ".join(default)},
+    )
+
+
+def explain_dataset(name: str) -> Explanation:
+    """A data set: its size, where it was found, and which scenarios use it.
+
+    Example:
+        >>> lines = explain_dataset("digits").lines
+        >>> lines["samples"], lines["found"]
+        ('1,442 for training and 355 for testing', 'embedded (scikit-learn)')
+    """
+    from engram.core.dataset_info import DATASETS
+    from engram.datasets.find import locate, missing
+    from engram.scenarios.catalogue import BENCHMARKS
+
+    info = DATASETS[name]
+    copy = None if name == "digits" else locate(name)
+    found = "embedded (scikit-learn)" if name == "digits" else str(copy.path) if copy else ""
+    parts = [part for part in DATASETS if DATASETS[part].part_of == name]
+    used = [
+        scenario
+        for scenario in BENCHMARKS
+        if {name, *parts} & {task.source.dataset for task in BENCHMARKS[scenario].scenario().tasks}
+    ]
+    return Explanation(
+        kind="data set",
+        name=name,
+        heading=f"{name}: {info.title}",
+        lines={
+            "classes": f"{info.classes:,}",
+            "shape": "×".join(map(str, info.shape)),
+            "samples": f"{info.train:,} for training and {info.test:,} for testing"
+            if info.train
+            else "depends on the copy",
+            "part of": info.part_of,
+            "parts": ", ".join(parts),
+            "found": found,
+            "missing": "" if found else missing(name),
+            "used by": ", ".join(used),
+        },
+    )
+
+
+def card_questions() -> dict[str, tuple[str, str]]:
+    """The questions and the constraints of a protocol card: by name, the question and how it is answered.
+
+    Example:
+        >>> card_questions()["passes"][0]
+        'How many passes over the data?'
+    """
+    from engram.results.questions import CONSTRAINTS, QUESTIONS
+
+    questions = {name: (question.question, question.how) for name, question in QUESTIONS.items()}
+    constraints = {name: (f"Is there {name}?", question.how) for name, question in CONSTRAINTS.items()}
+    return {**questions, **constraints}
+
+
+def explain_question(name: str) -> Explanation:
+    """A question of the protocol card: how its answer is measured.
+
+    Example:
+        >>> explain_question("causality").kind
+        'card question'
+    """
+    question, how = card_questions()[name]
+    return Explanation(
+        kind="card question",
+        name=name,
+        heading=f"{name}: {question}",
+        lines={"measured": how, "shown by": "`engram audit RUNS`, and in the report"},
+    )

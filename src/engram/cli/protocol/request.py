@@ -1,0 +1,232 @@
+"""What all protocols take: the options they share, and the request that these come to."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from engram.cli.options import RunOptions, one_of
+from engram.core.errors import InputError
+
+if TYPE_CHECKING:
+    from engram.record.experiment import Experiment
+
+# The ends of tasks are always evaluated, and no task is learned for that many updates.
+AT_TASK_ENDS = 2**31 - 1
+HELD_OUT = 0.2
+PANEL = "Protocol"
+
+Scenario = Annotated[str, typer.Argument(help="A benchmark: see `engram list scenarios`.")]
+Method = Annotated[str, typer.Argument(help="A method: see `engram list methods`.")]
+Grid = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--grid",
+        metavar="FIELD=a,b,c",
+        help="Values to try, such as lr=.1,.01 or hidden=400x400,800x800. May be repeated.",
+        rich_help_panel=PANEL,
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(help="Choose fields by this metric: see `engram list metrics`.", rich_help_panel=PANEL),
+]
+SelectOn = Annotated[str, typer.Option(help="Choose on test or validation data.", rich_help_panel=PANEL)]
+HeldOut = Annotated[
+    float | None,
+    typer.Option(
+        help="Share of the training samples that is held out for validation.",
+        show_default=f"{HELD_OUT:g}",
+        rich_help_panel=PANEL,
+    ),
+]
+Every = Annotated[
+    int | None,
+    typer.Option(help="Evaluate after every N updates.", metavar="N", show_default="at task ends"),
+]
+Subset = Annotated[
+    int | None, typer.Option(help="Test samples per task in each evaluation.", show_default="all")
+]
+Jobs = Annotated[int, typer.Option(help="Parallel runs, one process each if there are several.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """On which data fields are chosen.
+
+    Attributes:
+        on: Test or validation data.
+        held_out: The share of the training samples that is held out for validation.
+    """
+
+    on: Literal["test", "validation"]
+    held_out: float
+
+    @classmethod
+    def checked(cls, on: str, held_out: float | None, *, used: bool | None = None) -> Selection:
+        """The selection as it was typed.
+
+        Args:
+            on: Test or validation.
+            held_out: The share, or None for the default.
+            used: Whether anything is chosen on held-out samples; if not given, whether `on` is validation.
+
+        Raises:
+            InputError: `on` is neither, or the share is not between 0 and 1, or it has no effect.
+
+        Example:
+            >>> Selection.checked("validation", None).held_out
+            0.2
+            >>> Selection.checked("test", 0.1)
+            Traceback (most recent call last):
+            engram.core.errors.InputError: --held-out has no effect: nothing is chosen on validation data; ...
+        """
+        chosen = one_of("data to select on", on, ("test", "validation"))
+        if held_out is not None:
+            if not 0 < held_out < 1:
+                raise InputError(f"held-out must be above 0 and below 1, got {held_out:g}")
+            if not (chosen == "validation" if used is None else used):
+                raise InputError(
+                    "--held-out has no effect: nothing is chosen on validation data; "
+                    "add --select-on validation, or leave it out"
+                )
+        return cls(
+            "validation" if chosen == "validation" else "test", HELD_OUT if held_out is None else held_out
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProtocolRequest:
+    """What was asked of a protocol, as far as all protocols take it.
+
+    Attributes:
+        protocol: Its name.
+        scenario: A scenario's name, or what the protocol takes for one.
+        method: A method's name, or several.
+        fields: The values to try, by field, as they were typed.
+        every: Evaluate after every so many updates; None for the protocol's own choice.
+        subset: Test samples per task in each evaluation, 0 for all; None for the protocol's own choice.
+        jobs: Parallel runs.
+        options: The experiment and where it is run, as for `engram run`.
+    """
+
+    protocol: str
+    scenario: str
+    method: str
+    fields: dict[str, list[str]]
+    every: int | None
+    subset: int | None
+    jobs: int
+    options: RunOptions
+
+    @classmethod
+    def checked(
+        cls,
+        protocol: str,
+        scenario: str,
+        method: str,
+        options: RunOptions,
+        *,
+        grid: Sequence[str] | None,
+        every: int | None,
+        subset: int | None,
+        jobs: int,
+    ) -> ProtocolRequest:
+        """The request, after everything that can be checked before torch is imported.
+
+        Raises:
+            InputError: An option cannot be used.
+        """
+        options.check(subset=subset)
+        if jobs < 1:
+            raise InputError(f"jobs must be at least 1, got {jobs}")
+        if options.per_epoch and every is None:
+            raise InputError("--per-epoch counts the updates of --every within each epoch: add --every N")
+        return cls(
+            protocol=protocol,
+            scenario=scenario,
+            method=method,
+            fields=values_to_try(grid or []),
+            every=every,
+            subset=subset,
+            jobs=jobs,
+            options=options,
+        )
+
+    def experiments(
+        self, scenario: str | None = None, method: str | None = None, *, whole_curve: bool = False
+    ) -> list[Experiment]:
+        """One experiment per seed, evaluated at the ends of tasks on all samples unless told otherwise.
+
+        Args:
+            scenario: The scenario, if it is not the request's.
+            method: The method, if it is not the request's.
+            whole_curve: Evaluate as often, and on as many samples, as `engram run` does.
+        """
+        evaluation = self.options.evaluation()
+        if self.every is not None or not whole_curve:
+            evaluation["every"] = AT_TASK_ENDS if self.every is None else self.every
+        if self.subset is not None or not whole_curve:
+            evaluation["subset"] = self.subset or None
+        return self.options.experiments(scenario or self.scenario, method or self.method, evaluation)
+
+
+def values_to_try(pairs: Sequence[str]) -> dict[str, list[str]]:
+    """`FIELD=a,b,c` as it is typed; a value that is given twice for a field is tried once.
+
+    Example:
+        >>> values_to_try(["lr=.1,.01", "batch-size=10", "lr=.001,.1"])
+        {'lr': ['.1', '.01', '.001'], 'batch_size': ['10']}
+    """
+    values_by_field: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, sign, text = pair.partition("=")
+        values = [value.strip() for value in text.split(",") if value.strip()]
+        if not sign or not name.strip() or not values:
+            raise InputError(f"--grid must look like FIELD=a,b,c, got {pair!r}")
+        known = values_by_field.setdefault(name.strip().replace("-", "_"), [])
+        known += [value for value in dict.fromkeys(values) if value not in known]
+    return values_by_field
+
+
+def whole_numbers(name: str, text: str) -> tuple[int, ...]:
+    """Whole numbers with commas, as they are typed.
+
+    Example:
+        >>> whole_numbers("shots", "5, 10")
+        (5, 10)
+    """
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise InputError(f"{name} must be whole numbers with commas, such as 5,10, got {text!r}") from None
+
+
+def without_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Take options away from a verb that `with_run_options` made: they keep their defaults.
+
+    Example:
+        >>> @without_options("lr")
+        ... def verb(*, lr: float = 0.1, epochs: int = 1) -> None:
+        ...     print(lr, epochs)
+        >>> list(inspect.signature(verb).parameters)
+        ['epochs']
+        >>> verb(epochs=2)
+        0.1 2
+    """
+
+    def leave_out(verb: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(verb)
+        kept = [parameter for name, parameter in signature.parameters.items() if name not in names]
+        annotations: dict[str, Any] = {
+            name: hint for name, hint in verb.__annotations__.items() if name not in names
+        }
+        verb.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+        verb.__annotations__ = annotations
+        return verb
+
+    return leave_out

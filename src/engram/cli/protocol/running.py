@@ -1,0 +1,122 @@
+"""How a protocol's plan is carried out: the executor, runs that are made again, and runs that fail."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engram.cli.output import fail
+from engram.record.aside import restore, set_aside
+from engram.record.failure import FailureKind
+
+if TYPE_CHECKING:
+    from engram.cli.protocol.request import ProtocolRequest
+    from engram.executors import Executor
+    from engram.protocols.drive import Plan
+    from engram.record.experiment import Experiment
+    from engram.record.run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a plan came to.
+
+    Attributes:
+        result: What the protocol found, as JSON.
+        failures: The runs that failed and were not run again with success.
+    """
+
+    result: dict[str, Any]
+    failures: tuple[Run, ...]
+
+
+def carry_out(request: ProtocolRequest, plan: Plan[Any]) -> Conclusion:
+    """Run a plan to its end, and record its choices beside the runs that it chose."""
+    from engram.core.folder import finite
+    from engram.protocols.drive import drive
+    from engram.protocols.selection import record_choices
+
+    failures: dict[str, Run] = {}
+    out = request.options.out
+    execute = noting_failures(again_at_most_once(executor(request), out, request.options.again), failures)
+    outcome = drive(plan, execute)
+    names = {"protocol": request.protocol, "scenario": request.scenario, "method": request.method}
+    result = finite({**names, **outcome.as_json()})
+    record_choices(result, out)
+    return Conclusion(result, tuple(failures.values()))
+
+
+def executor(request: ProtocolRequest) -> Executor:
+    """What runs experiments, one or several at a time, with progress on stderr."""
+    from engram.cli.progress import ProgressDisplay
+    from engram.executors.processes import Processes
+    from engram.executors.serial import Serial
+
+    where = replace(request.options.where(), jobs=request.jobs)
+
+    def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
+        with ProgressDisplay(len({planned.id for planned in experiments})) as display:
+            return (Serial if request.jobs == 1 else Processes)(where, [display])(experiments)
+
+    return run_some
+
+
+def again_at_most_once(execute: Executor, out: Path, again: bool) -> Executor:
+    """The same executor; with `again` it repeats runs that exist, which are kept until that is done.
+
+    A plan may ask for the same run several times: it is repeated once.
+    """
+    met: set[str] = set()
+
+    def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
+        before: dict[Path, Path] = {}
+        try:
+            for name in dict.fromkeys(planned.id for planned in experiments):
+                folder = out / name
+                if name not in met and (aside := set_aside(folder, again=again)) is not None:
+                    before[folder] = aside
+                met.add(name)
+            results = execute(experiments)
+        except BaseException:
+            for folder, aside in before.items():
+                restore(folder, aside)
+            raise
+        # Whatever came out now, even a failure, is what this command has to report.
+        for aside in before.values():
+            shutil.rmtree(aside)
+        return results
+
+    return run_some
+
+
+def noting_failures(execute: Executor, failures: dict[str, Run]) -> Executor:
+    """The same executor, which notes the runs that failed by their ids."""
+
+    def run_and_note(experiments: Sequence[Experiment]) -> Sequence[Run]:
+        runs = execute(experiments)
+        for run in runs:
+            if run.failure is not None:
+                failures[run.id] = run
+            else:
+                failures.pop(run.id, None)
+        return runs
+
+    return run_and_note
+
+
+def report_failures(failed: Collection[Run]) -> None:
+    """Exit with 1 if a run failed for another reason than divergence; each was named when it failed.
+
+    That a run diverges says something about its fields, which are then not chosen.
+    """
+    kinds = [run.failure.kind for run in failed if run.failure is not None]
+    others = sum(kind is not FailureKind.DIVERGED for kind in kinds)
+    if others:
+        runs = "1 run failed" if others == 1 else f"{others} runs failed"
+        fail(
+            f"{runs}, which may have changed the choice: run the same command again to retry",
+            code=1,
+        )

@@ -1,0 +1,51 @@
+"""What `engram run` says it is about to do."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engram.cli.describe import Forecast, describe_run, evaluations_of, forecast, updates_of
+from engram.engine.checkpoint import execute
+from engram.engine.experiment import Experiment
+from engram.engine.recipe import experiment
+
+
+def planned(seeds: int = 1, **options: Any) -> list[Experiment]:
+    return [experiment("split-digits", "finetune", seed=seed, **options) for seed in range(seeds)]
+
+
+@pytest.mark.parametrize("options", [{"updates": 6}, {"updates": 6, "evaluation": {"every": 4}}])
+def test_counts_are_those_of_the_run(options: dict[str, Any], tmp_path: Path) -> None:
+    (run,) = planned(**options)
+    result = execute(run, tmp_path / run.id)
+    assert (updates_of(run), evaluations_of(run)) == (result["updates"], result["evaluations"])
+
+
+def test_finished_runs_tell_how_long_the_others_take(tmp_path: Path) -> None:
+    first, *others = planned(3, updates=6)
+    assert not forecast([first, *others], tmp_path).measured
+    execute(first, tmp_path / first.id)
+    file = tmp_path / first.id / "result.json"
+    result = json.loads(file.read_text())
+    result["seconds"] = {"train": 60.0, "evaluate": 31.0, "total": 91.0}
+    file.write_text(json.dumps(result))
+    plan = forecast([first, *others], tmp_path)
+    assert (plan.runs, plan.finished, plan.updates, plan.evaluations) == (2, 1, 60, 62)
+    assert plan.measured and plan.seconds == pytest.approx(182)
+    assert "about 3 min (as finished runs took); 1 run is finished already" in plan.text()
+    assert "about 91 s" in plan.text(jobs=2)
+    # A run with another network says nothing about these.
+    assert not forecast(planned(3, updates=6, hidden=(8,)), tmp_path).measured
+
+
+def test_singular_and_plural() -> None:
+    one = describe_run(planned(epochs=1))
+    assert one["training"].endswith("1 epoch") and one["seeds"] == "1 seed, 0"
+    assert one["evaluation"].startswith("every update on ")
+    many = describe_run(planned(2, updates=30, evaluation={"every": 10, "subset": None}))
+    assert many["training"].endswith("30 updates per task") and many["seeds"] == "2 seeds, 0 to 1"
+    assert many["evaluation"] == "every 10 updates on all test samples per task"
+    assert many["to do"].startswith("300 updates, 32 evaluations, about ")
+    assert Forecast(1, 0, 1, 1, None, measured=False).text() == "1 update, 1 evaluation"
