@@ -99,7 +99,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
     command = ["run", "split-digits", "mine", *SHORT, "--out", tmp_path / "runs", "--plugin", script]
     assert engram(*command, "--json").returncode == 0
     wrong = engram(*command, "--set", "knob=0")
-    assert wrong.returncode == 2 and "knob='0'" in wrong.stderr
+    assert wrong.returncode == 2 and "knob must be greater than 0, got '0'" in wrong.stderr
 
 
 @pytest.mark.parametrize(
@@ -109,12 +109,15 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "ewcc"], "did you mean 'ewc'"),
         (["split-digits", "er", "--setting", "clas"], "did you mean 'class'"),
         (["split-digits", "er", "--set", "memori=3"], "its fields are memory, memory_batch, weight, policy"),
-        (["split-digits", "er", "--set", "memory=-3"], "memory='-3'"),
+        (["split-digits", "er", "--set", "memory=-3"], "memory must be greater than 0, got '-3'"),
         (["split-digits", "er", "--set", "memory"], "FIELD=VALUE"),
         (["split-digits", "er", "--set", "memory=5", "--set", "memory=6"], "memory twice, 5 and 6"),
-        (["split-digits", "ewc", "--set", "strength=-1"], "strength='-1'"),
-        (["split-digits", "lwf", "--set", "temperature=0"], "temperature='0'"),
-        (["split-digits", "er", "--lr", "-1"], "lr=-1"),
+        (
+            ["split-digits", "ewc", "--set", "strength=-1"],
+            "strength must be greater than or equal to 0, got '-1'",
+        ),
+        (["split-digits", "lwf", "--set", "temperature=0"], "temperature must be greater than 0, got '0'"),
+        (["split-digits", "er", "--lr", "-1"], "lr must be above 0 and finite, got -1"),
         (["split-digits", "er", "--lr", "x"], "valid number"),
         (["split-digits", "er", "--hidden", "4,a"], "hidden='4,a'"),
         (["split-digits", "er", "--hidden", "-4"], "hidden widths -4"),
@@ -131,8 +134,11 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--subset", "-1"], "subset=-1"),
         (["split-digits", "er", "--epochs", "0"], "epochs=0"),
         (["split-digits", "er", "--epochs", "1", "--updates", "3"], "give one of them"),
-        (["split-digits", "er", "--weight-decay", "nan"], "weight_decay=nan"),
-        (["split-digits", "ewc", "--set", "strength=inf"], "strength='inf'"),
+        (
+            ["split-digits", "er", "--weight-decay", "nan"],
+            "weight_decay must be at least 0 and finite, got nan",
+        ),
+        (["split-digits", "ewc", "--set", "strength=inf"], "strength must be a finite number, got 'inf'"),
         (["split-digits", "er", "--threads", "0"], "threads=0"),
         (["split-digits", "er", "--device", "tpu"], "device 'tpu'"),
         (["split-digits", "er", "--classes", "many"], "classes='many'"),

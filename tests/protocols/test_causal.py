@@ -113,8 +113,8 @@ def test_where_a_task_stops_is_a_choice() -> None:
 @pytest.mark.parametrize(
     ("method", "options", "words"),
     [
-        ("finetune", CausalOptions(later_rates=(0.1, -1.0)), "lr=-1"),
-        ("finetune", CausalOptions(later_rates=(float("nan"),)), "lr=nan"),
+        ("finetune", CausalOptions(later_rates=(0.1, -1.0)), "lr must be above 0 and finite, got -1"),
+        ("finetune", CausalOptions(later_rates=(float("nan"),)), "lr must be above 0 and finite, got nan"),
         ("finetune", CausalOptions(tie_strength=True), "unknown field 'strength'"),
         ("gdumb", CausalOptions(), "one learning rate for all tasks"),
     ],

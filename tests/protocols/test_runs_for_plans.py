@@ -121,7 +121,7 @@ def test_the_first_phases_alone_are_the_same_run_up_to_there() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"by_phase": (PhaseSpec(lr=-1.0),)}, "lr=-1"),
+        ({"by_phase": (PhaseSpec(lr=-1.0),)}, "lr must be above 0 and finite, got -1"),
         ({"evaluation": EvaluationSpec(balances=True)}, "finetune merges no networks"),
         (
             {"method": "gdumb", "settings": {}, "by_phase": (PhaseSpec(lr=0.1),)},

@@ -183,7 +183,7 @@ START = 'scenario = "split-digits"\n'
         (START + 'method = "er"\nupdates = 2.5', ["updates=2.5 cannot be used: give a whole number"]),
         (START + 'method = "er"\nupdates = true', ["updates=True cannot be used"]),
         (START + 'method = "er"\nlosses = 1', ["losses=1 cannot be used: give true or false"]),
-        (START + 'method = "er"\nlr = [0.1, -1]', ["lr=-1.0"]),
+        (START + 'method = "er"\nlr = [0.1, -1]', ["lr must be above 0 and finite, got -1.0"]),
         (START + 'method = "er"\nlr = []', ["lr=[] has nothing to try"]),
         (START + 'method = "er"\nset.memory = []', ["set.memory=[] has nothing to try"]),
         (START + 'method = "er"\nevery = 0', ["every=0 cannot be used: give 1 or more"]),
@@ -201,7 +201,7 @@ START = 'scenario = "split-digits"\n'
         ),
         (START + 'method = "er"\nset = 3', ["set=3 cannot be used: write set.FIELD = VALUE"]),
         (START + 'method = "er"\nset.memori = 3', ["method er has no field 'memori'"]),
-        (START + 'method = "er"\nset.er.memory = [10, -1]', ["memory=-1"]),
+        (START + 'method = "er"\nset.er.memory = [10, -1]', ["memory must be greater than 0, got -1"]),
         (START + 'method = "er"\nset.ewcc.strength = 1', ["set.ewcc: unknown method 'ewcc'"]),
         (START + 'method = "er"\nset.ewc.strength = 1', ["set.ewc: no run here has the method ewc"]),
         (
@@ -222,7 +222,7 @@ START = 'scenario = "split-digits"\n'
                 "[[run]] 1: unknown method 'ewcc'",
                 "[[run]] 1: lr='x'",
                 "[[run]] 2: method er has no field 'memori'",
-                "method er: memory=0 cannot be used",
+                "method er: memory must be greater than 0, got 0",
             ],
         ),
         (
@@ -230,8 +230,9 @@ START = 'scenario = "split-digits"\n'
             + 'method = "er"\nepochs = 0\nupdates = 0\nbatch_size = -1\nlr = -1\nmomentum = 3\n'
             + "weight_decay = -1\nset.er.memory = -1\nset.er.weight = -5",
             [
-                *("epochs=0", "updates=0", "batch_size=-1", "lr=-1.0", "momentum=3.0", "weight_decay=-1.0"),
-                *("memory=-1", "weight=-5"),
+                *("epochs=0", "updates=0", "batch_size=-1", "lr must be above 0 and finite, got -1.0"),
+                *("momentum must be at least 0 and below 1, got 3.0", "weight_decay must be at least 0"),
+                *("memory must be greater than 0, got -1", "weight must be greater than 0, got -5"),
             ],
         ),
     ],
@@ -246,7 +247,7 @@ def test_every_mistake_is_named_with_its_key(text: str, words: list[str]) -> Non
 def test_a_mistake_is_said_once_however_many_runs_have_it() -> None:
     with pytest.raises(InputError) as error:
         plan(START + 'method = ["er", "ewc"]\nlr = -1\nseeds = 5')
-    assert str(error.value).count("lr=-1.0") == 1
+    assert str(error.value).count("lr must be above 0 and finite, got -1.0") == 1
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ def answered_right(logits: Tensor, y: Tensor, units: Units | None = None) -> Ten
     The first of several equally high scores is the answer. A NaN score is never right.
 
     Example:
+        >>> import torch
         >>> answered_right(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([2]))
         tensor([False])
         >>> answered_right(torch.tensor([[3.0, 1.0, 2.0]]), torch.tensor([2]), units=(1, 2))

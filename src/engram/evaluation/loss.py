@@ -12,6 +12,7 @@ def answer_loss(logits: Tensor, y: Tensor, units: Units | None = None) -> Tensor
     A label outside `units` costs infinity: the right answer cannot be given.
 
     Example:
+        >>> import torch
         >>> answer_loss(torch.zeros(1, 4), torch.tensor([1]), units=(0, 1))
         tensor([0.6931])
     """

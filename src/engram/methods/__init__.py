@@ -11,11 +11,11 @@ from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from engram.core.errors import InputError
 from engram.core.registry import Registry
-from engram.methods.traits import Settings, Traits, declared_traits
+from engram.methods.traits import Declaration, Traits, declared_traits
 from engram.models import MODELS
 
 M = TypeVar("M", bound=type[Any])
@@ -52,19 +52,7 @@ def _declared(entry: EntryPoint) -> type[Any]:
 find_declared()
 
 
-def method(
-    name: str,
-    *,
-    family: str | None = None,
-    paper: str | None = None,
-    needs: tuple[str, ...] | None = None,
-    needs_with: Callable[[Settings], tuple[str, ...]] | None = None,
-    joint: bool | None = None,
-    merges: bool | None = None,
-    bytes_per_value: int | None = None,
-    bytes_beside: int | None = None,
-    own_augmentation: bool | None = None,
-) -> Callable[[M], M]:
+def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
     """Register a method under a name, which every command then knows, and declare what it is and can do.
 
     It is a dataclass below `Learner`, or any dataclass with a field `network` and the four verbs
@@ -75,17 +63,9 @@ def method(
 
     Args:
         name: The name.
-        family: The kind of method: "rehearsal", "prior", … (default: "own").
-        paper: Where it comes from, by author and year.
-        needs: What it needs with its default hyper-parameters, of "task identity", "boundaries" and
-            "stored data" (default: nothing).
-        needs_with: What it needs with other hyper-parameters, where that depends on them.
-        joint: Whether it learns all tasks at once.
-        merges: Whether it merges networks; then its method `curve` gives the accuracy over their balance.
-        bytes_per_value: Bytes of each value of a sample in its memory, whose size is the field `memory`; a
-            budget of bytes then sizes the memory.
-        bytes_beside: Bytes that such a sample takes besides its values (default: 32).
-        own_augmentation: Whether it augments images itself, switched on by its field `augment`.
+        traits: What it is and can do, as keywords: `family`, `paper`, `needs`, `needs_with`, `joint`,
+            `merges`, `bytes_per_value`, `bytes_beside`, `own_augmentation`. See
+            `engram.methods.traits.Traits`; what is left out, its class or its parent says.
 
     Raises:
         InputError: It cannot be a method; everything that is missing is named.
@@ -119,19 +99,7 @@ def method(
     def register(made: M) -> M:
         from engram.methods.registration import accepted
 
-        accepted(
-            name,
-            made,
-            family=family,
-            paper=paper,
-            needs=needs,
-            needs_with=needs_with,
-            joint=joint,
-            merges=merges,
-            bytes_per_value=bytes_per_value,
-            bytes_beside=bytes_beside,
-            own_augmentation=own_augmentation,
-        )
+        accepted(name, made, **traits)
         METHODS.add_own(name, made)
         return made
 

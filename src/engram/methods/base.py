@@ -6,7 +6,7 @@ import math
 from abc import ABC
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from engram.core.values import Batch, OptimizerSpec, TaskInfo
 from engram.methods.augment import crop_and_flip
 from engram.methods.losses import Terms, batch_loss, cross_entropy
 from engram.methods.optimizers import build_optimizer, cosine_factor
-from engram.methods.state import capture, kept_bytes, restore
+from engram.methods.state import State, capture, kept_bytes, restore
 from engram.methods.traits import declare
 from engram.models.network import Network
 
@@ -38,10 +38,10 @@ class Method(Protocol):
     def predictor(self) -> nn.Module:
         """The network that would answer now: inputs to the scores of all output units."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that the next update depends on, as tensors and plain values."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` gave."""
 
     def kept_bytes(self) -> int:
@@ -145,11 +145,11 @@ class Learner(ABC):
 
     # State and measurement ------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that the next update depends on, as tensors and plain values."""
         return capture(self)
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` gave: the learner continues with the same bits."""
         restore(self, state)
 

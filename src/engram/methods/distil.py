@@ -1,13 +1,14 @@
 """Distillation losses, which keep the answers of an older network, and the units that they are about."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from engram.core.values import Batch
+from engram.methods.state import State
 from engram.models.heads import copied_scores, head_of_each
 
 Form = Literal["kl", "cross-entropy"]
@@ -137,10 +138,10 @@ class Learned:
         """All units learned so far belong to earlier tasks from now on."""
         self.before = {head: list(units) for head, units in self.now.items()}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Both tables."""
         return {"now": self.now, "before": self.before}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put both tables back."""
         self.now, self.before = dict(state["now"]), dict(state["before"])

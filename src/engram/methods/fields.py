@@ -88,7 +88,7 @@ def validate_fields(name: str, method: type[Any], values: Mapping[str, Any]) -> 
     except ValidationError as error:
         for mistake in error.errors():
             where, message = str(mistake["loc"][0]), mistake["msg"]
-            rule = message.replace("Input should", "must", 1)
+            rule = message.partition(", unable to parse")[0].replace("Input should", "must", 1)
             mistakes.setdefault(where, f"method {name}: {where} {rule}, got {values[where]!r}")
     if mistakes:
         raise InputError("; ".join(mistakes.values()))

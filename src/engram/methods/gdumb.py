@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, final
+from typing import Annotated, final
 
 import torch
 from pydantic import Field
@@ -16,7 +16,7 @@ from engram.methods import method
 from engram.methods.augment import crop_and_flip
 from engram.methods.losses import cross_entropy
 from engram.methods.memory import Greedy
-from engram.methods.state import capture, kept_bytes, restore
+from engram.methods.state import State, capture, kept_bytes, restore
 from engram.models.heads import head_of_each
 from engram.models.network import Network
 
@@ -96,13 +96,13 @@ class GDumb:
             self.fitted = self._fit()
         return self.fitted
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """The memory; the fitted network follows from it."""
         state = capture(self)
         del state["fitted"]
         return state
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what `state_dict` gave."""
         restore(self, state)
         self.fitted = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from engram.core.errors import InputError
 from engram.core.values import OptimizerSpec
 from engram.methods.optimizers import build_optimizer
+from engram.methods.state import State
 
 
 class Inputs(NamedTuple):
@@ -145,7 +146,7 @@ class GenerativeMemory:
         tensors = [tensor for model in held for tensor in model.state_dict().values()]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Models, optimiser, and what they need to be made again; the generator belongs to the method."""
         if self.inputs is None or self.model is None or self.optimizer is None:
             return {"inputs": None}
@@ -157,7 +158,7 @@ class GenerativeMemory:
             "previous": None if self.previous is None else self.previous.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was held."""
         self.inputs = self.model = self.optimizer = self.previous = None
         if state["inputs"] is None:

@@ -12,6 +12,7 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engram.core.errors import NonFinite
 from engram.core.values import Batch
+from engram.methods.state import State
 from engram.models.heads import allowed_units, mask_scores
 
 Label = Literal["predicted", "sampled", "true"]
@@ -350,11 +351,11 @@ class Anchors:
         value, pulls = _parabola(self.importance, self.centre, [p.detach() for p in parameters])
         return value + self.lowest, pulls
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """All that is kept."""
         return {"importance": self.importance, "centre": self.centre, "lowest": self.lowest}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was kept."""
         self.importance, self.centre = list(state["importance"]), list(state["centre"])
         self.lowest = state["lowest"]

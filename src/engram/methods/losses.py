@@ -15,6 +15,7 @@ class Terms(NamedTuple):
     """The two parts of a loss: that of the new samples, and what protects earlier tasks.
 
     Example:
+        >>> import torch
         >>> terms = Terms(torch.tensor(1.0)).plus(torch.tensor(0.5))
         >>> terms.old, terms.total()
         (tensor(0.5000), tensor(1.5000))
@@ -38,6 +39,7 @@ def batch_loss(logits: Tensor, batch: Batch) -> Terms:
     Without weights it is the plain mean, otherwise the weighted sum of the samples' losses.
 
     Example:
+        >>> import torch
         >>> weights = torch.tensor([0.5, 0.5])
         >>> batch = Batch(torch.zeros(2, 1), torch.tensor([0, 1]), heads=((0, 1),), weight=weights, fresh=1)
         >>> batch_loss(torch.zeros(2, 2), batch).old
@@ -55,6 +57,7 @@ def cross_entropy(logits: Tensor, batch: Batch, *, reduction: str = "mean") -> T
     """Cross-entropy in which only the units of each sample's head compete.
 
     Example:
+        >>> import torch
         >>> batch = Batch(torch.zeros(1, 1), torch.tensor([3]), heads=((0, 1), (2, 3)), head=1)
         >>> round(float(cross_entropy(torch.zeros(1, 4), batch)), 6)  # two units compete: ln 2
         0.693147

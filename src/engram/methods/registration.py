@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Unpack
 
 from torch.optim import Optimizer
 
@@ -12,18 +12,18 @@ from engram.core.errors import InputError
 from engram.methods import VERBS
 from engram.methods.fields import fields_of
 from engram.methods.state import capture, kept_bytes, restore
-from engram.methods.traits import declare
+from engram.methods.traits import Declaration, declare
 
 STATE = ("state_dict", "load_state_dict")
 
 
-def accepted(name: str, made: Any, **declared: Any) -> type[Any]:
+def accepted(name: str, made: Any, **traits: Unpack[Declaration]) -> type[Any]:
     """A class as a method: checked, its traits noted, `state_dict` and the like added where missing.
 
     Args:
         name: The name that it is registered under.
         made: The class.
-        declared: Fields of `engram.methods.traits.Traits`.
+        traits: Fields of `engram.methods.traits.Traits`.
 
     Raises:
         InputError: It cannot be one; everything that is missing is named.
@@ -38,14 +38,14 @@ def accepted(name: str, made: Any, **declared: Any) -> type[Any]:
         field network and begin_task, observe, end_task, predictor
     """
     try:
-        _check(made, merges=bool(declared.get("merges")))
+        _check(made, merges=traits.get("merges", False))
     except InputError as error:
         raise InputError(f"method {name}: {error}{_place_of(made)}") from error
     if not hasattr(made, STATE[0]):
         made.state_dict, made.load_state_dict = capture, restore
     if not hasattr(made, "kept_bytes"):
         made.kept_bytes = _kept_bytes
-    declare(made, **declared)
+    declare(made, **traits)
     return made  # type: ignore[no-any-return]
 
 

@@ -40,6 +40,10 @@ _CONFIGURATION = (
 )
 
 
+State = dict[str, Any]
+"""A whole state, as tensors and plain values."""
+
+
 class CannotKeep(InputError):
     """Something that a checkpoint has no place for."""
 
@@ -48,14 +52,14 @@ class CannotKeep(InputError):
 class Stateful(Protocol):
     """Anything that can hand out its state and take it back."""
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """The state."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> Any:
+    def load_state_dict(self, state: State) -> Any:
         """Put it back."""
 
 
-def capture(owner: object) -> dict[str, Any]:
+def capture(owner: object) -> State:
     """The state of everything that `owner` holds, attribute by attribute.
 
     Holds tensors, dictionaries, lists and plain values only, so that it can be written and read without
@@ -67,7 +71,7 @@ def capture(owner: object) -> dict[str, Any]:
     return {name: _pack(value, f"{type(owner).__name__}.{name}") for name, value in vars(owner).items()}
 
 
-def restore(owner: Any, state: dict[str, Any]) -> None:
+def restore(owner: Any, state: State) -> None:
     """Put back what `capture` took, into an object that was made with the same configuration."""
     for name, packed in state.items():
         setattr(owner, name, _unpack(packed, vars(owner).get(name), owner))
@@ -97,7 +101,7 @@ def _bytes(value: object) -> int:
     return value.nbytes if isinstance(value, np.ndarray) else 0
 
 
-def _pack(value: Any, name: str) -> dict[str, Any]:
+def _pack(value: Any, name: str) -> State:
     packed = _packed(value, name)
     if packed is None:
         raise CannotKeep(
@@ -108,7 +112,7 @@ def _pack(value: Any, name: str) -> dict[str, Any]:
     return {"kind": kind, **kept}
 
 
-def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
+def _packed(value: Any, name: str) -> tuple[str, State] | None:
     """What kind of thing a value is, and what is kept of it; None where nothing can be."""
     if type(value) in PLAIN:
         return "plain", {"value": value}
@@ -134,7 +138,7 @@ def _packed(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
 
 def _packed_generator(
     value: torch.Generator | np.random.Generator | random.Random,
-) -> tuple[str, dict[str, Any]]:
+) -> tuple[str, State]:
     if isinstance(value, torch.Generator):
         return "generator", {"value": value.get_state()}
     if isinstance(value, np.random.Generator):
@@ -142,7 +146,7 @@ def _packed_generator(
     return "python generator", {"value": value.getstate()}
 
 
-def _packed_array(value: Any) -> tuple[str, dict[str, Any]] | None:
+def _packed_array(value: Any) -> tuple[str, State] | None:
     try:
         numbers = torch.from_numpy(np.array(value))
     except (TypeError, ValueError):
@@ -150,7 +154,7 @@ def _packed_array(value: Any) -> tuple[str, dict[str, Any]] | None:
     return "array", {"value": numbers, "scalar": isinstance(value, np.generic)}
 
 
-def _packed_dataclass(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
+def _packed_dataclass(value: Any, name: str) -> tuple[str, State] | None:
     kind = next((kind for kind, of in _VALUES.items() if isinstance(value, of)), "dataclass")
     parts = [item.name for item in fields(value) if item.init]
     beyond = {*getattr(value, "__dict__", ()), *(item.name for item in fields(value))} - {*parts}
@@ -160,7 +164,7 @@ def _packed_dataclass(value: Any, name: str) -> tuple[str, dict[str, Any]] | Non
     return kind, {"value": {part: _pack(getattr(value, part), f"{name}.{part}") for part in parts}}
 
 
-def _packed_container(value: Any, name: str) -> tuple[str, dict[str, Any]] | None:
+def _packed_container(value: Any, name: str) -> tuple[str, State] | None:
     made = type(value)
     if made in _DICTIONARIES.values() or made is defaultdict:
         pairs = [(_pack(key, name), _pack(item, f"{name}[{key!r}]")) for key, item in value.items()]
@@ -174,11 +178,11 @@ def _packed_container(value: Any, name: str) -> tuple[str, dict[str, Any]] | Non
     return None
 
 
-def _packs(values: Iterable[Any], name: str) -> list[dict[str, Any]]:
+def _packs(values: Iterable[Any], name: str) -> list[State]:
     return [_pack(item, f"{name}[{place}]") for place, item in enumerate(values)]
 
 
-def _unpack(packed: dict[str, Any], present: Any, owner: Any) -> Any:
+def _unpack(packed: State, present: Any, owner: Any) -> Any:
     kind, value = packed["kind"], packed["value"]
     if kind == "plain":
         return value
@@ -235,7 +239,7 @@ def _pairs(values: list[Any], present: Any, owner: Any) -> dict[Any, Any]:
     return {key: _unpack(item, (present or {}).get(key), owner) for key, item in pairs}
 
 
-def _tensor(packed: dict[str, Any], present: Any) -> Tensor:
+def _tensor(packed: State, present: Any) -> Tensor:
     value: Tensor = packed["value"]
     if not packed["parameter"]:
         return value.clone().requires_grad_(packed["grad"])
@@ -246,7 +250,7 @@ def _tensor(packed: dict[str, Any], present: Any) -> Tensor:
     return nn.Parameter(value.clone(), requires_grad=packed["grad"])
 
 
-def _loaded(packed: dict[str, Any], present: Any, owner: Any) -> nn.Module:
+def _loaded(packed: State, present: Any, owner: Any) -> nn.Module:
     # A network that did not exist yet (a teacher, say) has the shape of the one that learns.
     module = present if isinstance(present, nn.Module) else copy.deepcopy(owner.network)
     module.load_state_dict(packed["value"])

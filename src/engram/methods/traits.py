@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
+
+from engram.core.errors import unknown_name
 
 BYTES_BESIDE = 32
 """Bytes of a stored sample besides its input: label, head, and the key of its draw or place in a queue."""
@@ -70,6 +72,20 @@ class Traits:
         return "stored data" in self.needs
 
 
+class Declaration(TypedDict, total=False):
+    """What a class can declare of itself: the fields of `Traits` but `learner`, which its parent decides."""
+
+    family: str
+    paper: str
+    needs: tuple[str, ...]
+    needs_with: Callable[[Settings], tuple[str, ...]]
+    joint: bool
+    merges: bool
+    bytes_per_value: int
+    bytes_beside: int
+    own_augmentation: bool
+
+
 _DECLARED: dict[type, Traits] = {}
 _CLASS_ATTRIBUTES = ("family", "paper", "needs", "joint", "bytes_per_value", "bytes_beside")
 
@@ -79,11 +95,23 @@ def declare(kind: type, **declared: Any) -> Traits:
 
     Args:
         kind: The class.
-        declared: Fields of `Traits`; those that are None are left to the class and its parents.
+        declared: Fields of `Traits`.
+
+    Example:
+        >>> class Parent: ...
+        >>> class Child(Parent): ...
+        >>> _ = declare(Parent, family="prior", needs=("boundaries",))
+        >>> declare(Child, paper="Doe (2026)").needs
+        ('boundaries',)
+        >>> declare(Child, famly="prior")
+        Traceback (most recent call last):
+        engram.core.errors.InputError: unknown trait 'famly': did you mean 'family'? ...
     """
+    known = Declaration.__annotations__.keys() | {"learner"}
+    for name in declared.keys() - known:
+        raise unknown_name("trait", name, known)
     parent = next((_DECLARED[base] for base in kind.__mro__[1:] if base in _DECLARED), Traits())
-    arguments = {name: value for name, value in declared.items() if value is not None}
-    said = {**_said_by_class(kind, parent), **arguments}
+    said = {**_said_by_class(kind, parent), **declared}
     if "needs" in said:
         # What the class says of itself is not undone by its parent's rule.
         said = {"needs_with": None, **said}

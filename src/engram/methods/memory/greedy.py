@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from engram.core.values import Batch
 from engram.methods.memory.samples import Samples
+from engram.methods.state import State
 
 
 class Greedy:
@@ -73,11 +73,11 @@ class Greedy:
         self._counts = Counter(name for name, _ in held)
         self._known = {fingerprint for _, fingerprint in held}
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored; the generator belongs to the method."""
         return {"samples": self.samples.state_dict(), "classes": self.classes}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.classes = list(state["classes"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +10,7 @@ from torch import Tensor
 from engram.core.values import Batch, Heads
 from engram.methods.memory.batches import select
 from engram.methods.memory.samples import Samples
+from engram.methods.state import State
 
 
 def equal_shares(capacity: int, classes: Iterable[int]) -> dict[int, int]:
@@ -109,11 +109,11 @@ class ClassBalanced:
         )
         return self.samples.batch(index, heads)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored; the generator belongs to the method."""
         return {"samples": self.samples.state_dict(), "keys": self.keys, "order": self.order}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.keys, self.order = state["keys"], list(state["order"])
@@ -152,11 +152,11 @@ class PerClass:
         index = torch.randperm(len(self), generator=self.generator)[:size]
         return self.samples.batch(index, heads)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored; the generator belongs to the method."""
         return {"samples": self.samples.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         self.samples.load_state_dict(state["samples"])
 
@@ -187,11 +187,11 @@ class Latest:
         if len(kept) < len(y):
             self.samples.keep(kept)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored."""
         return {"share": self.share, "samples": self.samples.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         self.share = state["share"]
         self.samples.load_state_dict(state["samples"])

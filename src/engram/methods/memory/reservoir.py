@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from engram.core.values import Batch, Heads
 from engram.methods.memory.samples import Samples
+from engram.methods.state import State
 
 
 class Reservoir:
@@ -56,11 +56,11 @@ class Reservoir:
         """Up to `size` different samples, uniformly."""
         return self.samples.batch(self.draw(size), heads)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored; the generator belongs to the method."""
         return {"samples": self.samples.state_dict(), "seen": self.seen}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.seen = state["seen"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from engram.core.values import Batch, Heads
 from engram.methods.memory.samples import CodedSamples, Samples
+from engram.methods.state import State
 from engram.models.heads import head_of_each
 
 
@@ -59,11 +58,11 @@ class Sections:
             head=head,
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored."""
         return {"parts": [part.state_dict() for part in self.parts]}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         self.parts = [self.kind() for _ in state["parts"]]
         for part, held in zip(self.parts, state["parts"], strict=True):
@@ -116,10 +115,10 @@ class Turns:
         self.dealt += count
         return self.deal(count, remembered)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Where it stands; the generator belongs to the method."""
         return {"queue": self.queue, "met": self.met, "dealt": self.dealt}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Continue from there."""
         self.queue, self.met, self.dealt = state["queue"], state["met"], state["dealt"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from engram.core.values import Batch, Heads
 from engram.methods.memory.batches import select
+from engram.methods.state import State
 from engram.models.heads import head_of_each
 
 
@@ -93,11 +94,11 @@ class Samples:
         head: int | Tensor = self.head[index] if len(heads) > 1 else 0
         return Batch(self.x.index_select(0, index.to(self.x.device)), self.y[index], heads=heads, head=head)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored."""
         return {"x": self.x, "y": self.y, "head": self.head}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         self.x, self.y, self.head = state["x"], state["y"], state["head"]
 
@@ -160,11 +161,11 @@ class CodedSamples:
         head: int | Tensor = self.head[index].long() if len(heads) > 1 else 0
         return Batch(self.low + self.codes[index] * self.level, self.y[index].long(), heads=heads, head=head)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """Everything that is stored."""
         return dict(vars(self))
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Put back what was stored."""
         vars(self).update(state)
 
