@@ -52,6 +52,9 @@ def measure(options: Options) -> list[Report]:
             )
         )
         stream = Stream(planned.scenario)
+        for task in range(TASKS):
+            # As it is when a run gets to its first probe.
+            assert len(stream.train(task)) and len(stream.test(task))
         epochs, probes = [], []
         for _ in range(options.rounds):
             started = time.process_time()

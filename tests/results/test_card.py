@@ -33,7 +33,7 @@ from engram.results.card import (
 from engram.results.card_section import cards_section
 from engram.results.questions import CONSTRAINTS, QUESTIONS, find_question
 from engram.results.report import write_report
-from engram.results.store import find_runs, group_runs
+from engram.results.runs import find_runs, group_runs
 
 CARD = Card(
     (

@@ -8,7 +8,7 @@ from tests.results.simulated import write_own_loop, write_run
 
 from engram.core.errors import InputError
 from engram.results.report import write_report
-from engram.results.store import find_runs
+from engram.results.runs import find_runs
 
 NASTY = '</script><img src=x onerror="document.title=1"> & "co"'
 
