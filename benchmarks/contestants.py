@@ -70,7 +70,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
             try:
                 progress = next(steps)
             except StopIteration as end:
-                end.value.evaluator.trace.save(Path(place) / "trace.parquet")
+                end.value.trace.save(Path(place) / "trace.parquet")
                 break
             if progress.learning > done:
                 done = progress.learning

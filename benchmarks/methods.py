@@ -18,12 +18,14 @@ from benchmarks.report import Options, Report, figure, ratios
 from engram.core.errors import InputError
 from engram.core.values import Batch, OptimizerSpec
 from engram.datasets import arrays
-from engram.record.experiment import Experiment
-from engram.engine.loop import Progress, complete, run_steps
+from engram.engine.check import complete
+from engram.engine.loop import run_steps
+from engram.engine.observers import Step
 from engram.methods import METHODS
 from engram.methods.importance import diagonal_fisher
 from engram.models import build
 from engram.models.spec import ModelSpec
+from engram.record.experiment import Experiment
 from engram.scenarios import SettingName, split
 
 SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")
@@ -47,7 +49,7 @@ class Learning:
     """
 
     setting: SettingName
-    steps: Iterator[Progress]
+    steps: Iterator[Step]
     seconds: list[float] = field(default_factory=list)
     kept: int = 0
 
@@ -57,7 +59,8 @@ class Learning:
         *_, last = islice(self.steps, UPDATES_A_TURN)
         if counts:
             self.seconds.append((time.process_time() - started) / UPDATES_A_TURN)
-        self.kept = last.line.method.kept_bytes()
+        assert last.method is not None
+        self.kept = last.method.kept_bytes()
 
 
 def measure(options: Options) -> list[Report]:

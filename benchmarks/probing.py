@@ -14,10 +14,13 @@ import torch
 from benchmarks.report import Options, Report, figure, ratios
 from engram.core.values import OptimizerSpec
 from engram.datasets import arrays
-from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
-from engram.engine.loop import Progress, complete, run_steps
+from engram.datasets.stream import Stream
+from engram.engine.check import complete
+from engram.engine.loop import run_steps
+from engram.engine.observers import Step
 from engram.engine.probing import readings_at_end
 from engram.models.spec import ModelSpec
+from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
 from engram.scenarios import split
 
 SHAPE, TASKS, CLASSES_A_TASK = (3, 32, 32), 2, 2
@@ -48,13 +51,17 @@ def measure(options: Options) -> list[Report]:
                 evaluation=EvaluationSpec(every=10**9, transfer=TransferSpec()),
             )
         )
+        stream = Stream(planned.scenario)
+        for task in range(TASKS):
+            # As it is when a run gets to its first probe.
+            assert len(stream.train(task)) and len(stream.test(task))
         epochs, probes = [], []
         for _ in range(options.rounds):
             started = time.process_time()
             last = one_epoch(planned)
             learned = time.process_time()
-            line = last.line
-            readings_at_end(planned, line.stream, line.method, phase=0, step=last.step)
+            assert last.method is not None
+            readings_at_end(planned, stream, last.method, phase=0, step=last.step)
             epochs.append(learned - started)
             probes.append(time.process_time() - learned)
         shown.figures.append(figure(f"probes / epoch, {name}", ratios(probes, epochs), target=TARGET))
@@ -63,13 +70,13 @@ def measure(options: Options) -> list[Report]:
     return [shown]
 
 
-def one_epoch(planned: Experiment) -> Progress:
+def one_epoch(planned: Experiment) -> Step:
     """Learn the first task, and stop before anything is measured at its end."""
     steps = run_steps(planned, watch=False)
-    progress = next(steps)
-    for _ in range(progress.steps // TASKS - 1):
-        progress = next(steps)
-    return progress
+    step = next(steps)
+    for _ in range(step.steps // TASKS - 1):
+        step = next(steps)
+    return step
 
 
 def made_up_data(trained: int, tested: int) -> str:

@@ -60,8 +60,9 @@ def command(way: str, updates: int) -> float:
 
 def main() -> None:
     """Run the sweep one way."""
-    from engram.engine.checkpoint import execute
-    from engram.executors.sweep import run_sweep
+    from engram.engine.execute import execute
+    from engram.engine.where import Where
+    from engram.executors.processes import Processes
     from engram.protocols.sweep_file import expand
 
     way, out, updates = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
@@ -79,10 +80,10 @@ def main() -> None:
     planned = expand(table).experiments
     if way == "serial":
         for each in planned:
-            execute(each, out / each.id)
+            execute(each, Where(out=out))
         return
-    rows = run_sweep(planned, out, jobs=2)
-    assert all(row.status == "done" for row in rows), [row.failure for row in rows if row.failure]
+    runs = Processes(Where(out=out, jobs=2))(planned)
+    assert all(run.finished for run in runs), [run.failure for run in runs if run.failure]
 
 
 if __name__ == "__main__":

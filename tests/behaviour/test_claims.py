@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
 from engram.methods import METHODS, traits_of
 from engram.scenarios import SettingName
 
@@ -29,7 +30,7 @@ def accuracy(seed: int, scenario: str, method: str, setting: Any, **options: Any
     """ACC of one seed."""
     given = {name: value for name, value in options.items() if name != "data"}
     planned = experiment(scenario, method, setting=setting, seed=seed, evaluation=ENDS_ONLY, **given)
-    return run(planned, data=options.get("data")).evaluator.metrics()["ACC"]
+    return run(planned, Where(out=None, data=options.get("data"))).metrics["ACC"]
 
 
 def accuracies(*of: str, seeds: int = SEEDS, **options: Any) -> NDArray[np.float64]:
@@ -108,5 +109,5 @@ def test_gem_falls_deeper_than_er(real_data: Path) -> None:
     for method, values in lowest.items():
         for seed in range(SEEDS):
             planned = experiment("split-mnist", method, seed=seed, epochs=1, evaluation={"subset": 200})
-            values.append(run(planned, data=real_data).evaluator.metrics()["min-ACC"])
+            values.append(run(planned, Where(out=None, data=real_data)).metrics["min-ACC"])
     assert np.mean(lowest["gem"]) < np.mean(lowest["er"])

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from engram.engine.experiment import Experiment
 
 from engram.cli.describe import Forecast, describe_run, evaluations_of, forecast, updates_of
 from engram.engine.checkpoint import execute
-from engram.engine.experiment import Experiment
 from engram.engine.recipe import experiment
 
 

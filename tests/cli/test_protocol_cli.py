@@ -7,18 +7,20 @@ from unittest.mock import patch
 
 import pytest
 from tests.cli.command import Done, Engram
-from tests.protocols.made_up import Recorder, with_curve, with_metrics
+from tests.protocols.made_up import Recorder, failed, with_curve, with_metrics
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
 from engram.datasets.stream import Stream
 from engram.engine.probing import probe_name
 from engram.engine.recipe import experiment
-from engram.protocols.drive import Failure, Result
 from engram.record.experiment import Experiment
+from engram.record.failure import FailureKind
+from engram.record.run import Run
+from engram.record.tables import Tables
 
 NO_OPTION = "no such option {}; see `engram protocol {} --help`"
-MakeUp = Callable[[Callable[[Experiment], Result | Failure]], Recorder]
+MakeUp = Callable[[Callable[[Experiment], Run]], Recorder]
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def protocol(engram: Engram, tmp_path: Path) -> Engram:
 def make_up(monkeypatch: pytest.MonkeyPatch) -> MakeUp:
     """Lets the command make results up instead of training."""
 
-    def with_results(make: Callable[[Experiment], Result | Failure]) -> Recorder:
+    def with_results(make: Callable[[Experiment], Run]) -> Recorder:
         execute = Recorder(make)
         monkeypatch.setattr("engram.cli.protocol.running.executor", lambda _: execute)
         return execute
@@ -41,7 +43,7 @@ def make_up(monkeypatch: pytest.MonkeyPatch) -> MakeUp:
     return with_results
 
 
-def learned(each: Experiment) -> Result:
+def learned(each: Experiment) -> Run:
     """Each task is known while it is learned, and half known afterwards."""
     points = [
         (step, tasks[-1], {task: 0.9 if task in tasks else 0.5 for task in range(max(tasks) + 1)})
@@ -91,7 +93,7 @@ def test_causal_measures_short_tasks_as_often_as_long_ones(protocol: Engram, mak
 
 
 def test_ctrl_c_says_what_is_kept(protocol: Engram, make_up: MakeUp) -> None:
-    def interrupted(_: Experiment) -> Result:
+    def interrupted(_: Experiment) -> Run:
         raise KeyboardInterrupt
 
     make_up(interrupted)
@@ -118,14 +120,18 @@ def test_candidates_of_a_type_name_their_stream_and_rates_are_shown(
 
 
 @pytest.mark.parametrize(
-    ("reason", "code"),
-    [("the loss became nan at step 3", 0), ("its process was killed by SIGKILL", 1)],
+    ("kind", "reason", "code"),
+    [
+        (FailureKind.DIVERGED, "weights became NaN or infinite at step 3", 0),
+        (FailureKind.CRASHED, "its process was killed by SIGKILL", 1),
+    ],
 )
 def test_runs_that_failed_are_told_and_change_the_exit_code(
-    reason: str, code: int, protocol: Engram, make_up: MakeUp
+    kind: FailureKind, reason: str, code: int, protocol: Engram, make_up: MakeUp
 ) -> None:
-    def make(each: Experiment) -> Result | Failure:
-        return Failure(each, reason) if each.optimizer.lr == 0.1 else with_metrics(each, {"ACC": 0.5})
+    def make(each: Experiment) -> Run:
+        diverges = each.optimizer.lr == 0.1
+        return failed(each, reason, kind=kind) if diverges else with_metrics(each, {"ACC": 0.5})
 
     make_up(make)
     command = ["grid", "split-digits", "er", "--grid", "lr=.1,.01"]
@@ -142,11 +148,11 @@ def test_values_of_a_field_may_be_given_one_by_one(protocol: Engram, make_up: Ma
 
 
 def test_more_shots_than_there_are_samples_are_told(protocol: Engram, make_up: MakeUp) -> None:
-    def make(each: Experiment) -> Result:
+    def make(each: Experiment) -> Run:
         probe = each.evaluation.transfer
         readings: list[Reading] = [(9, 0, 1, probe_name(k), 0.5) for k in (probe.shots if probe else ())]
         found = {"AvgFgt": -0.2, "AvgAcc": 0.7, "AvgLAcc": 0.9}
-        return Result(each, {"metrics": found}, readings=tuple(readings))
+        return Run(planned=each, finished=True, stored=found, tables=Tables(readings=readings))
 
     make_up(make)
     done = protocol("forward-transfer", "split-digits", "er", "--shots", "5,1000", "--json")
@@ -215,7 +221,7 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
     stamp = place.stat().st_mtime_ns
     assert (place.parent / "probes.parquet").is_file()
     assert protocol(*command).json == found and place.stat().st_mtime_ns == stamp
-    with patch("engram.engine.checkpoint.run_steps", side_effect=InputError("the data are gone")):
+    with patch("engram.engine.execute.run_steps", side_effect=InputError("the data are gone")):
         assert protocol(*command, "--again").returncode == 2
     assert place.stat().st_mtime_ns == stamp
     assert protocol(*command, "--again").json["summary"]["ACC"] == found["summary"]["ACC"]
@@ -226,7 +232,7 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
 def test_what_fails_when_it_is_run_again_has_failed(protocol: Engram, tmp_path: Path) -> None:
     command = ["grid", "split-digits", "finetune", "--updates", 2, "--grid", "lr=.1,.01", "--json"]
     found = protocol(*command).json
-    with patch("engram.engine.checkpoint.run_steps", side_effect=RuntimeError("no luck")):
+    with patch("engram.engine.execute.run_steps", side_effect=RuntimeError("no luck")):
         done = protocol(*command, "--again")
     assert done.returncode == 2 and "no luck" in done.stderr
     folder = tmp_path / "runs" / found["runs"][0]

@@ -176,7 +176,7 @@ def test_again_keeps_what_is_there_until_something_better_is(tmp_path: Path, eng
     assert engram(*command).returncode == 0
     (result,) = tmp_path.glob("*/result.json")
     first = result.stat().st_mtime_ns
-    with patch("engram.engine.checkpoint.run_steps", side_effect=InputError("the data are gone")):
+    with patch("engram.engine.execute.run_steps", side_effect=InputError("the data are gone")):
         assert engram(*command, "--again").returncode == 2
     assert result.stat().st_mtime_ns == first
     assert engram(*command, "--again").returncode == 0
@@ -186,7 +186,7 @@ def test_again_keeps_what_is_there_until_something_better_is(tmp_path: Path, eng
     second = result.stat().st_mtime_ns
     result.parent.replace(tmp_path / f".{result.parent.name}.before")
     result.parent.mkdir()
-    with patch("engram.engine.checkpoint.run_steps", side_effect=InputError("the data are gone")):
+    with patch("engram.engine.execute.run_steps", side_effect=InputError("the data are gone")):
         assert engram(*command).returncode == 0
         assert engram(*command, "--again").returncode == 2
     assert result.stat().st_mtime_ns == second
@@ -228,7 +228,7 @@ def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     last = errors.strip().splitlines()[-1]
-    assert last.startswith("error: interrupted") and "the same command goes on" in last
+    assert last.startswith("error: interrupted") and "run the same command again to resume" in last
     assert list(tmp_path.glob("*/result.json"))
     assert "Traceback" not in errors
 

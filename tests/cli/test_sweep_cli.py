@@ -12,11 +12,10 @@ import pytest
 import torch
 from tests.cli.command import Engram
 
-from engram.core.folder import RESULT
+from engram.core.folder import EXPERIMENT, FAILURE, RESULT
 from engram.core.trace import Trace
 from engram.engine.checkpoint import CHECKPOINT
 from engram.engine.loop import run
-from engram.executors.processes import FAILURE
 from engram.protocols.sweep_file import expand, read_sweep
 
 SHORT = 'scenario = "split-digits"\nupdates = 4\nsubset = 20\n'
@@ -37,7 +36,10 @@ def test_a_dry_run_shows_and_runs_nothing(file: Path, tmp_path: Path, engram: En
     )
     assert "asked for more than once and run once: 4" in done.stderr
     found = json.loads(engram("sweep", file, "--dry-run", "--out", tmp_path / "runs", "--json").stdout)
-    assert found["counts"] == {"done": 0, "failed": 0, "missing": 6} and found["seconds_left"] is None
+    assert (
+        found["counts"] == {"done": 0, "failed": 0, "unfinished": 0, "missing": 6}
+        and found["seconds_left"] is None
+    )
     assert not (tmp_path / "runs").exists()
 
 
@@ -50,7 +52,7 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
     done = engram(*command)
     assert done.returncode == 1
     assert done.stdout.count("try a learning rate smaller") == 2
-    assert "2 of 4 runs failed; the same command tries them again" in done.stdout
+    assert "2 of 4 runs failed; run the same command again to retry them" in done.stdout
     assert "ACC" in done.stdout and "±" in done.stdout
     assert "failed: split-digits-class-finetune-s0" in done.stderr
 
@@ -58,7 +60,10 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
     again = engram(*command, "--json")
     assert again.returncode == 0, again.stderr
     found = json.loads(again.stdout)
-    assert found["counts"] == {"done": 4, "failed": 0, "missing": 0} and found["seconds_left"] == 0
+    assert (
+        found["counts"] == {"done": 4, "failed": 0, "unfinished": 0, "missing": 0}
+        and found["seconds_left"] == 0
+    )
     first = found["runs"][0]
     assert first.keys() == {
         *("id", "scenario", "setting", "method", "seed", "folder", "status", "metrics", "failure")
@@ -79,7 +84,7 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
             [],
             "[[run]] 2: unknown method 'ewcc'; did you",
         ),
-        (SHORT + 'method = "er"', ["--jobs", "0"], "jobs=0"),
+        (SHORT + 'method = "er"', ["--jobs", "0"], "jobs must be at least 1, got 0"),
         (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py is not there"),
         (SHORT + 'method = "er"', ["--device", "tpu"], "device 'tpu'"),
         ('scenario = "split-kmnist"\nmethod = "er"', ["--data", "nowhere"], "nowhere"),
@@ -117,12 +122,13 @@ def test_interrupt_stops_in_seconds_and_the_same_command_goes_on(file: Path, tmp
     assert process.returncode == 130, errors
     assert errors.strip().splitlines()[-1].startswith("error: interrupted: 1 of 2 runs are finished")
     assert "Traceback" not in errors
-    assert [path.name for path in (out / second.id).iterdir()] == [CHECKPOINT]
+    assert {path.name for path in (out / second.id).iterdir()} == {CHECKPOINT, EXPERIMENT, FAILURE}
+    assert json.loads((out / second.id / FAILURE).read_text())["kind"] == "interrupted"
     assert torch.load(out / second.id / CHECKPOINT, weights_only=True)["place"]["step"] > 0
     stamp = (out / first.id / RESULT).stat().st_mtime_ns
 
     again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False, timeout=120)
     assert again.returncode == 0, again.stderr
-    assert json.loads(again.stdout)["counts"] == {"done": 2, "failed": 0, "missing": 0}
+    assert json.loads(again.stdout)["counts"] == {"done": 2, "failed": 0, "unfinished": 0, "missing": 0}
     assert (out / first.id / RESULT).stat().st_mtime_ns == stamp
-    assert Trace.load(out / second.id / "trace.parquet") == run(second).evaluator.trace
+    assert Trace.load(out / second.id / "trace.parquet") == run(second).trace

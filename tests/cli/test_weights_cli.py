@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.cli.command import Engram
 
-from engram.engine.loop import run
+from engram.engine.loop import run_steps
 from engram.engine.recipe import experiment
 from engram.models import ModelSpec, build
 
@@ -17,9 +17,12 @@ SHORT = ["--setting", "task", "--updates", "4", "--subset", "20"]
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network that knows all digits."""
     seldom = {"every": 1000}
-    learned = run(experiment("split-digits", "offline", setting="class", updates=30, evaluation=seldom))
+    *_, last = run_steps(
+        experiment("split-digits", "offline", setting="class", updates=30, evaluation=seldom)
+    )
+    assert last.method is not None
     place = tmp_path_factory.mktemp("weights") / "digits.pt"
-    torch.save(learned.method.predictor().state_dict(), place)
+    torch.save(last.method.predictor().state_dict(), place)
     return place
 
 

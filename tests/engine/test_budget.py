@@ -22,7 +22,9 @@ def test_what_is_predicted_is_kept(method: str, setting: SettingName) -> None:
     planned = experiment(
         "split-digits", method, setting=setting, updates=2, evaluation={"every": 1000, "subset": 10}
     )
-    assert predicted_bytes(planned) == list(run(planned).account.kept_bytes)
+    account = run(planned).account
+    assert account is not None
+    assert predicted_bytes(planned) == list(account.kept_bytes)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,9 @@ def test_a_memory_that_is_counted_by_class_fits_as_well(setting: SettingName) ->
         evaluation={"every": 1000, "subset": 10},
     )
     assert planned.settings["memory"] == 20
-    assert 0.7 * 60_000 < run(planned).account.kept_bytes[-1] <= 60_000
+    account = run(planned).account
+    assert account is not None
+    assert 0.7 * 60_000 < account.kept_bytes[-1] <= 60_000
     with pytest.raises(InputError, match="2000 bytes holds not a single sample of each class"):
         experiment("split-digits", "er", budget_bytes=2_000, settings={"policy": "per-class"})
 

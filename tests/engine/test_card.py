@@ -17,22 +17,29 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.files import read_json, write_json
-from engram.core.folder import RESULT
+from engram.core.folder import RESULT, finite
+from engram.core.trace import Trace
 from engram.core.values import Batch, TaskInfo
 from engram.datasets import load
 from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
 from engram.engine.card import LaterStatistics, later_through_normalisation
-from engram.engine.checkpoint import CHECKPOINT, execute, save_checkpoint
+from engram.engine.checkpoint import CHECKPOINT, save_checkpoint
+from engram.engine.execute import execute
+from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest
-from engram.engine.loop import Outcome, run, run_steps
+from engram.engine.loop import run, run_steps
+from engram.engine.observers import Step
 from engram.engine.recipe import experiment
 from engram.engine.retained import retained, retained_samples, shapes_of
+from engram.engine.where import Where
 from engram.methods import METHODS
 from engram.methods.base import Learner
 from engram.models import ModelSpec, build
 from engram.record.card import Card, ForbiddenRead, Verdict, growth
 from engram.record.experiment import EvaluationSpec, Experiment
+from engram.record.failure import FailureKind
+from engram.record.run import Run
 from engram.results.card import Line, constraint_lines, fact_lines
 from engram.scenarios import DomainSetting, joint, online, permuted, prefix, split
 from engram.scenarios.preparation import UNIT_RANGE
@@ -45,6 +52,7 @@ OPEN = Stream(DIGITS)
 WHOLE = load("digits")
 LAST_TESTS = OPEN.test(4)
 RARELY = EvaluationSpec(every=10_000, subset=20)
+STRICT = Where(out=None, strict=True)
 
 
 def plan(method: str, scenario: Any = DIGITS, **changes: Any) -> Experiment:
@@ -238,9 +246,11 @@ def test_a_cheat_is_recorded(name: str) -> None:
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_is_stopped(name: str) -> None:
-    with pytest.raises(Forbidden, match="may read only what the stream hands to it") as stopped:
-        run(plan(name), strict=True)
+    with pytest.raises(RunFailed, match="may read only what the stream hands to it") as stopped:
+        run(plan(name), STRICT)
     assert CHEATS[name][3] in str(stopped.value)
+    assert isinstance(stopped.value.__cause__, Forbidden)
+    assert stopped.value.failure.kind is FailureKind.BAD_INPUT
 
 
 def test_cheats_break_constraints() -> None:
@@ -256,7 +266,7 @@ def test_cheats_break_constraints() -> None:
 @pytest.mark.slow
 def test_the_methods_here_play_fair(method: str) -> None:
     for setting in settings_of(method):
-        outcome = run(sample_experiment(method, setting), strict=True)
+        outcome = run(sample_experiment(method, setting), STRICT)
         assert outcome.card is not None
         assert not outcome.card.forbidden
 
@@ -264,11 +274,12 @@ def test_the_methods_here_play_fair(method: str) -> None:
 def test_identity_is_watched_again_after_a_resume() -> None:
     *_, there = islice(run_steps(plan("test-asks-identity", epochs=2)), 3)
     file = io.BytesIO()
-    torch.save(there.snapshot(), file)
+    torch.save(snapshot(there), file)
     file.seek(0)
-    steps = run_steps(plan("test-asks-identity", epochs=2), resume=torch.load(file), strict=True)
-    with pytest.raises(Forbidden):
+    steps = run_steps(plan("test-asks-identity", epochs=2), STRICT, resume=torch.load(file))
+    with pytest.raises(RunFailed) as stopped:
         next(steps)
+    assert isinstance(stopped.value.__cause__, Forbidden)
 
 
 # Counting -----------------------------------------------------------------------------------------
@@ -313,7 +324,7 @@ def test_a_resumed_run_has_the_same_card() -> None:
     whole = run(planned).card
     *_, there = islice(run_steps(planned), 31)
     file = io.BytesIO()
-    torch.save(there.snapshot(), file)
+    torch.save(snapshot(there), file)
     file.seek(0)
     resumed = _end(run_steps(planned, resume=torch.load(file, weights_only=True))).card
     assert whole is not None
@@ -329,14 +340,20 @@ def test_a_resumed_run_has_the_same_card() -> None:
 
 
 def test_counting_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    counted = [run(sample_experiment(name, settings_of(name)[0])) for name in ("er", "ewc", "lwf")]
+    def learned(planned: Experiment) -> tuple[str, Trace]:
+        *_, last = run_steps(planned)
+        assert last.method is not None
+        return weights_digest(last.method), run(planned).trace
+
+    planned = [sample_experiment(name, settings_of(name)[0]) for name in ("er", "ewc", "lwf")]
+    counted = [learned(each) for each in planned]
     nobody: Callable[..., None] = lambda *_, **__: None  # noqa: E731
     monkeypatch.setattr("engram.datasets.stream.enter", nobody)
     monkeypatch.setattr(Ledger, "note_identity", nobody)
-    for outcome in counted:
-        alone = run(outcome.experiment)
-        assert weights_digest(alone.method) == weights_digest(outcome.method)
-        assert alone.evaluator.trace == outcome.evaluator.trace
+    for each, (weights, trace) in zip(planned, counted, strict=True):
+        alone_weights, alone_trace = learned(each)
+        assert alone_weights == weights
+        assert alone_trace == trace
 
 
 # What is kept and what it costs -------------------------------------------------------------------
@@ -370,10 +387,13 @@ def test_a_network_a_task_grows() -> None:
 
 def test_samples_are_found_among_what_is_held() -> None:
     outcome = run(plan("er", settings={"memory": 40}))
+    assert outcome.account is not None
     assert outcome.account.kept_samples == (40,) * 5
     assert len(outcome.account.update_seconds) == 5
     # An anchor of the first layer has the shape of many vectors, but no labels beside it.
-    assert retained_samples(run(plan("ewc")).method, (64,)) == 0
+    *_, last = run_steps(plan("ewc"))
+    assert last.method is not None
+    assert retained_samples(last.method, (64,)) == 0
 
 
 def _on_the_network(method: Any) -> list[Any]:
@@ -542,36 +562,42 @@ def test_nothing_to_hide(n_tasks: int, epochs: int, batch_size: int, visible: bo
 
 def test_the_card_is_kept_with_the_run(tmp_path: Path) -> None:
     planned = experiment("split-digits", "er", epochs=1, evaluation={"every": 1000})
-    result = execute(planned, tmp_path, strict=True)
-    assert answers(Card.of_json(result["card"]), "passes") == ["2"]
-    assert execute(planned, tmp_path, strict=True) == result
+    where = Where(out=tmp_path, strict=True)
+    finished = execute(planned, where)
+    assert finished.card is not None
+    assert answers(finished.card, "passes") == ["2"]
+    assert answers(Card.of_json(read_json(tmp_path / planned.id / RESULT)["card"]), "passes") == ["2"]
+    assert finite(execute(planned, where).result()) == finite(finished.result())
 
 
 def test_strict_asks_for_a_card(tmp_path: Path) -> None:
     planned = plan("finetune")
-    result = execute(planned, tmp_path)
-    write_json(tmp_path / RESULT, {name: value for name, value in result.items() if name != "card"})
+    execute(planned, Where(out=tmp_path))
+    place = tmp_path / planned.id / RESULT
+    write_json(place, {name: value for name, value in read_json(place).items() if name != "card"})
     with pytest.raises(InputError, match="before cards were recorded: run it again with --again"):
-        execute(planned, tmp_path, strict=True)
+        execute(planned, Where(out=tmp_path, strict=True))
 
 
 def test_strict_refuses_what_was_recorded(tmp_path: Path) -> None:
-    execute(plan("test-reads-tests"), tmp_path)
+    execute(plan("test-reads-tests"), Where(out=tmp_path))
     with pytest.raises(Forbidden, match="test data of task 3"):
-        execute(plan("test-reads-tests"), tmp_path, strict=True)
+        execute(plan("test-reads-tests"), Where(out=tmp_path, strict=True))
 
 
 def test_a_checkpoint_without_an_account_leaves_no_card(tmp_path: Path) -> None:
     planned = plan("finetune", epochs=3)
     *_, there = islice(run_steps(planned), 20)
-    save_checkpoint(tmp_path / CHECKPOINT, there)
-    state = torch.load(tmp_path / CHECKPOINT, weights_only=True)
-    del state["ledger"]
-    torch.save(state, tmp_path / CHECKPOINT)
+    folder = tmp_path / planned.id
+    folder.mkdir()
+    save_checkpoint(folder / CHECKPOINT, there)
+    state = torch.load(folder / CHECKPOINT, weights_only=True)
+    state["ledger"]["whole"] = False
+    torch.save(state, folder / CHECKPOINT)
     with pytest.raises(InputError, match="before cards were recorded"):
-        execute(planned, tmp_path, strict=True)
-    execute(planned, tmp_path)
-    assert "card" not in read_json(tmp_path / RESULT)
+        execute(planned, Where(out=tmp_path, strict=True))
+    assert execute(planned, Where(out=tmp_path)).card is None
+    assert "card" not in read_json(folder / RESULT)
 
 
 def test_a_broken_card_is_one_line() -> None:
@@ -584,10 +610,15 @@ def test_a_measured_card_survives_json() -> None:
     assert Card.of_json(json.loads(json.dumps(card.as_json(), allow_nan=False))) == card
 
 
-def _end(steps: Any) -> Outcome:
+def snapshot(step: Step) -> dict[str, Any]:
+    assert step.snapshot is not None
+    return step.snapshot()
+
+
+def _end(steps: Any) -> Run:
     while True:
         try:
             next(steps)
         except StopIteration as end:
-            found: Outcome = end.value
+            found: Run = end.value
             return found

@@ -13,16 +13,24 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
-from engram.core.folder import EXPERIMENT, PROBES, RESULT
+from engram.core.folder import EXPERIMENT, PROBES, RESULT, finite
 from engram.core.trace import Trace
 from engram.core.values import Batch
-from engram.engine.checkpoint import CHECKPOINT, execute
+from engram.engine.check import complete
+from engram.engine.checkpoint import CHECKPOINT
+from engram.engine.execute import execute
+from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest
-from engram.engine.loop import Diverged, complete, run, run_steps
+from engram.engine.loop import run, run_steps
+from engram.engine.observers import Step, Watcher
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
 from engram.methods import METHODS
-from engram.methods.base import Learner
+from engram.methods.base import Learner, Method
+from engram.record.account import Account
 from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec
+from engram.record.failure import FailureKind
+from engram.record.run import Run
 from engram.scenarios import DomainSetting, joint, online, prefix, split
 
 
@@ -31,20 +39,64 @@ def small(method: str = "finetune", **changes: object) -> Experiment:
     return replace(planned, **changes)  # type: ignore[arg-type]
 
 
+def method_of(step: Step) -> Method:
+    assert step.method is not None
+    return step.method
+
+
+def leave_checkpoint(out: Path, planned: Experiment, state: object) -> Path:
+    """A checkpoint where a run of that experiment looks for it."""
+    place = out / planned.id / CHECKPOINT
+    place.parent.mkdir(parents=True)
+    if isinstance(state, bytes):
+        place.write_bytes(state)
+    else:
+        torch.save(state, place)
+    return place
+
+
+def snapshot(step: Step) -> dict[str, Any]:
+    assert step.snapshot is not None
+    return step.snapshot()
+
+
+def account_of(finished: Run) -> Account:
+    assert finished.account is not None
+    return finished.account
+
+
+class Steps(Watcher):
+    """Remembers which updates it was told of."""
+
+    def __init__(self) -> None:
+        self.seen: list[int] = []
+
+    def updated(self, step: Step) -> None:
+        self.seen.append(step.step)
+
+
+def kept(out: Path, planned: Experiment) -> Run:
+    """What lies in the folder of a run that failed, which says so."""
+    found = Run.load(out / planned.id)
+    assert found.status == "failed" and found.failure is not None
+    assert len(found.trace) > 0 and not (out / planned.id / RESULT).exists()
+    return found
+
+
 def test_the_same_seed_pairs_methods() -> None:
     """Fine-tuning and EWC see the same weights and batches until the first task ends."""
     first = [run_steps(small(method)) for method in ("finetune", "ewc")]
     weights = []
     for steps in first:
         *_, last = islice(steps, 20)
-        weights.append(weights_digest(last.line.method))
+        weights.append(weights_digest(method_of(last)))
     assert weights[0] == weights[1]
 
 
 def test_updates_evaluations_and_steps() -> None:
     outcome = run(small(evaluation=EvaluationSpec(every=7, subset=20)))
-    assert outcome.evaluator.step == 100
-    steps = sorted(set(outcome.evaluator.trace.step))
+    assert outcome.updates == 100
+    steps = sorted(set(outcome.trace.step))
     assert steps == sorted({0, *range(7, 101, 7), 20, 40, 60, 80, 100})
 
 
@@ -53,15 +105,17 @@ def test_epochs_make_passes_over_all_samples() -> None:
     planned = Experiment(scenario, "finetune", batch_size=100, epochs=2)
     outcome = run(planned)
     samples = 2 * 145
-    assert outcome.evaluator.step == 2 * -(-samples // 100)
-    assert run(replace(planned, scenario=online(scenario))).evaluator.step == -(-samples // 100)
+    assert outcome.updates == 2 * -(-samples // 100)
+    assert run(replace(planned, scenario=online(scenario))).updates == -(-samples // 100)
 
 
 def test_joint_training_learns_everything_at_once() -> None:
     scenario = joint(split("digits", setting="class"))
     outcome = run(Experiment(scenario, "finetune", batch_size=32, epochs=10))
-    assert outcome.evaluator.metrics()["ACC"] > 0.8
-    assert outcome.evaluator.accuracies().keys() == set(range(5))
+    assert outcome.metrics["ACC"] > 0.8
+    last = outcome.trace.step[-1]
+    asked = {task for step, task in zip(outcome.trace.step, outcome.trace.task, strict=True) if step == last}
+    assert asked == set(range(5))
 
 
 def test_hidden_boundaries_are_one_task_for_the_method() -> None:
@@ -69,7 +123,7 @@ def test_hidden_boundaries_are_one_task_for_the_method() -> None:
     began: list[int] = []
     steps = run_steps(Experiment(scenario, "finetune", batch_size=64))
     for progress in steps:
-        task = progress.line.method.task  # type: ignore[attr-defined]
+        task = method_of(progress).task  # type: ignore[attr-defined]
         began.append(task.index)
     assert set(began) == {0}
     with pytest.raises(InputError, match="needs to know where tasks begin"):
@@ -80,33 +134,34 @@ def test_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
     planned = small("er")
     whole = run(planned)
     *_, there = islice(run_steps(planned), 33)
-    torch.save(there.snapshot(), tmp_path / CHECKPOINT)
-    result = execute(planned, tmp_path)
-    assert Trace.load(tmp_path / "trace.parquet") == whole.evaluator.trace
-    assert result["updates"] == 100 and not (tmp_path / CHECKPOINT).exists()
+    checkpoint = leave_checkpoint(tmp_path, planned, snapshot(there))
+    observer = Steps()
+    resumed = execute(planned, Where(out=tmp_path), [observer])
+    assert Trace.load(tmp_path / planned.id / "trace.parquet") == whole.trace
+    assert resumed.updates == 100 and not checkpoint.exists()
+    assert observer.seen == list(range(34, 101))
 
 
 def test_a_checkpoint_of_another_experiment_is_not_used(tmp_path: Path) -> None:
     *_, there = islice(run_steps(small("er", seed=1)), 33)
-    torch.save(there.snapshot(), tmp_path / CHECKPOINT)
-    execute(small("er"), tmp_path)
-    assert Trace.load(tmp_path / "trace.parquet") == run(small("er")).evaluator.trace
+    leave_checkpoint(tmp_path, small("er"), snapshot(there))
+    execute(small("er"), Where(out=tmp_path))
+    assert Run.load(tmp_path / small("er").id).trace == run(small("er")).trace
 
 
 def test_a_checkpoint_of_another_layout_is_not_used(tmp_path: Path) -> None:
     *_, there = islice(run_steps(small("er")), 33)
-    torch.save({**there.snapshot(), "format": 1, "method": {}}, tmp_path / CHECKPOINT)
-    assert execute(small("er"), tmp_path)["updates"] == 100
+    leave_checkpoint(tmp_path, small("er"), {**snapshot(there), "format": 1, "method": {}})
+    observer = Steps()
+    assert execute(small("er"), Where(out=tmp_path), [observer]).updates == 100
+    assert len(observer.seen) == 100
 
 
 @pytest.mark.parametrize("content", [b"not a checkpoint", {"a": 1}, [1]])
 def test_a_broken_checkpoint_is_one_line(content: Any, tmp_path: Path) -> None:
-    if isinstance(content, bytes):
-        (tmp_path / CHECKPOINT).write_bytes(content)
-    else:
-        torch.save(content, tmp_path / CHECKPOINT)
-    with pytest.raises(InputError, match="is broken: remove it"):
-        execute(small(), tmp_path)
+    leave_checkpoint(tmp_path, small(), content)
+    with pytest.raises(InputError, match="is broken: delete it, and the run starts anew"):
+        execute(small(), Where(out=tmp_path))
 
 
 @pytest.mark.slow
@@ -114,12 +169,16 @@ def test_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     """A real process, killed without warning."""
     program = (
         "from pathlib import Path; import sys, time\n"
-        "from engram.engine.recipe import experiment; from engram.engine.checkpoint import execute\n"
+        "from engram.engine.recipe import experiment; from engram.engine.execute import execute\n"
+        "from engram.engine.observers import Watcher; from engram.engine.where import Where\n"
+        "class Slow(Watcher):\n"
+        "    def updated(self, step): time.sleep(.02)\n"
         "planned = experiment('split-digits', 'er', updates=20, evaluation={'subset': 20})\n"
-        "execute(planned, Path(sys.argv[1]), checkpoint_seconds=0, follow=lambda p: time.sleep(.02))\n"
+        "execute(planned, Where(out=Path(sys.argv[1]), checkpoint_seconds=1e-9), [Slow()])\n"
     )
-    folder = tmp_path / "run"
-    process = subprocess.Popen([sys.executable, "-c", program, str(folder)])
+    planned = small("er")
+    folder = tmp_path / planned.id
+    process = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
     for _ in range(600):
         if (folder / CHECKPOINT).exists():
             break
@@ -127,25 +186,29 @@ def test_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     process.kill()
     process.wait()
     assert (folder / CHECKPOINT).exists() and not (folder / RESULT).exists()
-    planned = small("er")
-    execute(planned, folder)
-    assert Trace.load(folder / "trace.parquet") == run(planned).evaluator.trace
+    assert Run.load(folder).status == "unfinished"
+    execute(planned, Where(out=tmp_path))
+    assert Trace.load(folder / "trace.parquet") == run(planned).trace
 
 
 def test_what_exists_is_not_run_again(tmp_path: Path) -> None:
-    seen: list[int] = []
-    first = execute(small(), tmp_path, follow=lambda p: seen.append(p.step))
-    second = execute(small(), tmp_path, follow=lambda p: seen.append(p.step))
-    assert len(seen) == 100 and first == second
+    observer = Steps()
+    first = execute(small(), Where(out=tmp_path), [observer])
+    written = (tmp_path / small().id / RESULT).read_bytes()
+    second = execute(small(), Where(out=tmp_path), [observer])
+    assert len(observer.seen) == 100
+    assert finite(first.result()) == finite(second.result()) and first.trace == second.trace
+    assert (tmp_path / small().id / RESULT).read_bytes() == written
 
 
 def test_diverging_run_stops_and_keeps_what_was_measured(tmp_path: Path) -> None:
     planned = experiment("split-digits", "finetune", lr=1e9, updates=20, evaluation={"losses": True})
-    with pytest.raises(Diverged, match=r"at step \d+ while learning task 1: try a learning rate") as error:
-        execute(planned, tmp_path)
+    with pytest.raises(RunFailed, match=r"at step \d+ while learning task 1: try a learning rate") as error:
+        execute(planned, Where(out=tmp_path))
     assert "\n" not in str(error.value)
-    assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
-    assert (tmp_path / EXPERIMENT).is_file() and (tmp_path / PROBES).is_file()
+    assert error.value.failure.kind is FailureKind.DIVERGED
+    assert kept(tmp_path, planned).failure == error.value.failure
+    assert (tmp_path / planned.id / EXPERIMENT).is_file() and (tmp_path / planned.id / PROBES).is_file()
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("gdumb", "offline")])
@@ -155,9 +218,10 @@ def test_whatever_diverges_says_so_and_keeps_what_was_measured(method: str, tmp_
         experiment("split-digits", method, setting="task", lr=1e12, updates=3, evaluation={"every": 2}),
         by_phase=(PhaseSpec(lr=1e-3),),
     )
-    with pytest.raises(Diverged, match=r"at step \d+ while learning task 2: try a learning rate"):
-        execute(planned, tmp_path)
-    assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
+    with pytest.raises(RunFailed, match=r"at step \d+ while learning task 2: try a learning rate") as error:
+        execute(planned, Where(out=tmp_path))
+    assert error.value.failure.kind is FailureKind.DIVERGED and error.value.failure.task == 1
+    kept(tmp_path, planned)
 
 
 @pytest.mark.parametrize(
@@ -172,15 +236,17 @@ def test_what_a_method_cannot_compute_from_such_weights_is_no_traceback(
         planned = experiment("split-digits", method, lr=lr, updates=updates, settings=settings)
         try:
             run(planned)
-        except Diverged:
+        except RunFailed as error:
+            assert error.failure.kind is FailureKind.DIVERGED
             return
     pytest.fail("it did not diverge")
 
 
 def test_a_generator_that_diverges_is_noticed() -> None:
     planned = experiment("split-digits", "dgr", setting="class", lr=1.0, optimizer="adam", updates=10)
-    with pytest.raises(Diverged, match="the loss of the generator became"):
+    with pytest.raises(RunFailed, match="^loss of the generator became") as error:
         run(planned)
+    assert error.value.failure.kind is FailureKind.DIVERGED
 
 
 def test_a_fit_that_diverges_keeps_what_was_measured(tmp_path: Path) -> None:
@@ -188,12 +254,13 @@ def test_a_fit_that_diverges_keeps_what_was_measured(tmp_path: Path) -> None:
         "split-digits", "gdumb", updates=6, settings={"lr": 1e30, "epochs": 2}, evaluation={"before": True}
     )
     with pytest.raises(
-        Diverged,
+        RunFailed,
         match=r"the loss became \w+ at step \d+ while learning task 1: in pass \d of gdumb's fit; set",
     ) as error:
-        execute(planned, tmp_path)
+        execute(planned, Where(out=tmp_path))
     assert "\n" not in str(error.value)
-    assert len(Trace.load(tmp_path / "trace.parquet")) > 0 and not (tmp_path / RESULT).exists()
+    assert error.value.failure.kind is FailureKind.DIVERGED
+    kept(tmp_path, planned)
 
 
 def test_a_method_that_no_checkpoint_can_keep_runs_without(
@@ -204,8 +271,8 @@ def test_a_method_that_no_checkpoint_can_keep_runs_without(
 
     monkeypatch.setattr(Learner, "after_step", odd)
     with pytest.warns(UserWarning, match=r"no checkpoint: Finetune.odd is a object.*starts anew") as said:
-        result = execute(small(), tmp_path, checkpoint_seconds=0)
-    assert len(said) == 1 and result["updates"] == 100
+        finished = execute(small(), Where(out=tmp_path, checkpoint_seconds=1e-9))
+    assert len(said) == 1 and finished.updates == 100
 
 
 def test_defaults_and_the_same_values_by_hand_are_one_experiment() -> None:
@@ -239,7 +306,7 @@ def test_a_memory_that_is_filled_at_task_ends_needs_boundaries() -> None:
     with pytest.raises(InputError, match="er needs to know where tasks begin"):
         complete(Experiment(scenario, "er"))
     outcome = run(Experiment(scenario, "er", settings={"policy": "reservoir", "memory": 50}, batch_size=64))
-    assert outcome.account.kept_bytes[-1] > 0
+    assert account_of(outcome).kept_bytes[-1] > 0
 
 
 @pytest.mark.parametrize("method", ["er", "naive-rehearsal", "naive-rehearsal-c", "gdumb", "er-ace"])
@@ -247,8 +314,8 @@ def test_a_budget_of_bytes_sizes_the_memory(method: str) -> None:
     # GDumb keeps the weights, 35,880 bytes of them, that every fit starts from.
     budget = 60_000 if method == "gdumb" else 20_000
     planned = experiment("split-digits", method, budget_bytes=budget, updates=30, evaluation={"every": 1000})
-    kept = run(planned).account.kept_bytes[-1]
-    assert 0.8 * budget < kept <= budget
+    bytes_kept = account_of(run(planned)).kept_bytes[-1]
+    assert 0.8 * budget < bytes_kept <= budget
 
 
 @pytest.mark.parametrize("method", ["gem", "der++", "icarl", "a-gem", "fomaml", "multitask"])
@@ -262,14 +329,14 @@ def test_operations_are_those_of_the_longer_update() -> None:
 
     def operations(method: str) -> tuple[int, ...]:
         plan = experiment("split-digits", method, updates=4, evaluation={"every": 1000})
-        return run(plan).account.flops
+        return account_of(run(plan)).flops
 
     assert operations("lp-ft") == operations("finetune")
 
 
 def test_what_is_kept_while_a_task_is_learned_counts() -> None:
     plan = experiment("split-digits", "fomaml", updates=3, evaluation={"every": 1000})
-    account = run(plan).account
+    account = account_of(run(plan))
     # Three batches of 32 that the task has shown so far; its memory has 20 samples afterwards.
     assert account.kept_bytes[0] > 96 * 64 * 4
 
@@ -277,8 +344,9 @@ def test_what_is_kept_while_a_task_is_learned_counts() -> None:
 def test_a_method_over_its_budget_is_stopped() -> None:
     planned = replace(experiment("split-digits", "online-ewc", updates=2), budget_bytes=20_000)
     with pytest.raises(
-        InputError, match=r"online-ewc keeps \d+ bytes after phase 1, over the budget of 20000"
-    ):
+        RunFailed, match=r"online-ewc keeps \d+ bytes after phase 1, over the budget of 20000"
+    ) as error:
         run(planned)
+    assert error.value.failure.kind is FailureKind.OUT_OF_BUDGET
     enough = experiment("split-digits", "online-ewc", budget_bytes=200_000, updates=2)
-    assert run(enough).account.kept_bytes[-1] <= 200_000
+    assert account_of(run(enough)).kept_bytes[-1] <= 200_000

@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from engram.executors.sweep import run_sweep
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
-from engram.engine.checkpoint import CHECKPOINT, execute
-from engram.engine.loop import Progress, run, run_steps
+from engram.engine.checkpoint import CHECKPOINT
+from engram.engine.execute import execute
+from engram.engine.loop import run, run_steps
+from engram.engine.observers import Step, Watcher
 from engram.engine.recipe import experiment
 from engram.engine.upstream import open_upstream
+from engram.engine.where import Where
+from engram.executors.processes import Processes
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
@@ -24,8 +27,10 @@ from engram.record.experiment import Experiment, TransferSpec
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network that knows all digits, as safetensors where they are installed."""
     seldom = {"every": 1000}
-    learned = run(experiment("split-digits", "offline", setting="class", updates=50, evaluation=seldom))
-    state = learned.method.predictor().state_dict()
+    planned = experiment("split-digits", "offline", setting="class", updates=50, evaluation=seldom)
+    *_, last = run_steps(planned)
+    assert last.method is not None
+    state = last.method.predictor().state_dict()
     folder = tmp_path_factory.mktemp("weights")
     try:
         from safetensors.torch import save_file
@@ -54,8 +59,9 @@ def test_the_content_is_the_identity_and_the_place_is_not(weights: Path, tmp_pat
 
 def _state(planned: Experiment) -> dict[str, torch.Tensor]:
     """The weights before the first update."""
-    progress = next(iter(run_steps(replace(planned, optimizer=replace(planned.optimizer, lr=1e-30)))))
-    state: dict[str, torch.Tensor] = progress.line.method.predictor().state_dict()
+    first = next(iter(run_steps(replace(planned, optimizer=replace(planned.optimizer, lr=1e-30)))))
+    assert first.method is not None
+    state: dict[str, torch.Tensor] = first.method.predictor().state_dict()
     return state
 
 
@@ -68,7 +74,7 @@ def test_the_first_evaluation_knows_what_the_weights_know(weights: Path) -> None
 
 def _before(planned: Experiment) -> list[float]:
     """The accuracy of every task before the first update."""
-    trace = run(planned).evaluator.trace
+    trace = run(planned).trace
     return [float(value) for step, value in zip(trace.step, trace.accuracy(), strict=True) if step == 0]
 
 
@@ -78,15 +84,17 @@ def test_a_run_that_was_killed_goes_on_from_the_same_start(weights: Path, tmp_pa
     class Killed(Exception):
         pass
 
-    def kill(progress: Progress) -> None:
-        if progress.step == 9:
-            raise Killed
+    class Kill(Watcher):
+        def updated(self, step: Step) -> None:
+            if step.step == 9:
+                raise Killed
 
+    folder = tmp_path / planned.id
     with pytest.raises(Killed):
-        execute(planned, tmp_path / "run", checkpoint_seconds=0, follow=kill)
-    assert (tmp_path / "run" / CHECKPOINT).exists()
-    execute(planned, tmp_path / "run")
-    assert Trace.load(tmp_path / "run" / "trace.parquet") == run(planned).evaluator.trace
+        execute(planned, Where(out=tmp_path, checkpoint_seconds=1e-9), [Kill()])
+    assert (folder / CHECKPOINT).exists()
+    execute(planned, Where(out=tmp_path))
+    assert Trace.load(folder / "trace.parquet") == run(planned).trace
 
 
 def test_a_file_that_changed_is_found_out(weights: Path, tmp_path: Path) -> None:
@@ -119,9 +127,9 @@ def test_sweeps_start_from_several_files(weights: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_other_processes_start_from_the_same_file(weights: Path, tmp_path: Path) -> None:
     plan = expand({**SWEEP, "weights": str(weights)})
-    [row] = run_sweep(plan.experiments, tmp_path / "runs", jobs=1)
-    assert row.status == "done"
-    assert Trace.load(row.folder / "trace.parquet") == run(plan.experiments[0]).evaluator.trace
+    [found] = Processes(Where(out=tmp_path / "runs", jobs=1))(plan.experiments)
+    assert found.status == "done"
+    assert found.trace == run(plan.experiments[0]).trace
 
 
 def test_upstream_accuracy(weights: Path, tmp_path: Path) -> None:
@@ -133,7 +141,7 @@ def test_upstream_accuracy(weights: Path, tmp_path: Path) -> None:
     plan = forward_transfer(
         {"finetune": [planned]}, probe=TransferSpec(shots=(2,)), on="test", upstream="digits"
     )
-    found = drive(plan, Serial(tmp_path / "runs")).methods["finetune"]
+    found = drive(plan, Serial(Where(out=tmp_path / "runs"))).methods["finetune"]
     measured = found.runs[0].upstream
     assert len(measured) == 6 and measured[0] == at_start
     # Long strides on pairs of digits take the features away from where the old head can read them.
@@ -166,7 +174,8 @@ def test_efficientnet_lite0_learns_digits_in_colour(tmp_path: Path) -> None:
     )
     assert [each.kind for each in planned.scenario.tasks[0].transforms] == ["colour", "normalise"]
     outcome = run(planned)
-    assert outcome.evaluator.step == 10 and outcome.account.parameters > 3_000_000
+    assert outcome.updates == 10 and outcome.account is not None
+    assert outcome.account.parameters > 3_000_000
     # A benchmark whose own networks are drawn in a special way leaves these weights alone.
     slt = experiment("slt-D5-5a-digits", "finetune", model="efficientnet-lite0")
     assert slt.model.init == "default"

@@ -16,15 +16,19 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
-from engram.core.folder import RESULT
-from engram.core.trace import Trace
+from engram.core.folder import FAILURE, RESULT
 from engram.datasets import InMemory, arrays, load
+from engram.engine.check import complete
 from engram.engine.checkpoint import CHECKPOINT
-from engram.engine.loop import complete, run
+from engram.engine.loop import run
+from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment
-from engram.executors.processes import FAILURE, Row, SharedImages, run_in_processes, share
+from engram.engine.where import Where
+from engram.executors.processes import Processes
+from engram.executors.shared_data import SharedImages, share
 from engram.methods import load_plugin
 from engram.record.experiment import Experiment
+from engram.record.run import Run
 from engram.scenarios import split
 
 PLUGIN = """
@@ -87,63 +91,68 @@ def on_own_data() -> Experiment:
     return complete(Experiment(scenario, "finetune", batch_size=4, epochs=2))
 
 
-def same_bits(row: Row) -> bool:
-    """Whether a row's run is, bit for bit, what a run in this process gives."""
-    return Trace.load(row.folder / "trace.parquet") == run(row.experiment).evaluator.trace
+def same_bits(found: Run) -> bool:
+    """Whether a run is, bit for bit, what a run in this process gives."""
+    assert found.folder is not None
+    return Run.load(found.folder).trace == run(found.experiment).trace
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits and signals as Linux has them")
-def test_failures_are_rows_the_rest_goes_on_and_the_next_call_runs_what_is_missing(
+def test_failures_are_runs_the_rest_goes_on_and_the_next_call_runs_what_is_missing(
     plugin: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "runs"
     wild = experiment("split-digits", "finetune", updates=8, lr=1e9)
     good = [small("finetune"), small("er", seed=1), on_own_data()]
     bad = {
-        "input": wild,
+        "diverged": wild,
         "crashed": small("test-crash"),
-        "memory": small("test-hungry"),
+        "out of memory": small("test-hungry"),
         "killed": small("test-slow"),
     }
+    kinds = {name: "crashed" if name == "killed" else name for name in bad}
     planned = [*good, good[0], *bad.values()]
 
-    def kill(under_way: Experiment, share: float) -> None:
-        if under_way.method == "test-slow" and share > 0.1:
-            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    class Kill(Watcher):
+        def updated(self, step: Step) -> None:
+            if step.run.method == "test-slow" and step.step > 0.1 * step.steps:
+                os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
-    def call(jobs: int, follow: Callable[[Experiment, float], None] | None = None) -> dict[str, Row]:
-        rows = run_in_processes(planned, out, jobs=jobs, plugin=plugin, checkpoint_seconds=0.1, follow=follow)
-        return {row.experiment.id: row for row in rows}
+    def call(jobs: int, *observers: Observer) -> dict[str, Run]:
+        where = Where(out=out, jobs=jobs, plugin=plugin, checkpoint_seconds=0.1)
+        return {found.id: found for found in Processes(where, observers).run(planned)}
 
-    first = call(2, kill)
+    first = call(2, Kill())
     assert len(first) == 7
     for each in good:
         assert first[each.id].status == "done" and same_bits(first[each.id])
     reasons = {}
-    for kind, each in bad.items():
-        row = first[each.id]
-        assert row.status == "failed" and row.failure is not None and row.failure.kind == kind
+    for name, each in bad.items():
+        failed = first[each.id]
+        assert failed.status == "failed" and failed.failure is not None
+        assert failed.failure.kind == kinds[name]
         kept = json.loads((out / each.id / FAILURE).read_text())
-        assert kept["id"] == each.id and kept["reason"] == row.failure.reason and "\n" not in kept["reason"]
-        reasons[kind] = kept
+        assert kept["id"] == each.id and kept["kind"] == kinds[name]
+        assert kept["reason"] == failed.failure.reason and "\n" not in kept["reason"]
+        reasons[name] = kept
     assert reasons["crashed"]["reason"] == "KeyError: 'gone'"
     assert "after_step" in reasons["crashed"]["details"]
-    assert "out of memory" in reasons["memory"]["reason"]
+    assert "out of memory" in reasons["out of memory"]["reason"]
     assert "SIGKILL" in reasons["killed"]["reason"]
-    assert "try a learning rate smaller" in reasons["input"]["reason"]
+    assert "try a learning rate smaller" in reasons["diverged"]["reason"]
     assert (out / bad["killed"].id / CHECKPOINT).exists()
 
     (tmp_path / "calm").touch()
     stamps = {each.id: (out / each.id / RESULT).stat().st_mtime_ns for each in good}
     second = call(1)
-    assert {row.experiment.id for row in second.values() if row.status == "failed"} == {wild.id}
+    assert {found.id for found in second.values() if found.status == "failed"} == {wild.id}
     for each in good:
         assert (out / each.id / RESULT).stat().st_mtime_ns == stamps[each.id]
-    for kind in ("crashed", "memory", "killed"):
-        row = second[bad[kind].id]
-        assert row.status == "done"
-        assert not (row.folder / FAILURE).exists() and not (row.folder / CHECKPOINT).exists()
+    for name in ("crashed", "out of memory", "killed"):
+        found = second[bad[name].id]
+        assert found.status == "done" and found.folder is not None
+        assert not (found.folder / FAILURE).exists() and not (found.folder / CHECKPOINT).exists()
     assert same_bits(second[bad["killed"].id]), "what goes on from a checkpoint has the same bits"
 
 
@@ -160,14 +169,15 @@ def test_workers_of_a_killed_process_put_their_runs_down(plugin: Path, tmp_path:
     program = f"""
 from pathlib import Path
 from engram.methods import load_plugin
-from engram.executors.processes import run_in_processes
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.executors.processes import Processes
 
 if __name__ == "__main__":
     plugin = Path({str(plugin)!r})
     load_plugin(plugin)
     planned = experiment("split-digits", "test-slow", updates=20)
-    list(run_in_processes([planned], Path({str(tmp_path / "runs")!r}), jobs=1, plugin=plugin))
+    Processes(Where(out=Path({str(tmp_path / "runs")!r}), jobs=1, plugin=plugin))([planned])
 """
     script = tmp_path / "script.py"
     script.write_text(program)
@@ -182,6 +192,8 @@ if __name__ == "__main__":
     process.wait()
     _until(lambda: not _alive(worker) or _is_zombie(worker))
     assert len(list((tmp_path / "runs").glob(f"*/{CHECKPOINT}"))) == 1
+    [folder] = (tmp_path / "runs").iterdir()
+    assert Run.load(folder).status == "unfinished"
     assert list((tmp_path / "data").glob("engram-data-*")) == [], (
         "the shared samples are cleared away as well"
     )
@@ -205,10 +217,11 @@ def _until(happened: Callable[[], bool], *, seconds: float = 60) -> None:
 def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
-from engram.executors.processes import run_in_processes
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.executors.processes import Processes
 
-list(run_in_processes([experiment("split-digits", "er")], Path({str(tmp_path / "runs")!r}), jobs=1))
+Processes(Where(out=Path({str(tmp_path / "runs")!r}), jobs=1))([experiment("split-digits", "er")])
 """
     script = tmp_path / "script.py"
     script.write_text(program)
@@ -220,10 +233,10 @@ list(run_in_processes([experiment("split-digits", "er")], Path({str(tmp_path / "
 
 
 def test_nothing_starts_where_something_is_wrong(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="jobs=0 cannot be used"):
-        list(run_in_processes([small("er")], tmp_path, jobs=0))
+    with pytest.raises(InputError, match="jobs must be at least 1, got 0"):
+        Where(out=tmp_path, jobs=0)
     with pytest.raises(InputError, match="nowhere is not a folder"):
-        list(run_in_processes([experiment("split-kmnist", "er")], tmp_path, data=tmp_path / "nowhere"))
+        Processes(Where(out=tmp_path, data=tmp_path / "nowhere"))([experiment("split-kmnist", "er")])
     assert list(tmp_path.iterdir()) == []
 
 
@@ -232,7 +245,7 @@ def test_nothing_starts_where_something_is_wrong(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from engram.executors.processes import SharedImages
+from engram.executors.shared_data import SharedImages
 
 images = SharedImages(Path(sys.argv[1]))
 print(int(images.pixels.sum()), flush=True)

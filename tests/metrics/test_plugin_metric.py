@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from engram.results.store import find_runs
 from tests.results.simulated import write_run
 
 from engram.cli import main
@@ -18,7 +19,6 @@ from engram.metrics import METRICS
 from engram.metrics.examples import worked_curve, worked_matrix
 from engram.metrics.registry import users_metrics
 from engram.metrics.summary import summarise
-from engram.results.store import find_runs
 
 PLUGIN = '''\
 import numpy as np

@@ -6,8 +6,10 @@ import numpy as np
 
 from engram.core.folder import Reading
 from engram.core.trace import Trace
-from engram.protocols.drive import Failure, Result
 from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
+from engram.record.tables import Tables
 
 SAMPLES = 100
 
@@ -15,28 +17,38 @@ SAMPLES = 100
 class Recorder:
     """Makes results up, and remembers what was asked, round by round."""
 
-    def __init__(self, make: Callable[[Experiment], Result | Failure]) -> None:
+    def __init__(self, make: Callable[[Experiment], Run]) -> None:
         self.make = make
         self.rounds: list[list[Experiment]] = []
 
-    def __call__(self, experiments: Sequence[Experiment]) -> list[Result | Failure]:
+    def __call__(self, experiments: Sequence[Experiment]) -> list[Run]:
         self.rounds.append(list(experiments))
         return [self.make(experiment) for experiment in experiments]
 
 
-def with_metrics(experiment: Experiment, metrics: Mapping[str, float | None]) -> Result:
-    return Result(experiment, {"metrics": dict(metrics)})
+def with_metrics(experiment: Experiment, metrics: Mapping[str, float]) -> Run:
+    return Run(planned=experiment, finished=True, stored=dict(metrics))
+
+
+def failed(
+    experiment: Experiment,
+    reason: str,
+    *,
+    kind: FailureKind = FailureKind.DIVERGED,
+    trace: Trace | None = None,
+) -> Run:
+    return Run(planned=experiment, failure=Failure(kind, reason), tables=Tables(trace))
 
 
 def with_curve(
     experiment: Experiment,
     curve: Sequence[tuple[int, int, Mapping[int, float]]],
     readings: tuple[Reading, ...] = (),
-) -> Result:
+) -> Run:
     """Evaluations as (step, learning, accuracy of each task)."""
     trace = Trace()
     for step, learning, accuracies in curve:
         for task, accuracy in accuracies.items():
             right = np.arange(SAMPLES) < round(accuracy * SAMPLES)
             trace.add(step=step, learning=learning, task=task, right=right)
-    return Result(experiment, {"metrics": {}}, trace, readings)
+    return Run(planned=experiment, finished=True, tables=Tables(trace, readings=readings))

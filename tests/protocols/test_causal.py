@@ -5,15 +5,18 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from tests.protocols.made_up import Recorder, with_curve
+from tests.protocols.made_up import Recorder, failed, with_curve
 
 from engram.core.errors import InputError
 from engram.engine.probing import balance_name
 from engram.engine.recipe import experiment
 from engram.protocols.causal import CausalOptions, causal, forgetting_threshold, worst_of
-from engram.protocols.drive import Failure, Result, drive
+from engram.protocols.drive import drive
 from engram.record.card import Selected
 from engram.record.experiment import Experiment, PhaseSpec
+from engram.record.failure import FailureKind
+from engram.record.run import Run
+from engram.record.tables import Tables
 from engram.scenarios import prefix
 
 RATES = CausalOptions(later_rates=(1e-3, 1e-4))
@@ -27,7 +30,7 @@ def second_rate(each: Experiment) -> float | None:
     return each.of_phase(1).lr
 
 
-def made_up(each: Experiment) -> Result:
+def made_up(each: Experiment) -> Run:
     """D1 likes the rate .01; a fast second rate learns D2 well and forgets, a slow one keeps more."""
     if len(each.scenario.phases) == 1 and len(each.scenario.phases[0]) == 2:
         return with_curve(
@@ -59,27 +62,31 @@ def test_algorithm_1() -> None:
     assert final[1].scenario.phases == ((0, 1),) and final[1].by_phase == () and final[1].optimizer.lr == 0.01
 
 
-def ending(each: Experiment, reason: str, *, measured: bool) -> Result | Failure:
+def ending(each: Experiment, kind: FailureKind, *, measured: bool) -> Run:
     """As `made_up`, but the run of both tasks at once ends after its second evaluation, or before any."""
     found = made_up(each)
     if len(each.scenario.phases) == 1 and len(each.scenario.phases[0]) == 2:
         until = [(10, 1, {0: 0.5, 1: 0.7}), (20, 1, {0: 0.6, 1: 0.8})] if measured else []
-        return Failure(each, reason, with_curve(each, until).trace)
+        return failed(each, "it ended early", kind=kind, trace=with_curve(each, until).trace)
     return found
 
 
 def test_a_baseline_that_diverges_is_what_it_reached_before() -> None:
-    execute = Recorder(partial(ending, reason="the loss became nan at step 25", measured=True))
+    execute = Recorder(partial(ending, kind=FailureKind.DIVERGED, measured=True))
     found = drive(causal([base()], {"lr": [0.01]}, options=RATES), execute)
     assert (found.best, found.last, found.baseline) == pytest.approx((0.5, 0.45, 0.7))
 
 
 @pytest.mark.parametrize(
-    ("reason", "measured"), [("the loss became nan at step 2", False), ("its process was killed", True)]
+    ("kind", "measured"),
+    [
+        (FailureKind.DIVERGED, False),
+        *((kind, True) for kind in FailureKind if kind is not FailureKind.DIVERGED),
+    ],
 )
-def test_a_baseline_of_which_nothing_is_known_ends_the_protocol(reason: str, measured: bool) -> None:
-    execute = Recorder(partial(ending, reason=reason, measured=measured))
-    with pytest.raises(InputError, match=f"cannot go on: {reason}"):
+def test_a_baseline_of_which_nothing_is_known_ends_the_protocol(kind: FailureKind, measured: bool) -> None:
+    execute = Recorder(partial(ending, kind=kind, measured=measured))
+    with pytest.raises(InputError, match="cannot continue: it ended early"):
         drive(causal([base()], {"lr": [0.01]}, options=RATES), execute)
 
 
@@ -152,7 +159,7 @@ def test_several_seeds_choose_by_their_mean() -> None:
 
 
 def test_any_number_of_tasks_and_never_a_later_one() -> None:
-    def make(each: Experiment) -> Result:
+    def make(each: Experiment) -> Run:
         phases = each.scenario.phases
         if len(phases) == 1 and len(phases[0]) == 3:
             return with_curve(each, [(1, 2, {0: 0.8, 1: 0.8, 2: 0.8})])
@@ -189,12 +196,12 @@ def test_any_number_of_tasks_and_never_a_later_one() -> None:
 
 
 def test_merged_networks_are_judged_by_the_best_balance() -> None:
-    def make(each: Experiment) -> Result:
+    def make(each: Experiment) -> Run:
         result = made_up(each)
         if not each.evaluation.balances:
             return result
         readings = tuple((40, 1, None, balance_name(a / 100), 0.3 + 0.4 * (a == 37)) for a in range(101))
-        return replace(result, readings=readings)
+        return replace(result, tables=Tables(result.trace, readings=readings))
 
     execute = Recorder(make)
     found = drive(causal([base("imm-mean")], {"lr": [0.01]}, options=CausalOptions(later_rates=())), execute)
@@ -209,7 +216,7 @@ def test_cells_of_tables_are_minima_taken_apart() -> None:
     """The reference's example: best .49, .46, .50 and last .10, .45, .30 make the cell .46 / .10."""
     codes = {"D9-1a": (0.49, 0.10), "D9-1b": (0.46, 0.45), "D9-1c": (0.50, 0.30)}
 
-    def make(each: Experiment) -> Result:
+    def make(each: Experiment) -> Run:
         high, low = codes[each.scenario.name.removeprefix("slt-").removesuffix("-digits")]
         if len(each.scenario.phases[0]) == 2:
             return with_curve(each, [(1, 1, {0: 0.5, 1: 0.5})])

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engram.executors.parallel import Parallel
 
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.executors.processes import Processes
 from engram.executors.serial import Serial
 from engram.metrics.curve import Curve
 from engram.metrics.matrix import average_accuracy, rescaled_average_accuracy
@@ -41,7 +42,7 @@ def shortened(planned: Sequence[Experiment], tasks: int) -> list[Experiment]:
 
 def test_grid(tmp_path: Path) -> None:
     planned = bases("er", updates=40, seeds=2)
-    found = drive(grid(planned, {"lr": ["0.05", "0.0001"]}, on="validation"), Serial(tmp_path))
+    found = drive(grid(planned, {"lr": ["0.05", "0.0001"]}, on="validation"), Serial(Where(out=tmp_path)))
     assert found.choice == {"lr": 0.05}
     assert found.candidates[0].score > found.candidates[1].score + 0.2
     assert found.as_json()["summary"]["ACC"]["n"] == 2
@@ -51,7 +52,7 @@ def test_grid(tmp_path: Path) -> None:
 def test_causal(tmp_path: Path) -> None:
     planned = bases("finetune", "slt-D5-5b-digits", every=5, epochs=3)
     options = CausalOptions(later_rates=(0.1, 0.001))
-    found = drive(causal(planned, {"lr": [0.01, 0.001]}, options=options), Serial(tmp_path))
+    found = drive(causal(planned, {"lr": [0.01, 0.001]}, options=options), Serial(Where(out=tmp_path)))
     assert found.choice == {"lr": 0.01, "later_lr": [0.1]}
     assert found.last <= found.best < found.baseline
     assert found.best < 0.6 and found.baseline > 0.85
@@ -61,7 +62,7 @@ def test_causal(tmp_path: Path) -> None:
 def test_causal_from_the_best_weights_over_several_tasks(tmp_path: Path) -> None:
     planned = shortened(bases("er", updates=12, every=3), 3)
     options = CausalOptions(later_rates=(0.05, 0.0001), start="best", on="validation")
-    found = drive(causal(planned, {}, options=options), Serial(tmp_path))
+    found = drive(causal(planned, {}, options=options), Serial(Where(out=tmp_path)))
     assert len(found.rates) == 2 and len(found.runs[0].so_far) == 2
     assert found.chosen_rates[0] == 0.05
 
@@ -72,7 +73,7 @@ def test_forward_transfer(tmp_path: Path) -> None:
         for method in ("finetune", "independent")
     }
     probe = TransferSpec(shots=(1, 20), tuned_lrs=(0.05,), tuned_epochs=(5, 40))
-    found = drive(forward_transfer(groups, probe=probe), Serial(tmp_path))
+    found = drive(forward_transfer(groups, probe=probe), Serial(Where(out=tmp_path)))
     runs = [each for method in found.methods.values() for each in method.runs]
     assert all(each.diversity > 0 and each.matrix["AvgLAcc"] > 0.8 for each in runs)
     many, one = (float(np.mean([each.linear[k] for each in runs])) for k in (20, 1))
@@ -83,11 +84,10 @@ def test_forward_transfer(tmp_path: Path) -> None:
 
 
 def test_online(tmp_path: Path) -> None:
-    found = drive(online(bases("er", seeds=2, batch_size=10)), Serial(tmp_path))
+    found = drive(online(bases("er", seeds=2, batch_size=10)), Serial(Where(out=tmp_path)))
     result = found.search.results[0]
-    assert result.values["updates"] == sum(-(-n // 10) for n in (290, 288, 293, 288, 283))
-    outcome = run(result.experiment)
-    matrix = Curve.of_trace(outcome.evaluator.trace).matrix()
+    assert result.updates == sum(-(-n // 10) for n in (290, 288, 293, 288, 283))
+    matrix = Curve.of_trace(run(result.experiment).trace).matrix()
     seeds = [each.after_each_task("AA") for each in found.search.results]
     assert seeds[0] == pytest.approx(average_accuracy(matrix).tolist())
     assert found.curves["AA"] == pytest.approx(np.mean(seeds, axis=0).tolist())
@@ -98,7 +98,7 @@ def test_online(tmp_path: Path) -> None:
 
 def test_queue(tmp_path: Path) -> None:
     planned = bases("ewc", setting="task", updates=30)
-    found = drive(queue(planned, {"strength": ["0", "300"]}, every=3), Serial(tmp_path))
+    found = drive(queue(planned, {"strength": ["0", "300"]}, every=3), Serial(Where(out=tmp_path)))
     assert found.tasks == (1, 4, 5)
     assert found.candidates[found.best].score > found.candidates[found.worst].score
     assert found.averages[found.best][-1] == pytest.approx(found.candidates[found.best].score)
@@ -109,15 +109,15 @@ def test_several_at_a_time_find_the_same(tmp_path: Path) -> None:
     def plan() -> Plan[GridOutcome]:
         return grid(bases("finetune", updates=3), {"lr": ["0.1", "1e9"]})
 
-    serial = drive(plan(), Serial(tmp_path / "serial"))
-    parallel = drive(plan(), Parallel(tmp_path / "parallel", jobs=2))
+    serial = drive(plan(), Serial(Where(out=tmp_path / "serial")))
+    parallel = drive(plan(), Processes(Where(out=tmp_path / "parallel", jobs=2)))
     assert repr(parallel.candidates) == repr(serial.candidates) and parallel.chosen == serial.chosen == 0
     assert parallel.results[0].trace == serial.results[0].trace
 
 
 @pytest.mark.slow
 def test_protocols_on_mnist(real_data: Path, tmp_path: Path) -> None:
-    execute = Serial(tmp_path, data=real_data)
+    execute = Serial(Where(out=tmp_path, data=real_data))
     rates = {"lr": ["0.1", "0.0001"]}
     found = drive(grid(bases("er", "split-mnist", updates=40), rates, on="validation"), execute)
     assert found.choice == {"lr": 0.1}
@@ -148,8 +148,9 @@ def test_probing_costs_less_than_an_epoch_of_the_task(real_data: Path) -> None:
     """003's four numbers of shots beside one pass over the task, each with the benchmark's own batches."""
     planned = shortened(bases("finetune", "split-mnist", setting="task", epochs=1), 2)[0]
     probed = replace(planned, evaluation=replace(planned.evaluation, transfer=TransferSpec()))
-    run(planned, data=real_data)
-    pairs = [(run(planned, data=real_data), run(probed, data=real_data)) for _ in range(3)]
-    probing = min(b.evaluator.seconds for _, b in pairs) - min(a.evaluator.seconds for a, _ in pairs)
-    epoch = min(a.train_seconds for a, _ in pairs) / 2
+    where = Where(out=None, data=real_data)
+    run(planned, where)
+    pairs = [(run(planned, where).seconds, run(probed, where).seconds) for _ in range(3)]
+    probing = min(b.evaluate for _, b in pairs) - min(a.evaluate for a, _ in pairs)
+    epoch = min(a.train for a, _ in pairs) / 2
     assert probing < epoch

@@ -2,26 +2,29 @@
 
 import math
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from engram.executors.parallel import Parallel
-from tests.protocols.made_up import Recorder, with_metrics
+from tests.protocols.made_up import Recorder, failed, with_metrics
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
-from engram.engine.checkpoint import execute
+from engram.engine.execute import execute
+from engram.engine.observers import Step, Watcher
 from engram.engine.recipe import experiment
-from engram.executors.processes import find_row
+from engram.engine.where import Where
+from engram.executors import Executor
+from engram.executors.processes import Processes
 from engram.executors.serial import Serial
 from engram.metrics.summary import summarise
 from engram.protocols.candidates import combinations, varied
-from engram.protocols.drive import Executor, Failure, Result, drive
+from engram.protocols.drive import drive
 from engram.protocols.grid import grid, metric_name
 from engram.record.experiment import Experiment
+from engram.record.failure import FailureKind
+from engram.record.run import Run
 
 
 def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
@@ -51,14 +54,14 @@ def test_less_forgetting_is_better() -> None:
 
 
 def test_a_failed_run_keeps_its_candidate_in_the_table_but_out_of_the_choice() -> None:
-    def make(each: Experiment) -> Result | Failure:
+    def make(each: Experiment) -> Run:
         if each.optimizer.lr == 0.5 and each.seed == 1:
-            return Failure(each, "the loss became nan")
+            return failed(each, "loss became nan")
         return with_metrics(each, {"ACC": each.optimizer.lr})
 
     found = drive(grid(bases(seeds=2), {"lr": [0.1, 0.5]}), Recorder(make))
     assert found.choice == {"lr": 0.1}
-    assert found.candidates[1].failures == ("the loss became nan",)
+    assert found.candidates[1].failures == ("loss became nan",)
     assert math.isnan(found.candidates[1].score) and found.candidates[1].scores[0] == 0.5
     with pytest.raises(InputError, match=r"none of 1 candidates has a score.*loss became nan"):
         drive(grid(bases(seeds=2), {"lr": [0.5]}), Recorder(make))
@@ -140,51 +143,61 @@ def test_fields_of_all_kinds() -> None:
 
 def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
     began: list[str] = []
+    ended: list[Run] = []
     steps: list[int] = []
 
-    def follow(each: Experiment):  # type: ignore[no-untyped-def]
-        began.append(each.id)
-        return lambda progress: steps.append(progress.step)
+    class Following(Watcher):
+        def began(self, run: Run) -> None:
+            began.append(run.id)
+
+        def updated(self, step: Step) -> None:
+            steps.append(step.step)
+
+        def ended(self, run: Run) -> None:
+            ended.append(run)
 
     base = experiment("split-digits", "finetune", updates=3, evaluation={"every": 100})
     plan = grid([base], {"lr": ["0.1", "1e9"]})
-    found = drive(plan, Serial(tmp_path, follow=follow))
+    found = drive(plan, Serial(Where(out=tmp_path), [Following()]))
     assert found.choice == {"lr": 0.1}
     assert "try a learning rate smaller" in found.candidates[1].failures[0]
-    assert Failure(base, found.candidates[1].failures[0]).diverged
-    assert began.count(found.results[0].experiment.id) == 2 and steps.count(15) == 1
+    (diverged,) = [run.failure for run in ended if run.failure is not None]
+    assert diverged.kind is FailureKind.DIVERGED and diverged.reason == found.candidates[1].failures[0]
+    chosen = found.results[0].experiment.id
+    # It is asked for twice, and run once.
+    assert began.count(chosen) == 1 and [run.id for run in ended].count(chosen) == 2
+    assert steps.count(15) == 1
 
 
 def test_a_run_that_crashes_is_a_failure_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crashing(each: Experiment, folder: Path, **how: Any) -> dict[str, Any]:
+    def crashing(each: Experiment, where: Where, observers: Any) -> Run:
         if each.optimizer.lr == 0.2:
             raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
-        return execute(each, folder, **how)
+        return execute(each, where, observers)
 
-    monkeypatch.setattr("engram.executors.serial.execute", crashing)
+    monkeypatch.setattr("engram.engine.execute.execute", crashing)
     base = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
     plan = grid([base], {"lr": [0.1, 0.2]})
-    found = drive(plan, Serial(tmp_path))
-    failed = found.candidates[1]
-    assert found.choice == {"lr": 0.1} and failed.failures[0].startswith("out of memory (RuntimeError: Def")
-    assert not Failure(base, failed.failures[0]).diverged
-    told = find_row(varied(base, {"lr": 0.2}), tmp_path).failure
-    assert told is not None and told.kind == "memory" and "in crashing" in told.details
+    found = drive(plan, Serial(Where(out=tmp_path)))
+    tried = found.candidates[1]
+    assert found.choice == {"lr": 0.1} and tried.failures[0].startswith("out of memory (RuntimeError: Def")
+    told = Run.find(varied(base, {"lr": 0.2}), tmp_path).failure
+    assert told is not None and told.kind is FailureKind.OUT_OF_MEMORY and "in crashing" in told.details
+    assert not told.final
     monkeypatch.undo()
-    (again,) = Serial(tmp_path)([varied(base, {"lr": 0.2})])
-    assert isinstance(again, Result) and not list(tmp_path.glob("*/failure.json"))
+    (again,) = Serial(Where(out=tmp_path))([varied(base, {"lr": 0.2})])
+    assert again.finished and again.failure is None and not list(tmp_path.glob("*/failure.json"))
 
 
-@pytest.mark.parametrize(
-    "executor", [Serial, pytest.param(partial(Parallel, jobs=1), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("executor", [Serial, pytest.param(Processes, marks=pytest.mark.slow)])
 def test_a_run_that_diverges_leaves_what_was_measured_before(
-    executor: Callable[[Path], Executor], tmp_path: Path
+    executor: Callable[[Where], Executor], tmp_path: Path
 ) -> None:
     base = experiment("split-digits", "finetune", updates=6, evaluation={"every": 1, "subset": 10})
-    (found,) = executor(tmp_path)([varied(base, {"lr": 1e9})])
-    assert isinstance(found, Failure) and found.diverged
+    (found,) = executor(Where(out=tmp_path, jobs=1))([varied(base, {"lr": 1e9})])
+    assert found.failure is not None and found.failure.kind is FailureKind.DIVERGED
     assert found.trace == Trace.load(tmp_path / found.experiment.id / "trace.parquet")
-    assert f"at step {max(found.trace.step) + 1} " in found.reason
+    assert f"at step {max(found.trace.step) + 1} " in found.failure.reason
+    assert found.failure.step == max(found.trace.step) + 1 and found.failure.task == 0

@@ -5,24 +5,26 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.protocols.made_up import Recorder, with_curve
+from tests.protocols.made_up import Recorder, failed, with_curve
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
 from engram.engine.probing import probe_name, tuned_name
 from engram.engine.recipe import experiment
-from engram.protocols.drive import Failure, Result, drive, finished
+from engram.protocols.drive import drive, finished
 from engram.protocols.forward_transfer import TUNED_LRS, forward_transfer, spearman
 from engram.protocols.online import online
 from engram.protocols.queue import queue, reported_tasks
 from engram.record.experiment import Experiment, TransferSpec
+from engram.record.run import Run
+from engram.record.tables import Tables
 
 
 def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
     return [experiment("split-digits", method, setting="task", seed=seed) for seed in range(seeds)]
 
 
-def transferred(each: Experiment) -> Result:
+def transferred(each: Experiment) -> Run:
     """ER forgets less and transfers better; fine-tuning wants lr .001 and 50 passes."""
     good = 0.1 * (each.method == "er") + 0.01 * each.seed
     metrics = {"AvgFgt": -0.3 + good, "AvgAcc": 0.7, "AvgLAcc": each.optimizer.lr}
@@ -40,7 +42,7 @@ def transferred(each: Experiment) -> Result:
                         (task, task - 1, task, tuned_name(k, lr=lr, epochs=epochs, on=on), value)
                         for k in probe.shots
                     ]
-    return Result(each, {"metrics": metrics}, readings=tuple(readings))
+    return Run(planned=each, finished=True, stored=metrics, tables=Tables(readings=readings))
 
 
 def test_averages_over_tasks_and_correlations_over_methods_and_runs() -> None:
@@ -102,11 +104,11 @@ def test_too_few_runs_have_no_p_value() -> None:
 
 
 def test_online_shows_every_sample_once_and_averages_curves() -> None:
-    def make(each: Experiment) -> Result:
+    def make(each: Experiment) -> Run:
         curve = [0.9, 0.5 + 0.1 * each.seed]
-        undefined = [None, 0.2]
+        undefined = [math.nan, 0.2]
         by_task = {"AA": curve, "RAA": curve, "AF": undefined, "RAF": undefined}
-        return Result(each, {"metrics": {"AA": each.optimizer.lr}, "by_task": by_task})
+        return Run(planned=each, finished=True, stored={"AA": each.optimizer.lr}, by_task=by_task)
 
     execute = Recorder(make)
     found = drive(online(bases(seeds=2), {"lr": [0.1, 0.3]}), execute)
@@ -118,10 +120,10 @@ def test_online_shows_every_sample_once_and_averages_curves() -> None:
 
 
 def test_online_tells_the_matrix_of_each_run() -> None:
-    def make(each: Experiment) -> Result:
+    def make(each: Experiment) -> Run:
         known = [(k + 1, k, {task: 0.9 if task == k else 0.4 for task in range(k + 1)}) for k in range(5)]
         by_task = {name: [0.5] * 5 for name in ("AA", "AF", "RAA", "RAF")}
-        return replace(with_curve(each, known), values={"metrics": {"AA": 0.5}, "by_task": by_task})
+        return replace(with_curve(each, known), stored={"AA": 0.5}, by_task=by_task)
 
     planned = bases(seeds=2)
     found = drive(online(planned), Recorder(make)).as_json()
@@ -139,12 +141,13 @@ def test_online_has_no_passes_to_try(name: str) -> None:
 
 
 def test_queue_reports_every_tenth_task_the_best_and_the_worst() -> None:
-    def make(each: Experiment) -> Result | Failure:
+    def make(each: Experiment) -> Run:
         strength = each.settings["strength"]
         if strength == 5:
-            return Failure(each, "the loss became nan")
+            return failed(each, "loss became nan")
         final = {1: 0.4, 10: 0.8, 100: 0.2}[int(strength)] + 0.02 * each.seed
-        return Result(each, {"metrics": {"AA": final}, "by_task": {"AA": [1.0, 0.9, 0.8, 0.7, final]}})
+        by_task = {"AA": [1.0, 0.9, 0.8, 0.7, final]}
+        return Run(planned=each, finished=True, stored={"AA": final}, by_task=by_task)
 
     execute = Recorder(make)
     found = drive(queue(bases("ewc", 2), {"strength": [1, 5, 10, 100]}, every=2), execute)
@@ -162,8 +165,8 @@ def test_reported_tasks() -> None:
 
 
 def test_a_plan_that_needs_a_run_says_why_it_has_none() -> None:
-    with pytest.raises(InputError, match="failed and the protocol cannot go on: out of luck"):
-        finished(Failure(bases()[0], "out of luck"))
+    with pytest.raises(InputError, match="failed and the protocol cannot continue: out of luck"):
+        finished(failed(bases()[0], "out of luck"))
 
 
 def test_nothing_to_run_is_refused() -> None:

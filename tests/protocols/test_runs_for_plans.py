@@ -10,11 +10,14 @@ import torch
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.datasets.stream import Stream, held_out
-from engram.engine.checkpoint import CHECKPOINT, execute
+from engram.engine.check import complete
+from engram.engine.checkpoint import CHECKPOINT
+from engram.engine.execute import execute
 from engram.engine.isolation import weights_digest
-from engram.engine.loop import complete, run, run_steps
+from engram.engine.loop import run, run_steps
 from engram.engine.probing import balance_name
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
 from engram.protocols.causal import first_phases
 from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec
 from engram.scenarios import permuted, split
@@ -30,7 +33,8 @@ def small(method: str = "finetune", **changes: object) -> Experiment:
 
 def digests(planned: Experiment, steps: int) -> str:
     *_, last = islice(run_steps(planned), steps)
-    return weights_digest(last.line.method)
+    assert last.method is not None
+    return weights_digest(last.method)
 
 
 def test_held_out_samples_are_never_learned_and_the_rest_always() -> None:
@@ -59,7 +63,7 @@ def test_a_share_is_rounded_down_in_each_class() -> None:
 def test_evaluation_on_validation_samples() -> None:
     scenario = replace(SCENARIO, held_out=0.2)
     planned = small(scenario=scenario, evaluation=EvaluationSpec(every=100, subset=None, on="validation"))
-    trace = run(planned).evaluator.trace
+    trace = run(planned).trace
     stream = Stream(scenario)
     assert set(zip(trace.task, trace.total, strict=True)) == {
         (task, len(stream.validation(task))) for task in range(5)
@@ -87,8 +91,8 @@ def test_a_later_rate_changes_nothing_before_and_everything_after(reset: bool) -
     assert digests(plain, 6) == digests(later, 6)
     assert digests(plain, 7) != digests(later, 7)
     rates = [
-        progress.line.method.optimizer.param_groups[0]["lr"]  # type: ignore[attr-defined]
-        for progress in run_steps(later)
+        step.method.optimizer.param_groups[0]["lr"]  # type: ignore[union-attr]
+        for step in run_steps(later)
     ]
     assert rates == [0.05] * 6 + [0.001] * 6 + [0.05] * 18
 
@@ -97,16 +101,19 @@ def test_resuming_within_a_phase_of_its_own_rate(tmp_path: Path) -> None:
     optimizer = replace(small().optimizer, schedule="cosine")
     planned = small("ewc", optimizer=optimizer, by_phase=(PhaseSpec(), PhaseSpec(lr=0.01, updates=9)))
     *_, there = islice(run_steps(planned), 10)
-    torch.save(there.snapshot(), tmp_path / CHECKPOINT)
-    result = execute(planned, tmp_path)
-    assert Trace.load(tmp_path / "trace.parquet") == run(planned).evaluator.trace
-    assert result["updates"] == 6 + 9 + 3 * 6
+    assert there.snapshot is not None
+    folder = tmp_path / planned.id
+    folder.mkdir()
+    torch.save(there.snapshot(), folder / CHECKPOINT)
+    resumed = execute(planned, Where(out=tmp_path))
+    assert Trace.load(folder / "trace.parquet") == run(planned).trace
+    assert resumed.updates == 6 + 9 + 3 * 6
 
 
 def test_a_phase_that_is_stopped_early_is_the_same_run_up_to_there() -> None:
     stopped = small(by_phase=(PhaseSpec(updates=4),))
     assert digests(small(), 4) == digests(stopped, 4)
-    found = run(stopped).evaluator.trace
+    found = run(stopped).trace
     assert {step for step, learning in zip(found.step, found.learning, strict=True) if learning == 0} == {
         0,
         2,
@@ -115,7 +122,9 @@ def test_a_phase_that_is_stopped_early_is_the_same_run_up_to_there() -> None:
 
 
 def test_the_first_phases_alone_are_the_same_run_up_to_there() -> None:
-    assert digests(small("er"), 12) == weights_digest(run(first_phases(small("er"), 2)).method)
+    *_, last = run_steps(first_phases(small("er"), 2))
+    assert last.method is not None and last.step == 12
+    assert digests(small("er"), 12) == weights_digest(last.method)
 
 
 @pytest.mark.parametrize(
@@ -141,9 +150,9 @@ def test_the_curve_over_balances_is_recorded_at_the_end(method: str) -> None:
     planned = experiment("slt-D5-5a-digits", method, epochs=2, lr=0.05)
     planned = replace(planned, evaluation=EvaluationSpec(every=1000, subset=None, balances=True))
     outcome = run(planned)
-    found = {name: value for *_, name, value in outcome.evaluator.readings}
+    found = {name: value for *_, name, value in outcome.readings}
     assert len(found) == 101
-    trace = outcome.evaluator.trace
+    trace = outcome.trace
     both = [row for row in range(len(trace)) if trace.step[row] == trace.step[-1]]
     pooled = sum(trace.correct[row] for row in both) / sum(trace.total[row] for row in both)
     assert found[balance_name(0.5)] == pytest.approx(pooled), "equal shares are the method's own answer"

@@ -9,15 +9,17 @@ import pytest
 from tests.protocols.made_up import Recorder, with_curve, with_metrics
 
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.protocols.causal import CausalOptions, causal, worst_of
-from engram.protocols.drive import Result, drive
+from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
 from engram.protocols.grid import grid
 from engram.protocols.online import online
 from engram.protocols.queue import queue
 from engram.record.card import Card, Constraint, ForbiddenRead, selection_facts
 from engram.record.experiment import Experiment, TransferSpec
+from engram.record.run import Run
 from engram.results.card import fact_lines
 
 
@@ -36,14 +38,14 @@ def causality(found: Any) -> str:
 
 @pytest.mark.parametrize(("on", "touched"), [("test", "yes"), ("validation", "no")])
 def test_a_grid_sees_every_task(on: Literal["test", "validation"], touched: str, tmp_path: Path) -> None:
-    found = drive(grid(bases(), {"lr": [0.1, 0.01]}, on=on), Serial(tmp_path)).as_json()
+    found = drive(grid(bases(), {"lr": [0.1, 0.01]}, on=on), Serial(Where(out=tmp_path))).as_json()
     assert selection(found) == [touched, "yes"]
     assert causality(found) == "broken"
     assert found["selection"]["selection on test data"]["figure"] == f"fields chosen among 2 on {on} data"
 
 
 def test_one_candidate_is_no_choice(tmp_path: Path) -> None:
-    found = drive(grid(bases(), {"lr": [0.1]}), Serial(tmp_path)).as_json()
+    found = drive(grid(bases(), {"lr": [0.1]}), Serial(Where(out=tmp_path))).as_json()
     assert selection(found) == ["none", "none"]
     assert causality(found) == "held"
 
@@ -54,7 +56,7 @@ def test_causal_selection_touches_test_data_but_no_later_task(tmp_path: Path) ->
         {"lr": [0.1, 0.01]},
         options=CausalOptions(later_rates=(0.1, 0.01)),
     )
-    found = drive(plan, Serial(tmp_path)).as_json()
+    found = drive(plan, Serial(Where(out=tmp_path))).as_json()
     assert selection(found) == ["yes", "no"]
     assert causality(found) == "held"
     assert "the rate of task 2 chosen among 2" in found["selection"]["selection on test data"]["figure"]
@@ -62,7 +64,7 @@ def test_causal_selection_touches_test_data_but_no_later_task(tmp_path: Path) ->
 
 def test_the_balance_of_merged_networks_is_a_choice(tmp_path: Path) -> None:
     plan = causal(bases("imm-mean", "slt-D5-5a-digits", every=2), {}, options=CausalOptions(later_rates=()))
-    found = drive(plan, Serial(tmp_path)).as_json()
+    found = drive(plan, Serial(Where(out=tmp_path))).as_json()
     assert found["selection"]["selection on test data"] == {
         "answer": "yes",
         "figure": "the balance chosen among 101 on test data",
@@ -70,7 +72,7 @@ def test_the_balance_of_merged_networks_is_a_choice(tmp_path: Path) -> None:
 
 
 def test_the_other_protocols_have_cards(tmp_path: Path) -> None:
-    execute = Serial(tmp_path)
+    execute = Serial(Where(out=tmp_path))
     fields: dict[str, Sequence[float]] = {"lr": [0.1, 0.01]}
     assert selection(drive(queue(bases(), fields), execute).as_json()) == ["yes", "yes"]
     assert selection(drive(online(bases()), execute).as_json()) == ["none", "none"]
@@ -83,13 +85,13 @@ def test_the_other_protocols_have_cards(tmp_path: Path) -> None:
 def test_what_any_seed_or_stream_read_is_in_the_card() -> None:
     """Whichever of them is the first or the worst."""
 
-    def peeks_with_seed_1(each: Experiment) -> Result:
+    def peeks_with_seed_1(each: Experiment) -> Run:
         wrong = {ForbiddenRead("test", (0,)): 2} if each.seed == 1 else {}
         constraint = Constraint("causality", "broken" if wrong else "held")
         card = Card(selection_facts(()), (constraint,), forbidden=wrong)
-        values = {"metrics": {"ACC": 0.5, "AA": 0.5}, "by_task": {"AA": [0.5] * 5}, "card": card.as_json()}
         curve = [(step, tasks[-1], dict.fromkeys(range(5), 0.5)) for step, tasks in _steps(each)]
-        return replace(with_curve(each, curve), values=values)
+        measured = {"ACC": 0.5, "AA": 0.5}
+        return replace(with_curve(each, curve), stored=measured, by_task={"AA": [0.5] * 5}, card=card)
 
     seeds = [replace(bases()[0], seed=seed) for seed in (0, 1)]
     pair = [replace(bases(scenario="slt-D5-5a-digits")[0], seed=seed) for seed in (0, 1)]

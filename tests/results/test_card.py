@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engram.results.store import find_runs, group_runs
 from tests.results.browser import Browser
 from tests.results.simulated import write_run
 from tests.results.test_report import NASTY, OVERFLOW
@@ -34,6 +33,7 @@ from engram.results.card import (
 from engram.results.card_section import cards_section
 from engram.results.questions import CONSTRAINTS, QUESTIONS, find_question
 from engram.results.report import write_report
+from engram.results.runs import find_runs, group_runs
 
 CARD = Card(
     (

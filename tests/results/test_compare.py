@@ -1,19 +1,21 @@
 """Runs against each other: paired by seed, within one scenario, and refused in one line otherwise."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from engram.results.store import find_runs
 from tests.results.simulated import write_own_loop
 
 from engram.core.errors import InputError
-from engram.core.folder import save_run
 from engram.core.trace import Trace
 from engram.metrics.summary import missing
+from engram.record.run import Run
+from engram.record.tables import Tables
 from engram.results.compare import RunComparison, compare_runs
+from engram.results.runs import find_runs
 
 NOISE = np.random.default_rng(0).normal(0, 0.02, 8)
 
@@ -39,10 +41,10 @@ def place(folder: Path, method: str, *, seed: int, acc: float | None, draw: int 
         "seed": seed,
     } | changes
     run = folder / f"{method}-{seed}"
-    forgotten = None if acc is None else 0.9 - acc
-    metrics = {"ACC": acc, "FORG": forgotten, "FWT": None}
-    result = {"metrics": metrics, "why": dict.fromkeys(missing(metrics), "left out of made-up runs")}
-    save_run(run, experiment=experiment, result=result, trace=trace)
+    acc = math.nan if acc is None else acc
+    metrics = {"ACC": acc, "FORG": 0.9 - acc, "FWT": math.nan}
+    why = dict.fromkeys(missing(metrics), "left out of made-up runs")
+    Run(description=experiment, finished=True, stored=metrics, why=why, tables=Tables(trace)).save(run)
     return run
 
 
@@ -144,12 +146,19 @@ def test_joint_training_compares_with_the_others(tmp_path: Path) -> None:
     assert "scenario.phases is [[0], [1]] in one and [[1], [0]] in the other" in refused(tmp_path)
 
 
-@pytest.mark.parametrize("metrics", [[0.5], {"ACC": "high"}, {"ACC": [1]}])
-def test_metrics_that_are_no_numbers_are_one_line(metrics: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("metrics", "words"),
+    [
+        ([0.5], "has no metrics"),
+        ({"ACC": "high"}, "cannot be read ('high' is not a number)"),
+        ({"ACC": [1]}, "cannot be read ([1] is not a number)"),
+    ],
+)
+def test_metrics_that_are_no_numbers_are_one_line(metrics: object, words: str, tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.6, "ewc": 0.5}, seeds=2)
     broken = tmp_path / "er-0" / "result.json"
     broken.write_text(json.dumps({**json.loads(broken.read_text()), "metrics": metrics}))
-    assert "er-0/result.json are no table of numbers" in refused(tmp_path)
+    assert f"er-0/result.json {words}: run it again with --again" in refused(tmp_path)
 
 
 def test_the_test_can_be_chosen(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 from pathlib import Path
 
 import numpy as np
-from engram.results.store import find_runs, group_runs
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.results.simulated import write_own_loop
 
 from engram.results.figures import bar_figure, method_figure, probe_figures, task_figure, thin
+from engram.results.runs import find_runs, group_runs
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=400), st.integers(4, 60))

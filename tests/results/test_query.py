@@ -2,12 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engram.results.store import Run, find_runs, group_runs, load_run
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
 from engram.core.trace import Trace
 from engram.metrics.summary import missing
+from engram.record.run import Run
 from engram.results.query import (
     accuracy_matrix,
     answers,
@@ -21,6 +21,7 @@ from engram.results.query import (
     stability_gap,
     task_curves,
 )
+from engram.results.runs import find_runs, group_runs
 
 # Two tasks; the first falls from 100 % to 20 % right after the switch and comes back to 80 %.
 FALL = {1: [0.6], 2: [1.0], 3: [0.2, 0.5], 4: [0.8, 0.9]}
@@ -36,7 +37,7 @@ def _run(folder: Path, accuracies: dict[int, list[float]], *, metrics: dict[str,
     trace.save(folder / "trace.parquet")
     why = dict.fromkeys(missing(metrics), "left out of made-up runs")
     write_json(folder / "result.json", {"metrics": metrics, "why": why})
-    return load_run(folder)
+    return Run.load(folder)
 
 
 @pytest.fixture

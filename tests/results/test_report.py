@@ -3,12 +3,12 @@ import re
 from pathlib import Path
 
 import pytest
-from engram.results.store import find_runs
 from tests.results.browser import Browser
 from tests.results.simulated import write_own_loop, write_run
 
 from engram.core.errors import InputError
 from engram.results.report import write_report
+from engram.results.runs import find_runs
 
 NASTY = '</script><img src=x onerror="document.title=1"> & "co"'
 

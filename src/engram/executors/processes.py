@@ -15,7 +15,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.core.files import make_folder
+from engram.core.files import make_folder, remove_file
+from engram.core.folder import FAILURE
 from engram.engine.execute import check_card, record_failure
 from engram.engine.observers import Observer, Step, tell
 from engram.engine.threads import WAITING
@@ -138,6 +139,8 @@ class _Worker:
     def begin(self, experiment: Experiment) -> None:
         """Let it run an experiment."""
         self.running = Run(planned=experiment, folder=self.out / experiment.id)
+        # Whatever failure is there when it ends is then one of this attempt.
+        remove_file(self.out / experiment.id / FAILURE)
         self.tell(experiment)
 
     def tell(self, order: Experiment | None) -> None:
@@ -197,8 +200,9 @@ class _Worker:
         assert self.running is not None
         experiment, self.running = self.running.experiment, None
         run = Run.find(experiment, self.out)
-        # A process that is killed after it wrote the result has done its work.
-        return run if death is None or run.finished else record_failure(run, death)
+        # A process that dies after it wrote down what became of its run has said more than its death does.
+        told = run.finished or run.failure is not None
+        return run if death is None or told else record_failure(run, death)
 
 
 def _with_news(team: Sequence[_Worker]) -> list[_Worker]:

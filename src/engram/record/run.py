@@ -328,14 +328,15 @@ class Run:
         if place is None:
             raise InputError("the run has no folder yet: name one, as in run.save('runs/mine')")
         save_description(place, self.description)
+        if self.failure is not None and not self.finished:
+            # Before the tables: where memory ran out, writing them may be the end of the process.
+            write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
         if self.finished or len(self.trace):
             self.tables.save(place)
         made = dict(self.versions) or versions()
         if self.finished:
             remove_file(place / FAILURE)
             write_json(place / RESULT, finite({**self.result(), "versions": made}))
-        elif self.failure is not None:
-            write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
         return replace(self, folder=place, versions=made)
 
     def result(self) -> dict[str, Any]:

@@ -3,19 +3,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from engram.results.store import find_runs, group_runs, load_run, unfinished_runs
 from tests.results.simulated import write_own_loop, write_run
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
-from engram.core.folder import save_run
 from engram.core.trace import Trace
+from engram.record.run import Run
+from engram.record.tables import Tables
 from engram.results.figures import probe_figures
+from engram.results.runs import find_runs, group_runs
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
-    run = load_run(write_run(tmp_path, "er", seed=3, tasks=2, updates=10))
-    assert (run.id, run.label, run.seed, run.scenario) == ("er-3", "er", "3", "split-digits")
+    run = Run.load(write_run(tmp_path, "er", seed=3, tasks=2, updates=10))
+    assert (run.id, run.label, run.seed, run.scenario) == ("er-3", "er", 3, "split-digits")
     assert run.curve.accuracy.shape == (20, 2)
     assert set(run.probes) == {("stability-gradient", None), ("plasticity-gradient", None)}
     assert run.metrics["ACC"] == pytest.approx(run.matrix[1].mean())
@@ -23,7 +24,7 @@ def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_run_of_somebodys_own_loop_needs_only_id_and_label(tmp_path: Path) -> None:
-    run = load_run(write_own_loop(tmp_path))
+    run = Run.load(write_own_loop(tmp_path))
     assert run.task_name(0) == "Task 1"
     assert run.scenario == ""
     assert run.probes == {}
@@ -39,14 +40,14 @@ def test_full_test_sets_at_task_ends_make_the_matrix(tmp_path: Path) -> None:
             step = 10 * (learning + 1)
             ends.add(step=step, learning=learning, task=task, right=np.zeros(500, dtype=np.bool_))
     ends.save(folder / "ends.parquet")
-    assert load_run(folder).matrix[1].tolist() == [0.0, 0.0]
-    assert load_run(folder).curve.matrix()[1].min() > 0
+    assert Run.load(folder).matrix[1].tolist() == [0.0, 0.0]
+    assert Run.load(folder).curve.matrix()[1].min() > 0
 
 
 @pytest.mark.parametrize("source", ["experiment", "result"])
 def test_tasks_learned_together_are_named_together(tmp_path: Path, source: str) -> None:
     folder = write_run(tmp_path, "er", seed=0, tasks=3, updates=5)
-    trace = load_run(folder).trace
+    trace = Run.load(folder).trace
     trace.learning = [max(0, learning - 1) for learning in trace.learning]
     trace.save(folder / "trace.parquet")
     file = folder / f"{source}.json"
@@ -56,7 +57,7 @@ def test_tasks_learned_together_are_named_together(tmp_path: Path, source: str) 
     else:
         content["phases"] = [[0, [0, 1]], [1, [2]]]
     write_json(file, content)
-    run = load_run(folder)
+    run = Run.load(folder)
     assert [run.phase_name(0), run.phase_name(1)] == ["Tasks 1 + 2", "Task 3 (4, 5)"]
 
 
@@ -65,11 +66,12 @@ def test_probes_may_speak_of_one_task(tmp_path: Path) -> None:
     trace = Trace()
     trace.add(step=1, learning=0, task=0, right=np.array([True]))
     readings = [(1, 0, 0, "loss", 0.5), (2, 0, 0, "loss", 0.25), (2, 0, None, "plasticity-gradient", 1.5)]
-    save_run(folder, experiment={"id": "x", "label": "x"}, result={}, trace=trace, readings=readings)
-    probes = load_run(folder).probes
+    tables = Tables(trace, readings=readings)
+    Run(description={"id": "x", "label": "x"}, finished=True, tables=tables).save(folder)
+    probes = Run.load(folder).probes
     assert probes["loss", 0].value.tolist() == [0.5, 0.25]
     assert probes["plasticity-gradient", None].step.tolist() == [2]
-    figures = probe_figures(group_runs([load_run(folder)])[0])
+    figures = probe_figures(group_runs([Run.load(folder)])[0])
     assert [series["name"] for series in figures["loss"]["series"]] == ["Task 1"]
 
 
@@ -83,8 +85,9 @@ def test_unfinished_runs_are_left_out_of_a_folder_but_refused_by_name(tmp_path: 
     write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
     begun = write_run(tmp_path, "er", seed=1, tasks=2, updates=5)
     (begun / "result.json").unlink()
-    assert [run.id for run in find_runs([tmp_path])] == ["er-0"]
-    assert unfinished_runs([tmp_path]) == [begun]
+    runs = find_runs([tmp_path])
+    assert [run.id for run in runs] == ["er-0"]
+    assert [(run.folder, run.status) for run in runs.incomplete] == [(begun, "unfinished")]
     with pytest.raises(InputError, match=r"er-1 is not complete: result\.json is missing; run it again"):
         find_runs([begun])
 
@@ -115,12 +118,12 @@ def test_broken_tables_are_one_clear_line(tmp_path: Path) -> None:
     run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
     (run / "probes.parquet").write_bytes(b"no table")
     with pytest.raises(InputError, match="cannot read the probes"):
-        _ = load_run(run).probes
-    trace = load_run(run).trace
+        _ = Run.load(run).probes
+    trace = Run.load(run).trace
     trace.step = [1] * len(trace)
     trace.save(run / "trace.parquet")
     with pytest.raises(InputError, match=f"{run} cannot be read"):
-        _ = load_run(run).curve
+        _ = Run.load(run).curve
 
 
 def test_nothing_there_is_one_clear_line(tmp_path: Path) -> None:
@@ -129,15 +132,15 @@ def test_nothing_there_is_one_clear_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="absent is not a folder"):
         find_runs([tmp_path / "absent"])
     with pytest.raises(InputError, match="is not a run"):
-        load_run(tmp_path)
+        Run.load(tmp_path)
 
 
 def test_runs_that_differ_only_in_the_seed_are_one_group(runs_folder: Path) -> None:
     groups = group_runs(reversed(find_runs([runs_folder])))
     assert {group.label: [run.seed for run in group.runs] for group in groups} == {
-        "finetune": ["0", "1", "2"],
-        "ewc": ["0", "1", "2"],
-        "er": ["0", "1", "2"],
+        "finetune": [0, 1, 2],
+        "ewc": [0, 1, 2],
+        "er": [0, 1, 2],
     }
 
 

@@ -1,0 +1,270 @@
+"""One failure, one record: whatever runs an experiment, its folder says the same of what went wrong."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engram.core.errors import InputError
+from engram.core.files import write_json
+from engram.core.folder import EXPERIMENT, FAILURE, RESULT
+from engram.engine.execute import execute
+from engram.engine.failures import RunFailed
+from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.executors.processes import Processes
+from engram.executors.serial import Serial
+from engram.methods import load_plugin
+from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
+
+PLUGIN = """
+import math
+import engram
+from torch import nn
+
+@engram.method("test-raises")
+class Raises(engram.Learner):
+    "Fails in the second task."
+    def after_step(self, batch):
+        if self.task.index == 1 and self.step_in_task == 2:
+            raise LookupError("nothing here")
+
+@engram.model("test-norm", head="last")
+def norm(shape, n_units):
+    "One layer and batch norm."
+    made = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 8), nn.BatchNorm1d(8))
+    made.add_module("last", nn.Linear(8, n_units))
+    return made
+"""
+EVERY_UPDATE: dict[str, Any] = {"subset": 20, "losses": True}
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("plugin") / "raises.py"
+    place.write_text(PLUGIN)
+    load_plugin(place)
+    return place
+
+
+def diverging() -> Experiment:
+    return experiment("split-digits", "finetune", lr=1e9, updates=8, evaluation=EVERY_UPDATE)
+
+
+def crashing() -> Experiment:
+    return experiment("split-digits", "test-raises", updates=4, evaluation=EVERY_UPDATE)
+
+
+def over_budget() -> Experiment:
+    planned = experiment("split-digits", "online-ewc", updates=3, evaluation=EVERY_UPDATE)
+    return replace(planned, budget_bytes=20_000)
+
+
+def single_sample() -> Experiment:
+    """Of the 289 samples of the first task, batches of 96 leave one."""
+    return experiment(
+        "split-digits", "finetune", model="test-norm", batch_size=96, epochs=1, evaluation={"every": 100}
+    )
+
+
+class Case:
+    """An experiment that fails, and what is said of it."""
+
+    def __init__(
+        self,
+        make: Callable[[], Experiment],
+        kind: str,
+        reason: str,
+        *,
+        step: int,
+        task: int,
+        raised: str = "",
+    ) -> None:
+        self.make, self.kind, self.reason = make, kind, reason
+        self.step, self.task, self.raised = step, task, raised
+
+
+CASES = {
+    "diverged": Case(
+        diverging,
+        "diverged",
+        "loss became nan at step 3 while learning task 1: try a learning rate smaller than 1000000000.0",
+        step=3,
+        task=0,
+    ),
+    "crashed": Case(
+        crashing, "crashed", "LookupError: nothing here", step=6, task=1, raised="in after_step\n"
+    ),
+    "out of budget": Case(
+        over_budget,
+        "out of budget",
+        "method online-ewc keeps 71760 bytes after phase 1, over the budget of 20000: raise the budget, "
+        "or use a smaller network or memory",
+        step=3,
+        task=0,
+    ),
+    "bad input": Case(
+        single_sample,
+        "bad input",
+        "batch norm cannot learn from the single sample that this update has: choose another batch size",
+        step=4,
+        task=0,
+    ),
+}
+
+
+def alone(planned: Experiment, where: Where) -> Run:
+    """As `engram run` runs it."""
+    with pytest.raises(RunFailed) as error:
+        execute(planned, where)
+    assert error.value.run.failure == error.value.failure
+    return replace(error.value.run, folder=where.folder / planned.id)
+
+
+def in_this_process(planned: Experiment, where: Where) -> Run:
+    [run] = Serial(where)([planned])
+    return run
+
+
+def in_another_process(planned: Experiment, where: Where) -> Run:
+    [run] = Processes(where)([planned])
+    return run
+
+
+@pytest.fixture(scope="module", params=CASES)
+def case(request: pytest.FixtureRequest) -> Case:
+    return CASES[request.param]
+
+
+@pytest.mark.parametrize(
+    "how", [alone, in_this_process, pytest.param(in_another_process, marks=pytest.mark.slow)]
+)
+def test_the_same_failure_leaves_the_same_record(
+    how: Callable[[Experiment, Where], Run], case: Case, plugin: Path, tmp_path: Path
+) -> None:
+    planned = case.make()
+    run = how(planned, Where(out=tmp_path, plugin=plugin, jobs=1))
+    folder = tmp_path / planned.id
+    assert run.folder == folder and run.status == "failed" and not run.finished
+    written = json.loads((folder / FAILURE).read_text())
+    details = written.pop("details")
+    assert written == {
+        "id": planned.id,
+        "label": planned.label,
+        "kind": case.kind,
+        "reason": case.reason,
+        "step": case.step,
+        "task": case.task,
+    }
+    assert (case.raised in details) if case.raised else details == ""
+    assert not (folder / RESULT).exists() and (folder / EXPERIMENT).is_file()
+    # What is read back is what was said, and what was measured until then.
+    kept = Run.load(folder)
+    assert kept.failure == run.failure and kept.trace == run.trace
+    # As text, because losses that are NaN are unequal to themselves.
+    assert repr(kept.readings) == repr(run.readings)
+    assert kept.description == json.loads(json.dumps(planned.as_json()))
+    last_evaluated = max(kept.trace.step)
+    assert last_evaluated < case.step
+    assert kept.trace == alone(planned, Where(out=tmp_path / "again")).trace
+
+
+def test_whoever_runs_it_the_others_go_on(plugin: Path, tmp_path: Path) -> None:
+    good = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
+    runs = Serial(Where(out=tmp_path))([diverging(), crashing(), good])
+    assert [run.status for run in runs] == ["failed", "failed", "done"]
+    assert [run.experiment.id for run in runs] == [diverging().id, crashing().id, good.id]
+
+
+def test_a_run_that_is_tried_again_forgets_its_failure(tmp_path: Path) -> None:
+    good = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
+    write_json(tmp_path / good.id / FAILURE, {"kind": "crashed", "reason": "no luck"})
+    assert Run.find(good, tmp_path).status == "failed"
+    [run] = Serial(Where(out=tmp_path))([good])
+    assert run.finished and run.failure is None and not (tmp_path / good.id / FAILURE).exists()
+
+
+@pytest.mark.parametrize("executor", [Serial, Processes])
+def test_missing_data_are_noticed_before_anything_starts(
+    executor: type[Serial] | type[Processes], tmp_path: Path
+) -> None:
+    good = experiment("split-digits", "finetune", updates=2)
+    missing = experiment("split-kmnist", "finetune", updates=2)
+    out = tmp_path / "runs"
+    with pytest.raises(InputError, match="nowhere is not a folder") as error:
+        executor(Where(out=out, data=tmp_path / "nowhere", jobs=1))([good, missing])
+    assert not isinstance(error.value, RunFailed) and "\n" not in str(error.value)
+    assert not list(out.glob("*"))
+
+
+def test_missing_data_leave_no_folder_of_a_single_run(tmp_path: Path) -> None:
+    missing = experiment("split-kmnist", "finetune", updates=2)
+    with pytest.raises(InputError, match="nowhere is not a folder") as error:
+        execute(missing, Where(out=tmp_path, data=tmp_path / "nowhere"))
+    assert not isinstance(error.value, RunFailed)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_cannot_begin_is_recorded_where_others_go_on(tmp_path: Path) -> None:
+    """A checkpoint that cannot be read concerns one run of several."""
+    good = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
+    broken = replace(good, seed=1)
+    (tmp_path / broken.id).mkdir()
+    (tmp_path / broken.id / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    first, second = Serial(Where(out=tmp_path))([broken, good])
+    assert second.finished
+    assert first.failure is not None and first.failure.kind is FailureKind.BAD_INPUT
+    assert "is broken: delete it" in first.failure.reason
+    assert (first.failure.step, first.failure.task) == (None, None)
+    assert Run.load(tmp_path / broken.id).failure == first.failure
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ("input", FailureKind.BAD_INPUT),
+        ("memory", FailureKind.OUT_OF_MEMORY),
+        ("killed", FailureKind.CRASHED),
+        ("crashed", FailureKind.CRASHED),
+    ],
+)
+def test_failures_of_earlier_versions_are_read(before: str, now: FailureKind, tmp_path: Path) -> None:
+    planned = experiment("split-digits", "er")
+    old = {"id": planned.id, "label": planned.label, "kind": before, "reason": "why", "details": "where"}
+    write_json(tmp_path / planned.id / FAILURE, old)
+    run = Run.find(planned, tmp_path)
+    assert run.failure == Failure(now, "why", details="where") and run.status == "failed"
+
+
+@pytest.mark.parametrize("kind", FailureKind)
+def test_a_failure_survives_json(kind: FailureKind) -> None:
+    for failure in (Failure(kind, "why"), Failure(kind, "why", 3, 1, "Traceback …\nLookupError")):
+        assert Failure.of_json(json.loads(json.dumps(failure.as_json()))) == failure
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ([], "does not describe a failure"),
+        ({"kind": "crashed"}, "does not describe a failure"),
+        ({"kind": "crashed", "reason": 3}, "does not describe a failure"),
+        ({"kind": "bored", "reason": "why"}, "unknown kind 'bored'"),
+        ({"reason": "why"}, "unknown kind"),
+    ],
+)
+def test_a_damaged_failure_is_one_line(written: object, words: str, tmp_path: Path) -> None:
+    planned = experiment("split-digits", "er")
+    write_json(tmp_path / planned.id / FAILURE, written)
+    with pytest.raises(InputError, match=words) as error:
+        Run.find(planned, tmp_path)
+    assert "\n" not in str(error.value) and str(tmp_path / planned.id / FAILURE) in str(error.value)
+
+
+def test_only_what_would_fail_again_is_final() -> None:
+    final = {kind for kind in FailureKind if Failure(kind, "why").final}
+    assert final == {FailureKind.DIVERGED, FailureKind.OUT_OF_BUDGET}
