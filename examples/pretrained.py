@@ -9,11 +9,11 @@ from torch import nn
 
 import engram
 from engram.datasets.stream import Stream
-from engram.record.experiment import TransferSpec
 from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
+from engram.record.experiment import TransferSpec
 from engram.scenarios import split
 
 

@@ -4,11 +4,11 @@ import tempfile
 from pathlib import Path
 
 import engram
-from engram.record.experiment import TransferSpec
 from engram.engine.where import Where
 from engram.executors.serial import Serial
 from engram.protocols.drive import drive
 from engram.protocols.forward_transfer import forward_transfer
+from engram.record.experiment import TransferSpec
 
 
 def main(folder: Path) -> None:

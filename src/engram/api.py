@@ -67,7 +67,7 @@ def run(
     elif method is None:
         raise InputError("name a method, for example engram.run('split-digits', 'er')")
     else:
-        planned = experiment(scenario, method, **options)
+        planned = experiment(scenario, method, **options)  # type: ignore[arg-type]
     where = Where(out=_path(out), data=_path(data), device=device, strict=strict)
     try:
         if out is None:

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engram.engine.experiment import Experiment
 
 from engram.cli.describe import Forecast, describe_run, evaluations_of, forecast, updates_of
-from engram.engine.checkpoint import execute
+from engram.engine.execute import execute
 from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.record.experiment import Experiment
 
 
 def planned(seeds: int = 1, **options: Any) -> list[Experiment]:
@@ -19,14 +20,14 @@ def planned(seeds: int = 1, **options: Any) -> list[Experiment]:
 @pytest.mark.parametrize("options", [{"updates": 6}, {"updates": 6, "evaluation": {"every": 4}}])
 def test_counts_are_those_of_the_run(options: dict[str, Any], tmp_path: Path) -> None:
     (run,) = planned(**options)
-    result = execute(run, tmp_path / run.id)
-    assert (updates_of(run), evaluations_of(run)) == (result["updates"], result["evaluations"])
+    made = execute(run, Where(out=tmp_path))
+    assert (updates_of(run), evaluations_of(run)) == (made.updates, made.evaluations)
 
 
 def test_finished_runs_tell_how_long_the_others_take(tmp_path: Path) -> None:
     first, *others = planned(3, updates=6)
     assert not forecast([first, *others], tmp_path).measured
-    execute(first, tmp_path / first.id)
+    execute(first, Where(out=tmp_path))
     file = tmp_path / first.id / "result.json"
     result = json.loads(file.read_text())
     result["seconds"] = {"train": 60.0, "evaluate": 31.0, "total": 91.0}

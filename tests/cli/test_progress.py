@@ -1,39 +1,21 @@
 """The progress display, told made-up news."""
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 from engram.cli.progress import ProgressDisplay
+from engram.engine.observers import Step
+from engram.record.failure import Failure, FailureKind
+from engram.record.run import Run
 
 
-@dataclass
-class Experiment:
-    id: str
-    label: str
-    seed: int
-
-
-@dataclass
-class Failure:
-    reason: str
-
-
-@dataclass
-class Run:
-    experiment: Experiment
-    failure: Failure | None = None
-
-
-@dataclass
-class Step:
-    run: Run
-    step: int
-    steps: int = 1000
-    learning: int = 0
-    accuracies: dict[int, float] = field(default_factory=dict)
+def step_of(
+    run: Run, step: int, *, steps: int = 1000, learning: int = 0, accuracies: dict[int, float] | None = None
+) -> Step:
+    return Step(run, step, steps, learning, 0.5, accuracies or {})
 
 
 class Clock:
@@ -44,7 +26,7 @@ class Clock:
 
 
 def made_up(seed: int) -> Run:
-    return Run(Experiment(f"id-{seed}", "er on split-digits (class)", seed))
+    return Run(description={"id": f"id-{seed}", "label": "er on split-digits (class)", "seed": seed})
 
 
 def console(*, terminal: bool, width: int = 160) -> tuple[Console, StringIO]:
@@ -60,7 +42,9 @@ def test_without_a_terminal_a_line_now_and_then() -> None:
             display.began(run)
             for step in range(1, 1001):
                 clock.now += 0.025
-                told = Step(run, step, learning=step // 501, accuracies={0: step / 1000} if step % 2 else {})
+                told = step_of(
+                    run, step, learning=step // 501, accuracies={0: step / 1000} if step % 2 else {}
+                )
                 (display.evaluated if told.accuracies else display.updated)(told)
             display.ended(run)
     lines = file.getvalue().splitlines()
@@ -80,12 +64,12 @@ def test_on_a_terminal_finished_bars_keep_updates_and_time() -> None:
         for seed in (0, 1):
             run = made_up(seed)
             display.began(run)
-            display.evaluated(Step(run, 1000, learning=4, accuracies={0: 0.5, 1: 0.97}))
-            display.task_ended(Step(run, 1000, learning=4))
+            display.evaluated(step_of(run, 1000, learning=4, accuracies={0: 0.5, 1: 0.97}))
+            display.task_ended(step_of(run, 1000, learning=4))
             display.ended(run)
         third = made_up(2)
         display.began(third)
-        display.updated(Step(third, 500, learning=2))
+        display.updated(step_of(third, 500, learning=2))
     last = file.getvalue().split("all runs")[-1]
     assert "2/3 runs" in last
     for seed in (0, 1):
@@ -101,8 +85,9 @@ def test_a_failure_is_said_at_once_and_counted() -> None:
         with ProgressDisplay(2, console=place) as display:
             run = made_up(0)
             display.began(run)
-            display.updated(Step(run, 3))
-            display.ended(Run(run.experiment, Failure("the loss became NaN or infinite")))
+            display.updated(step_of(run, 3))
+            failure = Failure(FailureKind.DIVERGED, "the loss became NaN or infinite")
+            display.ended(replace(run, failure=failure))
             assert "failed: er on split-digits (class), seed 0: the loss became NaN" in file.getvalue()
             assert (display.done, display.failed) == (0, 1)
 
@@ -114,8 +99,8 @@ def test_runs_of_several_processes_come_in_any_order() -> None:
         # One was there already, one is heard of first by an update.
         display.ended(made_up(9))
         display.began(runs[0])
-        display.updated(Step(runs[1], 10))
-        display.updated(Step(runs[0], 20))
+        display.updated(step_of(runs[1], 10))
+        display.updated(step_of(runs[0], 20))
         display.ended(runs[1])
         display.ended(runs[0])
         assert display.done == 3
@@ -130,7 +115,7 @@ def test_quiet_is_silent(terminal: bool) -> None:
         run = made_up(0)
         display.began(run)
         clock.now = 100
-        display.updated(Step(run, 10))
+        display.updated(step_of(run, 10))
         display.ended(run)
     assert file.getvalue() == ""
 
@@ -140,10 +125,10 @@ def test_most_updates_cost_nothing() -> None:
     with ProgressDisplay(1, console=place, clock=clock) as display:
         run = made_up(0)
         display.began(run)
-        display.updated(Step(run, 1))
+        display.updated(step_of(run, 1))
         shown = display.states["id-0"].shown
-        display.updated(Step(run, 2))
+        display.updated(step_of(run, 2))
         assert display.states["id-0"].shown == shown and display.states["id-0"].step == 2
         clock.now += 1
-        display.updated(Step(run, 3))
+        display.updated(step_of(run, 3))
         assert display.states["id-0"].shown == clock.now

@@ -244,7 +244,7 @@ def test_what_a_method_cannot_compute_from_such_weights_is_no_traceback(
 
 def test_a_generator_that_diverges_is_noticed() -> None:
     planned = experiment("split-digits", "dgr", setting="class", lr=1.0, optimizer="adam", updates=10)
-    with pytest.raises(RunFailed, match="^loss of the generator became") as error:
+    with pytest.raises(RunFailed, match=r"^the loss of the generator became") as error:
         run(planned)
     assert error.value.failure.kind is FailureKind.DIVERGED
 

@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 import torch
+from tests.drained import drained, learned, saved
 from torch import nn
 
 from engram.core.errors import InputError
@@ -56,12 +57,12 @@ def test_the_margin_is_an_eighth_of_the_height() -> None:
 
 
 def test_learning_is_changed_and_what_is_remembered_is_not() -> None:
-    plain, changed = run(planned(augment=False)), run(planned())
-    assert weights_digest(plain.method) != weights_digest(changed.method)
+    plain, changed = learned(planned(augment=False)), learned(planned())
+    assert weights_digest(plain) != weights_digest(changed)
     kept = []
-    for outcome in (plain, changed):
-        assert isinstance(outcome.method, ER)
-        kept.append(outcome.method.store.samples.batch(torch.arange(50), ((0,),)).x)
+    for method in (plain, changed):
+        assert isinstance(method, ER)
+        kept.append(method.store.samples.batch(torch.arange(50), ((0,),)).x)
     assert torch.equal(*kept)
 
 
@@ -93,20 +94,15 @@ def test_passes_are_drawn_anew() -> None:
 
 
 def test_a_run_resumes_to_the_same_bits() -> None:
-    whole = run(planned())
+    whole, last = drained(planned())
     *_, there = islice(run_steps(planned()), 13)
     file = io.BytesIO()
-    torch.save(there.snapshot(), file)
+    torch.save(saved(there), file)
     file.seek(0)
-    steps = run_steps(planned(), resume=torch.load(file, weights_only=True))
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            outcome = end.value
-            break
-    assert weights_digest(outcome.method) == weights_digest(whole.method)
-    assert outcome.evaluator.trace == whole.evaluator.trace
+    resumed, end = drained(planned(), resume=torch.load(file, weights_only=True))
+    assert last.method is not None and end.method is not None
+    assert weights_digest(end.method) == weights_digest(last.method)
+    assert resumed.trace == whole.trace
 
 
 def test_ids_of_runs_without_are_as_before() -> None:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from tests.drained import saved
 from torch import nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
 from engram.datasets import Images, load
 from engram.engine.loop import run_steps
+from engram.engine.where import Where
 from engram.methods.dgr import DGR
 from engram.models import ModelSpec, build
 from engram.models.vae import VAE
@@ -272,18 +274,19 @@ def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data
         updates=800,
         by_phase=(PhaseSpec(updates=2000),),
     )
-    *_, first_task = islice(run_steps(plan, data=real_data, watch=False), 2000)
-    learned = copy.deepcopy(first_task.snapshot())
+    where = Where(out=None, data=real_data)
+    *_, first_task = islice(run_steps(plan, where, watch=False), 2000)
+    learned = copy.deepcopy(saved(first_task))
 
     def check(sure: float, *, least: list[float], worst: list[float], rarest: float) -> None:
         """As each later task begins: how many are right, of all and of each digit, and how often it comes."""
         state = copy.deepcopy(learned)
         state["method"]["sure"]["value"] = sure
         begins = [2001 + 800 * later for later in range(len(least))]
-        for progress in run_steps(plan, data=real_data, watch=False, resume=state):
+        for progress in run_steps(plan, where, watch=False, resume=state):
             if progress.step not in begins:
                 continue
-            method, task = progress.line.method, progress.learning
+            method, task = progress.method, progress.learning
             assert isinstance(method, DGR) and method.sure == sure
             new = Batch(images[:1], digits.train.labels[:1], heads=(tuple(range(2 * task + 2)),))
             replayed = [method.replayed(new) for _ in range(16)]

@@ -147,7 +147,7 @@ def test_without_keeping_tasks_are_forgotten() -> None:
         for keep in (True, False)[setting == "domain" :]:
             settings = {"keep": keep}
             planned = experiment("split-digits", "independent", setting=setting, settings=settings, epochs=3)
-            found[setting, keep] = run(planned).evaluator.metrics()["AvgFgt"]
+            found[setting, keep] = run(planned).metrics["AvgFgt"]
     assert found["task", True] == 0
     assert found["task", False] < -0.2
     assert found["domain", False] < -0.2

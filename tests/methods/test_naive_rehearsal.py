@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from tests.drained import drained
 from tests.methods.toy import accuracy, info, learn, make, same_after_resuming, samples
 
 from engram.core.values import Batch
+from engram.engine.where import Where
 from engram.methods.finetune import Finetune
 from engram.methods.naive_rehearsal import NaiveRehearsal
 from engram.methods.naive_rehearsal_c import NaiveRehearsalC
@@ -137,7 +139,6 @@ def test_it_goes_on_to_the_same_bits(kind: type[Any], mode: str) -> None:
 def test_published_accuracy_on_split_mnist(
     name: str, setting: Setting, published: float, real_data: Path
 ) -> None:
-    from engram.engine.loop import run
     from engram.engine.recipe import experiment
 
     planned = experiment(
@@ -147,5 +148,5 @@ def test_published_accuracy_on_split_mnist(
         batch_size=64,
         evaluation={"every": 100_000, "subset": None},
     )
-    found = run(planned, data=real_data).evaluator.accuracies()
+    found = drained(planned, Where(out=None, data=real_data))[1].accuracies
     assert sum(found.values()) / 5 == pytest.approx(published, abs=0.02)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.drained import drained, saved
 from torch import nn
 from torch.optim import Optimizer
 
@@ -61,9 +62,8 @@ def test_a_run_goes_on_to_the_same_bits(name: str) -> None:
     assert (planned.optimizer.name, planned.optimizer.lr) == (name, 0.001)
     whole = run(planned)
     *_, middle = islice(run_steps(planned), 6)
-    rest = run_steps(planned, resume=middle.snapshot())
-    *_, last = rest
-    assert last.line.evaluator.trace == whole.evaluator.trace
+    resumed, _ = drained(planned, resume=saved(middle))
+    assert resumed.trace == whole.trace
 
 
 def test_experiments_keep_their_names() -> None:

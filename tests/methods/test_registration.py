@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.drained import drained
 
 from engram.core.errors import InputError
-from engram.engine.loop import Outcome, run
+from engram.engine.observers import Step
 from engram.engine.recipe import experiment
 from engram.methods import METHODS, find_declared, load_plugin, traits_of
 from engram.methods.fields import fields_of
 from engram.methods.traits import Traits
+from engram.record.run import Run
 from engram.testing import CHECKS
 
 MODULE = """
@@ -156,21 +158,22 @@ class Four:
 """
 
 
-def learn(script: Path, text: str) -> Outcome:
+def learn(script: Path, text: str) -> tuple[Run, Step]:
     script.write_text(text)
     load_plugin(script)
-    return run(experiment("split-digits", "test-four", updates=3, evaluation={"every": 100}))
+    return drained(experiment("split-digits", "test-four", updates=3, evaluation={"every": 100}))
 
 
 @pytest.mark.usefixtures("as_before")
 def test_the_four_verbs_are_enough(tmp_path: Path) -> None:
-    outcome = learn(tmp_path / "four.py", FOUR)
+    outcome, last = learn(tmp_path / "four.py", FOUR)
+    assert outcome.account is not None and last.method is not None
     assert traits_of("test-four") == Traits(family="own", paper="", needs=(), learner=False)
     assert traits_of("test-four").usual_needs == ()
     assert [field.name for field in fields_of(METHODS["test-four"])] == ["knob"]
     # A batch of each task: its inputs and its labels. The network and the optimiser do not count.
     assert outcome.account.kept_bytes == tuple(32 * (64 * 4 + 8) * tasks for tasks in range(1, 6))
-    assert outcome.method.kept_bytes() == outcome.account.kept_bytes[-1]
+    assert last.method.kept_bytes() == outcome.account.kept_bytes[-1]
     # It is put down and taken up to the same bits; the example in CONTRIBUTING.md passes all checks.
     CHECKS["resume"]("test-four")
 
@@ -184,7 +187,8 @@ def test_what_a_method_says_of_itself_stays(tmp_path: Path) -> None:
     def kept_bytes(self):
         return 1_000_000
 """
-    outcome = learn(tmp_path / "four.py", FOUR + said)
+    outcome, _ = learn(tmp_path / "four.py", FOUR + said)
+    assert outcome.account is not None
     traits = traits_of("test-four")
     assert (traits.family, traits.paper, traits.needs) == ("rehearsal", "", ("boundaries",))
     assert set(outcome.account.kept_bytes) == {1_000_000}

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.drained import saved as saved_state
 from torch import Tensor
 
 from engram.engine.loop import run_steps
@@ -50,7 +51,7 @@ def to_the_end(steps: Iterator[Any]) -> tuple[Tensor, list[Tensor], list[float]]
     losses, latest = [], None
     for progress in steps:
         losses.append(progress.loss)
-        latest = progress.line.method
+        latest = progress.method
     assert latest is not None
     return answers(latest), [p.detach().clone() for p in latest.network.parameters()], losses
 
@@ -64,7 +65,7 @@ def test_interrupted_in_the_middle_of_a_task_it_goes_on_to_the_same_bits(
     saved = io.BytesIO()
     for progress in run_steps(plan):
         if progress.step == 10:
-            torch.save(progress.snapshot(), saved)
+            torch.save(saved_state(progress), saved)
             break
     saved.seek(0)
     torch.manual_seed(99)

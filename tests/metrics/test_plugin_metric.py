@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engram.results.store import find_runs
+from engram.results.runs import find_runs
 from tests.results.simulated import write_run
 
 from engram.cli import main

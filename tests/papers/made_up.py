@@ -61,10 +61,7 @@ def result(experiment: Experiment) -> Run:
             for task in scenario.phases[number + 1]:
                 names = transfer_names(experiment)
                 readings += [(step, learning, task, name, draw.random()) for name in names]
-        if experiment.start is not None:
-            if number == 0:
-                readings.append((0, learning, None, UPSTREAM_START, draw.random()))
-            readings.append((step, learning, None, UPSTREAM, draw.random()))
+        readings += _upstream(experiment, number, step, draw)
     if evaluation.balances:
         readings += [
             (step, scenario.phases[-1][-1], None, balance_name(place / 100), draw.random())
@@ -77,6 +74,14 @@ def result(experiment: Experiment) -> Run:
         by_task=Measured(trace, scenario, "by_task"),
         tables=Tables(trace, readings=tuple(readings)),
     )
+
+
+def _upstream(experiment: Experiment, phase: int, step: int, draw: np.random.Generator) -> Iterator[Reading]:
+    if experiment.start is not None:
+        learning = experiment.scenario.phases[phase][-1]
+        if phase == 0:
+            yield 0, learning, None, UPSTREAM_START, draw.random()
+        yield step, learning, None, UPSTREAM, draw.random()
 
 
 def _told_apart(experiment: Experiment) -> tuple[object, ...]:

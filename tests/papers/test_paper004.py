@@ -281,7 +281,7 @@ def test_a_task_begins_where_the_other_ended_and_not_where_it_was_last_measured(
     experiment = planned("FC", "D9-1b", "mnist", interpretation=SMALL)
     curve = [(1, 0, {0: 0.4}), (6, 0, {0: 0.8}), (11, 1, {0: 0.7, 1: 0.1}), (13, 1, {0: 0.5, 1: 0.9})]
     found = with_curve(experiment, curve)
-    shown = curves(replace(found, values={**found.values, "updates": 15}), 0.95)
+    shown = curves(replace(found, updates=15), 0.95)
     assert [place for place, _ in shown.first] == pytest.approx([1, 6, 12, 16])
     assert [place for place, _ in shown.second] == pytest.approx([12, 16])
 
