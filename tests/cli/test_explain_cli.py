@@ -1,8 +1,12 @@
 """`engram explain`: what a number means."""
 
+from pathlib import Path
+
 import pytest
+from tests.cli.command import Engram
 
 from engram.cli import main
+from engram.models import MODELS
 
 
 def run(name: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
@@ -50,3 +54,66 @@ def test_a_method_needs_what_its_usual_fields_need(capsys: pytest.CaptureFixture
     out = run("er", capsys)[1]
     [needs] = [line for line in out.splitlines() if line.startswith("needs")]
     assert needs.split(maxsplit=1)[1].strip() == "stored data, boundaries"
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        (
+            "split-digits",
+            ["class (default), task, domain", "5 tasks of 2 classes", "1,442 and 355 in all", "10 epochs"],
+        ),
+        ("split-digits", ["a run takes  about: finetune", "estimated for one core"]),
+        ("slt-D5-5a-mnist", ["2 tasks of 5 classes", "batch size 100"]),
+        ("lwta", ["compete in blocks", "--block", "--hidden", "for images of 1×28×28"]),
+        ("resnet18", ["11,173,962", "--stem"]),
+        (
+            "domain",
+            ["the same units for every task", "hidden, in training and at test time", "permuted-mnist"],
+        ),
+        ("task", ["one head per task"]),
+        ("mnist", ["MNIST", "60,000 for training and 10,000 for testing", "split-mnist"]),
+        ("clear10", ["10 tasks of 10 classes", "clear10-2005, clear10-2006"]),
+        ("causality", ["a constraint that applications set", "data of future tasks"]),
+        ("passes", ["How many passes over the data?", "engram audit"]),
+        ("adam", ["torch.optim.Adam"]),
+    ],
+)
+def test_everything_that_has_a_name_is_explained(name: str, parts: list[str], engram: Engram) -> None:
+    done = engram("explain", name)
+    assert (done.returncode, done.stderr) == (0, "")
+    # Lines are broken where the terminal ends.
+    shown = " ".join(done.stdout.split())
+    for part in parts:
+        assert " ".join(part.split()) in shown
+
+
+def test_explanations_as_json(engram: Engram) -> None:
+    explained = engram("explain", "clear10", "--json").json["explanations"]
+    assert [entry["kind"] for entry in explained] == ["scenario", "data set"]
+    (metric,) = engram("explain", "BWT", "--json").json["explanations"]
+    assert metric["kind"] == "metric" and metric["facts"]["divisor"]
+    (method,) = engram("explain", "er", "--json").json["explanations"]
+    assert method["facts"]["needs"] == "stored data, boundaries"
+
+
+def test_a_model_of_ones_own_is_explained(tmp_path: Path, engram: Engram) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(
+        "import engram\nfrom torch import nn\n\n@engram.model('test-explained', head='1')\n"
+        "def net(shape, n_units):\n    'A linear one.'\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, n_units))\n"
+    )
+    try:
+        done = engram("explain", "test-explained", "--plugin", plugin)
+        assert done.returncode == 0 and "A linear one." in done.stdout
+    finally:
+        MODELS._entries.pop("test-explained", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("split-minst", "split-mnist"), ("resnet5", "resnet50"), ("domian", "domain")]
+)
+def test_a_wrong_name_gets_the_nearest_of_all_kinds(name: str, near: str, engram: Engram) -> None:
+    done = engram("explain", name)
+    assert done.returncode == 2 and f"'{near}'" in done.stderr and "`engram list` shows all" in done.stderr

@@ -90,7 +90,7 @@ def verbs(summary: str, group: type[Verbs] = Verbs, **more: Any) -> typer.Typer:
 
     Args:
         summary: The first line of its help.
-        group: How verbs are found.
+        group: The class of the group.
         more: What `typer.Typer` takes besides.
     """
     return typer.Typer(cls=group, help=summary, rich_markup_mode="rich", **more)

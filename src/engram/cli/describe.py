@@ -189,9 +189,9 @@ def _costs_the_same(written: dict[str, Any], planned: Experiment) -> bool:
 
     ours = finite(planned.as_json())
     same = all(written.get(key) == ours.get(key) for key in ("model", "batch_size", "settings", "augment"))
-    asked = ("subset", "tasks", "losses", "gradients", "transfer")
+    fields = ("subset", "tasks", "losses", "gradients", "transfer")
     theirs = written.get("evaluation", {})
-    return same and all(theirs.get(key) == ours["evaluation"].get(key) for key in asked)
+    return same and all(theirs.get(key) == ours["evaluation"].get(key) for key in fields)
 
 
 def describe_run(

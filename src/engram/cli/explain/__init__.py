@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +14,8 @@ from engram.cli.output import print_json, stdout
 if TYPE_CHECKING:
     from engram.cli.explain.value import Explanation
 
+    Kind = tuple[Callable[[], Iterable[str]], Callable[[str], Explanation]]
+
 
 def all_names() -> list[str]:
     """Every name that can be explained.
@@ -24,7 +26,7 @@ def all_names() -> list[str]:
     """
     from engram.cli.explain.metrics import metric_names
 
-    return [*metric_names(), *(name for names, _ in _kinds() for name in names())]
+    return [*metric_names(), *(name for names, _ in [*_kinds(), *_slow_kinds()] for name in names())]
 
 
 def explain(
@@ -32,25 +34,21 @@ def explain(
         str,
         typer.Argument(
             help="A metric (WC-ACC, WF10, forgetting), a method, a scenario, a model, a setting, a data set, "
-            "or a question of the protocol card.",
+            "a question of the protocol card, or an optimizer.",
         ),
     ],
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Explain a metric, method, scenario, model, setting, data set or card question."""
+    """Explain a metric, method, scenario, model, setting, data set, card question or optimizer."""
     from engram.cli.explain.metrics import explain_metrics, show_comparison
     from engram.core.errors import unknown_name
 
     load_own(plugin)
     explanations, comparison = explain_metrics(name)
-    *kinds, questions = _kinds()
-    for names, explain_it in kinds:
-        if name in names() or (names is scenario_names and name.startswith("slt-")):
-            explanations.append(explain_it(name))
-    # Only now: questions are slow to import.
-    if not explanations and name in questions[0]():
-        explanations.append(questions[1](name))
+    explanations += _explanations(name, _kinds())
+    # Only now, because these are slow to import.
+    explanations = explanations or _explanations(name, _slow_kinds())
     if not explanations:
         raise unknown_name("name", name, all_names(), listed_by="engram list")
     if json:
@@ -63,7 +61,15 @@ def explain(
     stdout.print()
 
 
-def _kinds() -> list[tuple[Callable[[], Iterable[str]], Callable[[str], Explanation]]]:
+def _explanations(name: str, kinds: Sequence[Kind]) -> list[Explanation]:
+    return [
+        explain_it(name)
+        for names, explain_it in kinds
+        if name in names() or (names is scenario_names and name.startswith("slt-"))
+    ]
+
+
+def _kinds() -> list[Kind]:
     """The kinds of things besides metrics: their names, and what explains one."""
     from engram.cli.explain import things
 
@@ -73,5 +79,13 @@ def _kinds() -> list[tuple[Callable[[], Iterable[str]], Callable[[str], Explanat
         (model_names, things.explain_model),
         (things.setting_names, things.explain_setting),
         (dataset_names, things.explain_dataset),
+    ]
+
+
+def _slow_kinds() -> list[Kind]:
+    from engram.cli.explain import things
+
+    return [
         (things.card_questions, things.explain_question),
+        (things.optimizer_names, things.explain_optimizer),
     ]

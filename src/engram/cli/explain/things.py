@@ -301,6 +301,34 @@ def explain_dataset(name: str) -> Explanation:
     )
 
 
+def optimizer_names() -> list[str]:
+    """The optimisers."""
+    from engram.methods.optimizers import OPTIMIZERS
+
+    return list(OPTIMIZERS)
+
+
+def explain_optimizer(name: str) -> Explanation:
+    """An optimiser: the class of PyTorch that it is.
+
+    Example:
+        >>> explain_optimizer("adam").heading
+        'adam: torch.optim.Adam'
+    """
+    import torch
+
+    from engram.core.values import OptimizerSpec
+    from engram.methods.optimizers import build_optimizer
+
+    optimizer = build_optimizer(OptimizerSpec(name), [torch.nn.Parameter(torch.zeros(1))])
+    return Explanation(
+        kind="optimizer",
+        name=name,
+        heading=f"{name}: torch.optim.{type(optimizer).__name__}",
+        lines={"options": "--lr, --momentum (sgd, rmsprop), --weight-decay"},
+    )
+
+
 def card_questions() -> dict[str, tuple[str, str]]:
     """The questions and the constraints of a protocol card: by name, the question and how it is answered.
 
@@ -311,7 +339,7 @@ def card_questions() -> dict[str, tuple[str, str]]:
     from engram.results.questions import CONSTRAINTS, QUESTIONS
 
     questions = {name: (question.question, question.how) for name, question in QUESTIONS.items()}
-    constraints = {name: (f"Is there {name}?", question.how) for name, question in CONSTRAINTS.items()}
+    constraints = {name: ("a constraint that applications set (Pfülb & Gepperth 2019)", question.how) for name, question in CONSTRAINTS.items()}
     return {**questions, **constraints}
 
 

@@ -29,52 +29,58 @@ if TYPE_CHECKING:
 MEASURING_POINTS = 90
 
 
+Streams = Annotated[
+    str, typer.Argument(help="A benchmark, or a type of stream: slt-D5-5-mnist stands for all eight.")
+]
+LaterRates = Annotated[
+    str | None,
+    typer.Option(
+        help="Learning rates to try for later tasks, such as .01,.001; `first` keeps the first task's.",
+        show_default="the paper's; first for methods that merge",
+        rich_help_panel=PANEL,
+    ),
+]
+ChooseBy = Annotated[
+    str,
+    typer.Option(
+        help="Choose a later rate by the new task (new) or by the union of all tasks (union).",
+        rich_help_panel=PANEL,
+    ),
+]
+Start = Annotated[
+    str, typer.Option(help="Continue from the last or the best weights of a task.", rich_help_panel=PANEL)
+]
+TieStrength = Annotated[
+    bool,
+    typer.Option(
+        "--tie-strength",
+        help="Set strength to 1 / (2 · second rate), as the paper does for EWC.",
+        rich_help_panel=PANEL,
+    ),
+]
+Often = Annotated[
+    int | None,
+    typer.Option(
+        help="Evaluate after every N updates.",
+        metavar="N",
+        show_default=f"about {MEASURING_POINTS} times per task",
+    ),
+]
+
+
 @with_run_options
 def causal(
-    scenario: Annotated[
-        str,
-        typer.Argument(help="A benchmark, or a type of stream: slt-D5-5-mnist stands for all eight."),
-    ],
+    scenario: Streams,
     method: Method,
     *,
     grid: Grid = None,
-    later_lr: Annotated[
-        str | None,
-        typer.Option(
-            help="Learning rates to try for later tasks, such as .01,.001; `first` keeps the first task's.",
-            show_default="the paper's; first for methods that merge",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
-    choose_by: Annotated[
-        str,
-        typer.Option(
-            help="Choose a later rate by the new task (new) or by the union of all tasks (union).",
-            rich_help_panel=PANEL,
-        ),
-    ] = "new",
-    start: Annotated[
-        str,
-        typer.Option(help="Continue from the last or the best weights of a task.", rich_help_panel=PANEL),
-    ] = "last",
-    tie_strength: Annotated[
-        bool,
-        typer.Option(
-            "--tie-strength",
-            help="Set strength to 1 / (2 · second rate), as the paper does for EWC.",
-            rich_help_panel=PANEL,
-        ),
-    ] = False,
+    later_lr: LaterRates = None,
+    choose_by: ChooseBy = "new",
+    start: Start = "last",
+    tie_strength: TieStrength = False,
     select_on: SelectOn = "test",
     held_out: HeldOut = None,
-    every: Annotated[
-        int | None,
-        typer.Option(
-            help="Evaluate after every N updates.",
-            metavar="N",
-            show_default=f"about {MEASURING_POINTS} times per task",
-        ),
-    ] = None,
+    every: Often = None,
     subset: Subset = None,
     jobs: Jobs = 1,
     options: RunOptions,

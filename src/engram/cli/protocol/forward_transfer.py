@@ -30,31 +30,36 @@ if TYPE_CHECKING:
     from engram.record.experiment import Experiment
 
 
+Methods = Annotated[
+    str, typer.Argument(help="A method, or several with commas to correlate forgetting and transfer.")
+]
+Shots = Annotated[
+    str, typer.Option(help="Samples per class that a probe learns from.", rich_help_panel=PANEL)
+]
+Finetune = Annotated[
+    bool, typer.Option("--finetune", help="Also train all weights of a copy.", rich_help_panel=PANEL)
+]
+Upstream = Annotated[
+    str | None,
+    typer.Option(
+        help="The data set that the initial weights were trained on, such as imagenet.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
 @with_run_options
 def forward_transfer(
     scenario: Scenario,
-    method: Annotated[
-        str, typer.Argument(help="A method, or several with commas to correlate forgetting and transfer.")
-    ],
+    method: Methods,
     *,
     grid: Grid = None,
     metric: Metric = "AvgLAcc",
     select_on: SelectOn = "validation",
     held_out: HeldOut = None,
-    shots: Annotated[
-        str, typer.Option(help="Samples per class that a probe learns from.", rich_help_panel=PANEL)
-    ] = "5,10,20,100",
-    finetune: Annotated[
-        bool,
-        typer.Option("--finetune", help="Also train all weights of a copy.", rich_help_panel=PANEL),
-    ] = False,
-    upstream: Annotated[
-        str | None,
-        typer.Option(
-            help="The data set that the initial weights were trained on, such as imagenet.",
-            rich_help_panel=PANEL,
-        ),
-    ] = None,
+    shots: Shots = "5,10,20,100",
+    finetune: Finetune = False,
+    upstream: Upstream = None,
     every: Every = None,
     subset: Subset = None,
     jobs: Jobs = 1,

@@ -49,10 +49,10 @@ def print_result(result: Found) -> None:
                 number = {**number["fields"], "averages": number["averages"]}
             _line(f"{key}: {_shown(number)}")
     by_method = result.get("methods", {result["method"]: result})
-    for name, found in by_method.items():
+    for name, part in by_method.items():
         for key in TRANSFER_NUMBERS:
-            if found.get(key) not in (None, {}):
-                _line(f"{name} {key}: {_shown(found[key])}")
+            if part.get(key) not in (None, {}):
+                _line(f"{name} {key}: {_shown(part[key])}")
     _print_correlations(result.get("correlations", {}))
     if result["protocol"] == "grid":
         over = result["summary"][result["metric"]]
@@ -67,23 +67,23 @@ def tables_of(result: Found) -> Iterator[tuple[str, list[tuple[str, Found]]]]:
     Example:
         >>> tried = {"fields": {"lr": 0.1}, "score": 0.9}
         >>> rates = [[{"fields": {"later_lr": 0.01}, "score": 0.8}]]
-        >>> found = {"candidates": [{"stream": "mine", **tried}], "streams": {"mine": {"rates": rates}}}
-        >>> [(heading, [where for where, _ in rows]) for heading, rows in tables_of(found)]
+        >>> result = {"candidates": [{"stream": "mine", **tried}], "streams": {"mine": {"rates": rates}}}
+        >>> [(heading, [where for where, _ in rows]) for heading, rows in tables_of(result)]
         [('candidate', ['mine: ']), ('rate of a later task', ['mine, task 2: '])]
     """
-    by_method = {"": result, **{f"{name}: ": found for name, found in result.get("methods", {}).items()}}
+    by_method = {"": result, **{f"{name}: ": part for name, part in result.get("methods", {}).items()}}
     candidates = [
         (f"{candidate['stream']}: " if "stream" in candidate else where, candidate)
-        for where, found in by_method.items()
-        for candidate in found.get("candidates", [])
+        for where, part in by_method.items()
+        for candidate in part.get("candidates", [])
     ]
     if candidates:
         yield "candidate", candidates
-    by_stream = {"": result, **{f"{name}, ": found for name, found in result.get("streams", {}).items()}}
+    by_stream = {"": result, **{f"{name}, ": part for name, part in result.get("streams", {}).items()}}
     rates = [
         (f"{where}task {task}: ", candidate)
-        for where, found in by_stream.items()
-        for task, candidates_of_task in enumerate(found.get("rates", []), start=2)
+        for where, part in by_stream.items()
+        for task, candidates_of_task in enumerate(part.get("rates", []), start=2)
         for candidate in candidates_of_task
         if candidate["fields"] != {"later_lr": None}
     ]
@@ -106,11 +106,11 @@ def _print_candidates(heading: str, rows: list[tuple[str, Found]]) -> None:
 
 def _print_correlations(correlations: Found) -> None:
     for key, by_shots in correlations.items():
-        for k, found in by_shots.items():
-            if found["rho"] is not None:
+        for k, correlation in by_shots.items():
+            if correlation["rho"] is not None:
                 _line(
-                    f"Spearman's ρ of {key} and AvgFwt with {k} shots: {_shown(found['rho'])} "
-                    f"(p = {_shown(found['p'])}, {found['n']} runs)"
+                    f"Spearman's ρ of {key} and AvgFwt with {k} shots: {_shown(correlation['rho'])} "
+                    f"(p = {_shown(correlation['p'])}, {correlation['n']} runs)"
                 )
 
 
@@ -118,10 +118,10 @@ def _print_cards(by_method: Found) -> None:
     from engram.cli.audit import print_card
     from engram.record.card import Card
 
-    for name, found in by_method.items():
-        if "card" in found:
+    for name, part in by_method.items():
+        if "card" in part:
             stdout.print(f"\nprotocol card of {name} with the chosen fields", style="bold", markup=False)
-            print_card(Card.of_json(found["card"]))
+            print_card(Card.of_json(part["card"]))
 
 
 def _line(text: str) -> None:
