@@ -39,7 +39,7 @@ from engram.engine.retained import held
 from engram.methods import METHODS
 from engram.methods.base import Method
 from engram.methods.state import CannotKeep
-from engram.models import MODELS
+from engram.models import model
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
 from engram.scenarios.values import (
@@ -84,7 +84,8 @@ def sample_scenario(setting: Setting, groups: Groups = ((0, 1), (2,), (3, 4, 5))
     return Scenario("contract", tasks, setting)
 
 
-def small_cnn(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+@model("contract-cnn")
+def small_cnn(shape: tuple[int, ...], n_units: int) -> Network:
     """A small convolutional network with batch norm."""
     features = nn.Sequential(
         nn.Conv2d(shape[0], 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(1)
@@ -92,7 +93,6 @@ def small_cnn(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
     return Network(features, nn.Linear(4 * (shape[1] // 2) * (shape[2] // 2), n_units))
 
 
-MODELS.add("contract-cnn", small_cnn)
 MLP = ModelSpec("mlp", hidden=(8,), dropout_hidden=0.25)
 CNN = ModelSpec("contract-cnn")
 

@@ -42,7 +42,7 @@ OWN_OPTIONS = {
 }
 
 
-@with_run_options
+@with_run_options(without=("on",))
 def protocol(
     name: Annotated[str, typer.Argument(help="grid, causal, forward-transfer, online or queue.")],
     scenario: Annotated[
@@ -117,7 +117,7 @@ def protocol(
     options.check(subset=subset)
     if jobs < 1:
         raise InputError(f"jobs={jobs} cannot be used: give 1 or more")
-    if options.per_epoch and every is None:
+    if options.chosen.get("per_epoch") and every is None:
         raise InputError("--per-epoch counts the updates of --every within each epoch: give --every as well")
     fields = values_to_try(grid or [])
     on = one_of("data to select on", select_on or USUAL_DATA.get(name, "test"), ("test", "validation"))
@@ -130,8 +130,8 @@ def protocol(
     check_used(name, [option for option, value in given.items() if value is not None and value is not False])
     check_held_out(held_out, used=validated or finetune)
     if name == "online":
-        for option, value in (("epochs", options.epochs), ("updates", options.updates)):
-            if value is not None:
+        for option in ("epochs", "updates"):
+            if option in options.chosen:
                 raise InputError(f"the online protocol shows every sample once: leave --{option} out")
     options.start()
     from engram.protocols.drive import drive
@@ -139,7 +139,7 @@ def protocol(
     from engram.protocols.selection import record_choices
 
     usual = metric_name(metric or USUAL_METRICS.get(name, "ACC"))
-    evaluation = options.evaluation()
+    evaluation: dict[str, Any] = {}
     # A metric of the whole curve looks as `engram run` would, everything else at the ends of tasks alone.
     whole_curve = name == "grid" and usual not in MATRIX_METRICS
     if every is not None or not whole_curve:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.options import RunOptions, one_of, with_run_options
+from engram.cli.options import RunOptions, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.core.errors import InputError
 from engram.core.files import is_file
@@ -29,21 +29,17 @@ def run(
     scenario: Annotated[str, typer.Argument(help="A benchmark: see `engram list scenarios`.")],
     method: Annotated[str, typer.Argument(help="A method: see `engram list methods`.")],
     *,
-    every: Annotated[int, typer.Option(help="Evaluate after every N updates.")] = 1,
-    subset: Annotated[int | None, typer.Option(help="Test samples of each task; 0 for all.")] = None,
-    on: Annotated[str, typer.Option(help="Evaluate on test or train data.")] = "test",
     options: RunOptions,
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
     from engram.scenarios import benchmark
 
-    benchmark(scenario)
-    options.check(subset=subset)
-    evaluation = {**options.evaluation(), "every": every, "on": one_of("on", on, ("test", "train"))}
-    if subset is not None:
-        evaluation["subset"] = subset or None
+    options.check()
+    if options.plugin is None:
+        # Before anything heavy is imported; a plugin may bring a scenario of its own.
+        benchmark(scenario)
     options.start()
-    experiments = options.experiments(scenario, method, evaluation)
+    experiments = options.experiments(scenario, method)
     if not options.json:
         describe(experiments[0])
     out = options.out
@@ -174,23 +170,9 @@ class Follower:
 
 def describe(experiment: Experiment) -> None:
     """Print what will be run, defaults included."""
-    fields = " ".join(f"{name}={value}" for name, value in experiment.settings.items())
-    optimizer, model = experiment.optimizer, experiment.model
-    wide = ",".join(map(str, model.hidden)) if model.name in ("mlp", "lwta") else ""
-    wide += f" in blocks of {model.block}" if model.name == "lwta" and model.hidden else ""
-    subset = experiment.evaluation.subset
-    passes = f"{experiment.updates} updates a task" if experiment.updates else f"{experiment.epochs} epochs"
-    rows = {
-        "scenario": f"{experiment.scenario.name}, {len(experiment.scenario.tasks)} tasks, "
-        f"{experiment.scenario.setting.kind} setting",
-        "method": f"{experiment.method} {fields}".strip(),
-        "model": f"{model.name} {wide}".strip(),
-        "training": f"{optimizer.name} lr={optimizer.lr:g} momentum={optimizer.momentum:g}, "
-        f"batch {experiment.batch_size}, {'one pass' if experiment.scenario.passes == 1 else passes}"
-        f"{', images cropped and mirrored' if experiment.augment else ''}",
-        "evaluation": f"every {experiment.evaluation.every} updates on "
-        f"{'all' if subset is None else subset} {experiment.evaluation.on} samples of each task",
-    }
+    from engram.engine.describe import description
+
+    rows = description(experiment)
     if experiment.start is not None:
         from engram.engine.start import check_start
 

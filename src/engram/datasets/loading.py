@@ -25,7 +25,7 @@ from engram.datasets.download import fetch
 from engram.datasets.find import Copy, cache_folder, locate, not_found
 from engram.datasets.folders import Files, Listing
 from engram.datasets.formats import Arrays, Pixels, read_npz, reading
-from engram.datasets.images import Dataset, Images, InMemory, Mapped, OnDisk, Pictures
+from engram.datasets.storage import Dataset, Images, InMemory, Mapped, OnDisk, Pictures
 from engram.datasets.sources import PUBLISHED
 
 OWN: dict[str, Callable[[int], Dataset]] = {}
@@ -73,6 +73,12 @@ def load(
     state = copy.path.stat()
     key = (name, copy.path.resolve(), state.st_mtime_ns, state.st_size, limit)
     return _keep(key, lambda: _open(copy, info, limit), limit)
+
+
+def forget(name: str) -> None:
+    """Drop a data set from memory, because its name now stands for other data."""
+    for key in [key for key in _kept if key[0] == name]:
+        del _kept[key]
 
 
 def _keep(key: tuple[object, ...], make: Callable[[], Dataset], limit: int) -> Dataset:

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from engram.core.errors import InputError, NoNumber, unknown_name
+from engram.core.errors import InputError, NoNumber
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger, Reader, WatchedTask, watched
@@ -34,7 +34,7 @@ from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS
 from engram.methods.base import Learner, Method, build_method, validate_fields
 from engram.methods.optimizers import check_optimizer
-from engram.models import MODELS, build
+from engram.models import build
 from engram.models.network import Network
 from engram.models.weights import load_weights
 from engram.scenarios import joint
@@ -130,8 +130,8 @@ def complete(experiment: Experiment) -> Experiment:
     Done before hashing, so that a default and the same value given by hand are the same experiment.
     """
     method = METHODS[experiment.method]
-    if experiment.model.name not in MODELS:
-        raise unknown_name("model", experiment.model.name, MODELS)
+    # An unknown name is refused here.
+    _ = experiment.model.model
     Schedule(experiment.evaluation.every, experiment.evaluation.per_epoch)
     check_optimizer(experiment.optimizer)
     check_probes(experiment, method)

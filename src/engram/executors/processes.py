@@ -25,14 +25,14 @@ from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.core.errors import InputError
 from engram.core.files import make_folder, read_json, remove_file, write_json
 from engram.core.folder import RESULT
+from engram.core.plugins import load_plugin
 from engram.datasets import Dataset, InMemory, load
-from engram.datasets.images import Images
 from engram.datasets.loading import OWN
+from engram.datasets.storage import Images
 from engram.engine.checkpoint import CHECKPOINT, check_card, execute, save_checkpoint
 from engram.engine.experiment import Experiment
 from engram.engine.loop import Progress
 from engram.engine.threads import WAITING
-from engram.methods import load_plugin
 
 FAILURE = "failure.json"
 

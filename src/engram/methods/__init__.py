@@ -1,16 +1,9 @@
 """Methods, one file each. A method is its difference from fine-tuning."""
 
-import sys
 from collections.abc import Callable
-from functools import partial
-from importlib.metadata import EntryPoint, entry_points
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any, TypeVar
 
-from engram.core.errors import InputError
 from engram.core.registry import Registry
-from engram.models import MODELS
 
 M = TypeVar("M", bound=type[Any])
 
@@ -47,23 +40,10 @@ METHODS: Registry[type[Any]] = Registry(
         "multitask": "engram.methods.multitask:Multitask",
         "offline": "engram.methods.offline:Offline",
     },
+    group="engram.methods",
+    decorator="@engram.method('name')",
+    accept="engram.methods.own:accepted",
 )
-
-
-def find_declared() -> None:
-    """Add the methods that installed packages declare: entry points of the group `engram.methods`."""
-    for found in entry_points(group="engram.methods"):
-        package = found.module if found.dist is None else found.dist.name
-        METHODS.declare(found.name, package, partial(_declared, found))
-
-
-def _declared(found: EntryPoint) -> type[Any]:
-    from engram.methods.own import accepted
-
-    return accepted(found.name, found.load())
-
-
-find_declared()
 
 
 def method(name: str) -> Callable[[M], M]:
@@ -110,28 +90,3 @@ def method(name: str) -> Callable[[M], M]:
         return made
 
     return register
-
-
-def load_plugin(path: Path) -> None:
-    """Run a user's own script, which registers methods and models: `@engram.method`, `@engram.model`."""
-    if not path.is_file():
-        raise InputError(f"the plugin {path} is not there: give a Python file")
-    before = METHODS.added + MODELS.added
-    spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
-    module = module_from_spec(spec)
-    # Dataclasses look up the module that they are written in.
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except InputError as error:
-        raise InputError(f"the plugin {path} does not run: {error}") from error
-    except (Exception, SystemExit) as error:
-        # Whatever it is, it is the user's own script that failed, and where is in the exception's cause.
-        raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
-    if METHODS.added + MODELS.added == before:
-        raise InputError(
-            f"the plugin {path} registers no method or model: decorate a class with @engram.method('name'), "
-            "or a function with @engram.model('name')"
-        )

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.errors import NoNumber
+from engram.core.schema import Since
 from engram.core.values import Batch, TaskInfo
 from engram.methods.base import Learner, head_masks
 from engram.methods.distil import Learned
@@ -62,6 +63,7 @@ class DGR(Learner):
     high: Annotated[float | None, Field(description="greatest input value; likewise")] = None
     sure: Annotated[
         float,
+        Since("2"),
         Field(
             ge=0,
             lt=1,

@@ -1,0 +1,54 @@
+"""Packages whose names are imported when they are first used, and which still say what is in them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+
+def lazy_package(
+    package: str, names: Mapping[str, Sequence[str]]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package that imports its public names when they are first used.
+
+    `dir(package)` lists these names, those that the package defines itself, and its modules.
+
+    Args:
+        package: The package's name, `__name__`.
+        names: The public names, by the module that defines them. A module that begins with a dot is below
+            the package.
+
+    Example:
+        >>> get, listed = lazy_package("engram.core", {"engram.core.errors": ("InputError",), ".trace": ("Trace",)})
+        >>> get("InputError").__name__, get("Trace").__name__
+        ('InputError', 'Trace')
+        >>> {"InputError", "Trace", "errors", "trace"} <= set(listed())
+        True
+        >>> get("nothing")
+        Traceback (most recent call last):
+        AttributeError: module 'engram.core' has no attribute 'nothing'
+    """
+    homes = {name: module for module, defined in names.items() for name in defined}
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(homes[name], package), name)
+
+    def listed() -> list[str]:
+        module = sys.modules[package]
+        own = [name for name, value in vars(module).items() if _is_public(name, value, package)]
+        return sorted({*homes, *own, *(found.name for found in iter_modules(module.__path__))})
+
+    return get, listed
+
+
+def _is_public(name: str, value: object, package: str) -> bool:
+    """Whether a package's own names, not what it imports from elsewhere, include this one."""
+    if name.startswith("_"):
+        return False
+    home = getattr(value, "__module__", None)
+    return home is None or str(home).startswith(package)

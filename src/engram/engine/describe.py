@@ -1,0 +1,78 @@
+"""What an experiment will do, for people to read before it does it."""
+
+from __future__ import annotations
+
+from engram.engine.experiment import Experiment
+from engram.engine.options import parts
+
+
+def description(experiment: Experiment) -> dict[str, str]:
+    """What is run, defaults included: one short text for each part of the experiment.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> rows = description(experiment("split-digits", "er", model="lwta", block=4, updates=1))
+        >>> rows["model"], rows["training"]
+        ('lwta hidden=64,64 block=4', 'sgd lr=0.05 momentum=0.8, batches of 32, 1 update per task')
+        >>> rows["evaluation"]
+        'after every update, on 1000 test samples of each task'
+    """
+    stream, model = experiment.scenario, experiment.model
+    settings = " ".join(f"{name}={value}" for name, value in experiment.settings.items())
+    options = " ".join(
+        f"{option.name}={option.show(model.options[option.name])}"
+        for option in model.model.declared
+        if option.name == "hidden" or model.options[option.name] != option.default
+    )
+    hidden = "" if getattr(stream.setting, "boundaries", True) else ", boundaries hidden"
+    return {
+        "scenario": f"{stream.name}, {counted(len(stream.tasks), 'task')}, {stream.setting.kind} setting{hidden}",
+        "method": f"{experiment.method} {settings}".strip(),
+        "model": f"{model.name} {options}".strip(),
+        "training": _training(experiment),
+        "evaluation": _evaluation(experiment),
+    }
+
+
+def _training(experiment: Experiment) -> str:
+    optimizer = experiment.optimizer
+    # What is 0 or as usual is not said, but for the learning rate and the momentum.
+    rates = " ".join(
+        f"{option.name}={option.show(getattr(optimizer, option.field))}"
+        for option in parts()["optimizer"].values()
+        if option.name in ("lr", "momentum")
+        or (option.name != "optimizer" and getattr(optimizer, option.field) != option.default)
+    )
+    if experiment.scenario.passes == 1:
+        passes = "one pass"
+    elif experiment.updates:
+        passes = f"{counted(experiment.updates, 'update')} per task"
+    else:
+        passes = counted(experiment.epochs, "epoch")
+    augmented = ", images cropped and mirrored" if experiment.augment else ""
+    return f"{optimizer.name} {rates}, batches of {experiment.batch_size}, {passes}{augmented}"
+
+
+def _evaluation(experiment: Experiment) -> str:
+    spec = experiment.evaluation
+    often = "after every update" if spec.every == 1 else f"after every {spec.every} updates"
+    if spec.points:
+        often = f"about {spec.points} times per phase"
+    samples = "all" if spec.subset is None else str(spec.subset)
+    extras = [
+        option.name.replace("_", " ")
+        for option in parts()["evaluation"].values()
+        if option.default is False and getattr(spec, option.field)
+    ]
+    more = f" ({', '.join(extras)})" if extras else ""
+    return f"{often}, on {samples} {spec.on} samples of each task{more}"
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun, in the plural where it belongs.
+
+    Example:
+        >>> counted(1, "epoch"), counted(2, "task")
+        ('1 epoch', '2 tasks')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
