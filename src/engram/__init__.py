@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from engram.core.errors import InputError
     from engram.core.values import Batch, TaskInfo
+    from engram.datasets.register import dataset
     from engram.engine.experiment import Experiment
     from engram.engine.recipe import experiment
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
     from engram.methods.base import Learner, Terms
     from engram.models import Pretrained, model
+    from engram.scenarios.named import scenario
+    from engram.scenarios.values import Scenario
 
 __version__ = "0.1.0"
 
@@ -27,11 +30,14 @@ _HOMES = {
     "InputError": "engram.core.errors",
     "Learner": "engram.methods.base",
     "Pretrained": "engram.models",
+    "Scenario": "engram.scenarios.values",
     "TaskInfo": "engram.core.values",
     "Terms": "engram.methods.base",
+    "dataset": "engram.datasets.register",
     "experiment": "engram.engine.recipe",
     "method": "engram.methods",
     "model": "engram.models",
+    "scenario": "engram.scenarios.named",
 }
 
 __all__ = [
@@ -41,12 +47,15 @@ __all__ = [
     "InputError",
     "Learner",
     "Pretrained",
+    "Scenario",
     "TaskInfo",
     "Terms",
     "__version__",
+    "dataset",
     "experiment",
     "method",
     "model",
+    "scenario",
 ]
 
 

@@ -39,7 +39,7 @@ from engram.engine.retained import held
 from engram.methods import METHODS
 from engram.methods.base import Method
 from engram.methods.state import CannotKeep
-from engram.models import model
+from engram.models import model as named_model
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
 from engram.scenarios.values import (
@@ -84,7 +84,7 @@ def sample_scenario(setting: Setting, groups: Groups = ((0, 1), (2,), (3, 4, 5))
     return Scenario("contract", tasks, setting)
 
 
-@model("contract-cnn")
+@named_model("contract-cnn")
 def small_cnn(shape: tuple[int, ...], n_units: int) -> Network:
     """A small convolutional network with batch norm."""
     features = nn.Sequential(

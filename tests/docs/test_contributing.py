@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from engram.core.plugins import load_plugin
 from engram.engine.loop import run
 from engram.engine.recipe import experiment
-from engram.methods import METHODS, load_plugin
+from engram.methods import METHODS
 from engram.testing import CHECKS
 
 ROOT = Path(__file__).parents[2]

@@ -17,6 +17,7 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.folder import RESULT
+from engram.core.plugins import load_plugin
 from engram.core.trace import Trace
 from engram.datasets import InMemory, arrays, load
 from engram.engine.checkpoint import CHECKPOINT
@@ -24,7 +25,6 @@ from engram.engine.experiment import Experiment
 from engram.engine.loop import complete, run
 from engram.engine.recipe import experiment
 from engram.executors.processes import FAILURE, Row, SharedImages, run_in_processes, share
-from engram.methods import load_plugin
 from engram.scenarios import split
 
 PLUGIN = """
@@ -159,7 +159,7 @@ def _alive(pid: int) -> bool:
 def test_workers_of_a_killed_process_put_their_runs_down(plugin: Path, tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
-from engram.methods import load_plugin
+from engram.core.plugins import load_plugin
 from engram.executors.processes import run_in_processes
 from engram.engine.recipe import experiment
 

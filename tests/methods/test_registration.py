@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from engram.core.errors import InputError
+from engram.core.plugins import load_plugin
 from engram.engine.loop import Outcome, run
 from engram.engine.recipe import experiment
-from engram.methods import METHODS, find_declared, load_plugin
+from engram.methods import METHODS
 from engram.methods.base import fields_of, usual_needs
 from engram.testing import CHECKS
 
@@ -41,12 +42,12 @@ def test_a_packages_entry_point_is_a_method(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("x = 1", "registers no method"),
-        ("def", "does not run: SyntaxError"),
-        ("import nothing_of_this_name", "does not run: ModuleNotFoundError"),
-        ("undefined", "does not run: NameError"),
-        ("1 / 0", "does not run: ZeroDivisionError"),
-        ("raise SystemExit(3)", "does not run: SystemExit"),
+        ("x = 1", "registers nothing: write a decorator"),
+        ("def", "broken.py, line 1: SyntaxError"),
+        ("import nothing_of_this_name", "broken.py, line 1: ModuleNotFoundError"),
+        ("undefined", "broken.py, line 1: NameError"),
+        ("1 / 0", "broken.py, line 1: ZeroDivisionError"),
+        ("raise SystemExit(3)", "broken.py, line 1: SystemExit"),
         ("import engram\n@engram.method('test-plain')\nclass Plain: pass", "test-plain: Plain is no method"),
         ("import engram\n@engram.method('test-function')\ndef no(): pass", "no is no method"),
     ],
@@ -88,7 +89,7 @@ def test_names_of_the_package_are_taken(tmp_path: Path) -> None:
     script = tmp_path / "taken.py"
     script.write_text(FUTURE.replace("test-future", "finetune"))
     ours = METHODS["finetune"]
-    with pytest.raises(InputError, match="does not run: method 'finetune' is engram's own"):
+    with pytest.raises(InputError, match=r"taken\.py, line 7: method 'finetune' is engram's own"):
         load_plugin(script)
     assert METHODS["finetune"] is ours
 
@@ -257,7 +258,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None) 
     )
     declare(tmp_path, "unluckier", "ours = gonepackage:Gone")
     monkeypatch.syspath_prepend(str(tmp_path))
-    find_declared()
+    METHODS.find_declared()
     yield
     sys.modules.pop("theirpackage", None)
 

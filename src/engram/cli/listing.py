@@ -70,7 +70,20 @@ def _scenarios() -> list[Entry]:
 def _models() -> list[Entry]:
     from engram.models import MODELS
 
-    return [{"name": name, "description": _first_line(MODELS[name])} for name in MODELS]
+    models, broken = MODELS.loaded()
+    for line in broken:
+        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    return [
+        {
+            "name": name,
+            "description": model.description,
+            "options": [
+                {"name": option.name, "default": option.default, "doc": option.description}
+                for option in model.declared
+            ],
+        }
+        for name, model in models.items()
+    ]
 
 
 def _methods() -> list[Entry]:
@@ -144,7 +157,7 @@ def _table(entries: list[Entry], columns: tuple[str, ...]) -> Table:
 
 def _cell(column: str, entry: Entry) -> str:
     match column, entry[column]:
-        case "fields", list(fields):
+        case (("fields" | "options"), list(fields)):
             return " ".join(f"{field['name']}={field['default']}" for field in fields)
         case "shape", shape:
             return "×".join(map(str, shape))
@@ -160,7 +173,7 @@ def _cell(column: str, entry: Entry) -> str:
 
 _KINDS: dict[str, tuple[Callable[[], list[Entry]], tuple[str, ...]]] = {
     "scenarios": (_scenarios, ("name", "settings", "tasks", "units", "paper", "description")),
-    "models": (_models, ("name", "description")),
+    "models": (_models, ("name", "options", "description")),
     "methods": (_methods, ("name", "family", "paper", "needs", "fields")),
     "metrics": (_metrics, ("name", "description", "source")),
     "datasets": (_datasets, ("name", "title", "classes", "shape", "train", "test")),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints, overload
 
 import typer
 
@@ -46,7 +46,7 @@ class RunOptions:
         list[str] | None,
         typer.Option(
             "--set",
-            help="A field of the method, FIELD=VALUE, or of your own network, model.FIELD=VALUE. May be repeated.",
+            help="A field of the method, FIELD=VALUE, or of your model, model.FIELD=VALUE. May be repeated.",
         ),
     ] = None
     seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 1
@@ -147,7 +147,17 @@ def _shared(without: Collection[str]) -> list[inspect.Parameter]:
 Verb = Callable[..., None]
 
 
-def with_run_options(verb: Verb | None = None, *, without: Collection[str] = ()) -> Any:
+@overload
+def with_run_options(verb: Verb) -> Verb: ...
+
+
+@overload
+def with_run_options(*, without: Collection[str] = ()) -> Callable[[Verb], Verb]: ...
+
+
+def with_run_options(
+    verb: Verb | None = None, *, without: Collection[str] = ()
+) -> Verb | Callable[[Verb], Verb]:
     """A verb whose parameter `options` stands for all of `RunOptions`, as typer wants it: spread out.
 
     A parameter of the verb's own goes before an option of the same name.
@@ -166,7 +176,12 @@ def with_run_options(verb: Verb | None = None, *, without: Collection[str] = ())
         mine {'lr': 0.1} runs 3
     """
     if verb is None:
-        return partial(with_run_options, without=without)
+        return partial(_spread, without=without)
+    return _spread(verb, without=without)
+
+
+def _spread(verb: Verb, *, without: Collection[str]) -> Verb:
+    """The verb with the options in place of its parameter `options`."""
     own = [
         parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for parameter in inspect.signature(verb, eval_str=True).parameters.values()
@@ -182,7 +197,6 @@ def with_run_options(verb: Verb | None = None, *, without: Collection[str] = ())
     def spread_verb(**given: Any) -> None:
         run = {name: given.pop(name) for name in names & kept if name in given}
         chosen = {name: given.pop(name) for name in names - kept if name in given}
-        # A flag that was not given is False to older versions of typer.
         known = {name: value for name, value in chosen.items() if value is not None}
         verb(**given, options=RunOptions(chosen=known, **run))
 

@@ -14,7 +14,8 @@ def lazy_package(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package that imports its public names when they are first used.
 
-    `dir(package)` lists these names, those that the package defines itself, and its modules.
+    `dir(package)` lists these names, those that the package defines itself, and its modules; the latter are
+    imported when they are first used as well.
 
     Args:
         package: The package's name, `__name__`.
@@ -22,7 +23,8 @@ def lazy_package(
             the package.
 
     Example:
-        >>> get, listed = lazy_package("engram.core", {"engram.core.errors": ("InputError",), ".trace": ("Trace",)})
+        >>> names = {"engram.core.errors": ("InputError",), ".trace": ("Trace",)}
+        >>> get, listed = lazy_package("engram.core", names)
         >>> get("InputError").__name__, get("Trace").__name__
         ('InputError', 'Trace')
         >>> {"InputError", "Trace", "errors", "trace"} <= set(listed())
@@ -34,16 +36,23 @@ def lazy_package(
     homes = {name: module for module, defined in names.items() for name in defined}
 
     def get(name: str) -> Any:
-        if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(import_module(homes[name], package), name)
+        if name in homes:
+            return getattr(import_module(homes[name], package), name)
+        if not name.startswith("_") and name in _modules(package):
+            return import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def listed() -> list[str]:
         module = sys.modules[package]
         own = [name for name, value in vars(module).items() if _is_public(name, value, package)]
-        return sorted({*homes, *own, *(found.name for found in iter_modules(module.__path__))})
+        return sorted({*homes, *own, *_modules(package)})
 
     return get, listed
+
+
+def _modules(package: str) -> list[str]:
+    """The modules and packages directly below a package."""
+    return [module.name for module in iter_modules(sys.modules[package].__path__)]
 
 
 def _is_public(name: str, value: object, package: str) -> bool:

@@ -223,9 +223,10 @@ class Registry(Generic[T]):
             ('decimal', None)
         """
         place = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
-        return next(
-            (name for name in self if self._entries[name] is thing or self._entries[name] == place), None
-        )
+        for name in self:
+            if self._entries[name] is thing or self._entries[name] == place:
+                return name
+        return None
 
     def code_of(self, name: str) -> str:
         """The first twelve digits of a hash of the file in which a user's own thing is written.
@@ -240,8 +241,8 @@ class Registry(Generic[T]):
         if name not in self or self.is_ours(name):
             return ""
         thing = self[name]
-        module = self._origins.get(name) or getattr(thing, "__module__", "")
-        return code_of(module, thing)
+        module = self._origins.get(name) or getattr(thing, "__module__", None)
+        return code_of(str(module or ""), thing)
 
     def __getitem__(self, name: str) -> T:
         if name not in self:
@@ -257,7 +258,7 @@ class Registry(Generic[T]):
             thing = self._entries[name] = cast(T, thing.make())
         if isinstance(thing, str):
             thing = self._entries[name] = cast(T, _attribute(thing))
-        return cast(T, thing)
+        return thing
 
     def _load(self, name: str, declared: Declared) -> T:
         try:

@@ -3,7 +3,7 @@
     lr: Annotated[float, Field(gt=0, description="Learning rate.")] = 0.01
 
 Command line, sweep files, grids, descriptions and the identity of an experiment derive from that. Besides
-pydantic's `Field`, a field may carry `Since`, `Called`, `Flag`, `ZeroMeansAll` or `INTERNAL`.
+pydantic's `Field`, a field may carry `Since`, `Called`, `OneOf`, `Flag`, `ZeroMeansAll` or `INTERNAL`.
 """
 
 from __future__ import annotations
@@ -35,6 +35,13 @@ class Called:
     """What the option is called, where that is not the field's name."""
 
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """The words that a field of type `str` may be."""
+
+    words: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,11 +199,12 @@ def options_of(declaring: type[Any] | Callable[..., Any]) -> tuple[Option, ...]:
         >>> [option.name for option in options_of(OptimizerSpec)]
         ['optimizer', 'lr', 'momentum', 'weight_decay', 'reset', 'schedule']
     """
-    return tuple(option for option in _all_options(declaring) if not _marked(option.annotation, Internal))
+    every: tuple[Option, ...] = _all_options(declaring)  # type: ignore[arg-type]
+    return tuple(option for option in every if not _marked(option.annotation, Internal))
 
 
 @cache
-def _all_options(declaring: type[Any] | Callable[..., Any]) -> tuple[Option, ...]:
+def _all_options(declaring: Any) -> tuple[Option, ...]:
     from pydantic.fields import FieldInfo
 
     hints = get_type_hints(declaring, include_extras=True)
@@ -242,25 +250,10 @@ def _marked(hint: Any, marker: type[Any]) -> Any:
 def _adapter(option: Option) -> Any:
     from pydantic import ConfigDict, TypeAdapter
 
-    plain = option.annotation
-    if _kind(plain) is float:
-        # Infinity and NaN are numbers to Python, and mistakes here.
-        return TypeAdapter(Annotated[plain, _finite()])
-    if isinstance(_bare(plain), type) and is_dataclass(_bare(plain)):
-        return TypeAdapter(plain)
-    return TypeAdapter(plain, config=ConfigDict(allow_inf_nan=False))
-
-
-def _finite() -> Any:
-    from pydantic import AfterValidator
-    from pydantic_core import PydanticKnownError
-
-    def finite(value: float | None) -> float | None:
-        if value is not None and value - value != 0:
-            raise PydanticKnownError("finite_number")
-        return value
-
-    return AfterValidator(finite)
+    if (marked := _marked(option.annotation, OneOf)) is not None:
+        return TypeAdapter(Literal[*marked.words])  # type: ignore[arg-type]
+    # Infinity and NaN are numbers to Python, and mistakes here.
+    return TypeAdapter(option.annotation, config=ConfigDict(allow_inf_nan=False))
 
 
 def _bare(hint: Any) -> Any:
@@ -283,6 +276,8 @@ def _kind(hint: Any) -> type[Any]:
 
 
 def _choices(hint: Any) -> tuple[str, ...]:
+    if (marked := _marked(hint, OneOf)) is not None:
+        return tuple(marked.words)
     bare = _bare(hint)
     return tuple(map(str, get_args(bare))) if get_origin(bare) is Literal else ()
 
@@ -342,7 +337,7 @@ def as_fields(value: Any) -> Any:
 
 
 @cache
-def _written(kind: type[Any]) -> tuple[tuple[str, bool, Any], ...]:
+def _written(kind: Any) -> tuple[tuple[str, bool, Any], ...]:
     """The fields that are written: name, whether they came later, and their default."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
@@ -360,7 +355,8 @@ def later_fields(kind: type[Any]) -> dict[str, Any]:
         >>> later_fields(Scenario)
         {'held_out': 0.0}
     """
-    return {name: default for name, since, default in _written(kind) if since}
+    every: tuple[tuple[str, bool, Any], ...] = _written(kind)  # type: ignore[arg-type]
+    return {name: default for name, since, default in every if since}
 
 
 def from_fields(hint: Any, value: Any, *, where: str) -> Any:
@@ -399,6 +395,8 @@ def from_fields(hint: Any, value: Any, *, where: str) -> Any:
             raise InputError(f"{where} must be {' or '.join(map(str, parts))}, got {value!r}")
         return value
     plain = origin or hint
+    if plain is Any:
+        return value
     wanted = (int, float) if plain is float else plain
     if plain is not Any and (
         not isinstance(value, wanted) or (plain in (int, float) and type(value) is bool)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from engram.core.schema import Called, Flag
+from engram.core.schema import Called, Flag, OneOf
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,7 +68,8 @@ class TaskInfo:
     batch_size: int
 
 
-OptimizerName = Literal["sgd", "adam", "adamw", "adagrad", "rmsprop"]
+OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop")
+"""The optimisers by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class OptimizerSpec:
             2023).
     """
 
-    name: Annotated[OptimizerName, Called("optimizer"), Field(description="Optimiser")] = "sgd"
+    name: Annotated[str, Called("optimizer"), OneOf(OPTIMIZERS), Field(description="Optimiser")] = "sgd"
     lr: Annotated[float, Field(gt=0, description="Learning rate")] = 0.01
     momentum: Annotated[float, Field(ge=0, lt=1, description="Momentum of sgd or rmsprop")] = 0.0
     weight_decay: Annotated[float, Field(ge=0, description="L2 weight decay; decoupled in adamw")] = 0.0
@@ -95,5 +96,5 @@ class OptimizerSpec:
         Field(description="Clear the optimiser's state when a task begins"),
     ] = True
     schedule: Annotated[
-        Literal["constant", "cosine"], Field(description="Learning rate within each task")
+        str, OneOf(("constant", "cosine")), Field(description="Learning rate within each task")
     ] = "constant"

@@ -6,9 +6,9 @@ from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.core.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from engram.datasets.storage import Dataset, Images, InMemory, OnDisk
     from engram.datasets.loading import load
     from engram.datasets.register import arrays, dataset, image_folder, torch_dataset
+    from engram.datasets.storage import Dataset, Images, InMemory, OnDisk
 
 __all__ = [
     "DATASETS",

@@ -25,8 +25,8 @@ from engram.datasets.download import fetch
 from engram.datasets.find import Copy, cache_folder, locate, not_found
 from engram.datasets.folders import Files, Listing
 from engram.datasets.formats import Arrays, Pixels, read_npz, reading
-from engram.datasets.storage import Dataset, Images, InMemory, Mapped, OnDisk, Pictures
 from engram.datasets.sources import PUBLISHED
+from engram.datasets.storage import Dataset, Images, InMemory, Mapped, OnDisk, Pictures
 
 OWN: dict[str, Callable[[int], Dataset]] = {}
 """The data sets that the user brought, each opened within a memory limit."""

@@ -25,9 +25,9 @@ from engram.core.plugins import explain_failure
 from engram.core.registry import Lazy, check_name
 from engram.datasets.folders import Files, Listing, checked, class_folders, images_in, train_and_test
 from engram.datasets.formats import Pixels, as_labels, channels_first
-from engram.datasets.storage import Dataset, InMemory, OnDisk
 from engram.datasets.loading import OWN, affordable_bytes, forget, from_listing, gathered
 from engram.datasets.pictures import shape_of
+from engram.datasets.storage import Dataset, InMemory, OnDisk
 
 Samples = Pixels | Tensor | Sequence[Any]
 
@@ -47,8 +47,8 @@ def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Loa
     """Give data of your own a name, under which scenarios and every command know them (`--plugin FILE`).
 
     What is decorated is a function without parameters that returns `(x_train, y_train), (x_test, y_test)`:
-    arrays or tensors as `arrays` takes them; or two map-style PyTorch data sets, as `torch_dataset` takes them.
-    It is called when the data are first needed, and not before. A hash of what it returns is part of the
+    arrays or tensors as `arrays` takes them; or two map-style PyTorch data sets, as for `torch_dataset`. It
+    is called when the data are first needed, and not before. A hash of what it returns is part of the
     identity of experiments, so other data under the same name are another experiment.
 
     Args:

@@ -24,9 +24,10 @@ def description(experiment: Experiment) -> dict[str, str]:
         for option in model.model.declared
         if option.name == "hidden" or model.options[option.name] != option.default
     )
+    tasks = counted(len(stream.tasks), "task")
     hidden = "" if getattr(stream.setting, "boundaries", True) else ", boundaries hidden"
     return {
-        "scenario": f"{stream.name}, {counted(len(stream.tasks), 'task')}, {stream.setting.kind} setting{hidden}",
+        "scenario": f"{stream.name}, {tasks}, {stream.setting.kind} setting{hidden}",
         "method": f"{experiment.method} {settings}".strip(),
         "model": f"{model.name} {options}".strip(),
         "training": _training(experiment),

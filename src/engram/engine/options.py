@@ -1,6 +1,6 @@
 """The options of an experiment: gathered from the dataclasses that declare them, each of them once.
 
-`engram.experiment` takes them as keywords, `engram run` as `--options`, sweep files as keys, and grids as fields.
+`engram.experiment` takes them as keywords, `engram run` as options, sweep files as keys, grids as fields.
 """
 
 from __future__ import annotations
@@ -143,9 +143,7 @@ def changed(base: Experiment, chosen: Mapping[str, Any]) -> Experiment:
     """
     fixed = [*parts()["scenario"], "model", "weights"]
     if wrong := [name for name in chosen if name in fixed]:
-        raise InputError(
-            f"{wrong[0]} cannot be changed in an experiment that is made: make another experiment"
-        )
+        raise InputError(f"{wrong[0]} cannot be changed in an experiment that exists: make another one")
     network = {name: value for name, value in chosen.items() if option_of(name) is not None}
     network |= {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
     training = of_part("training", chosen)

@@ -249,9 +249,9 @@ def augments_itself(method: str) -> bool:
 def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str, int]:
     """The memory that fits into a budget, for methods that store samples; nothing for the others.
 
-    Hsu et al. (2018) compare methods at equal memory: the importance and the older weights of a prior take as much as so
-    many images. A memory that is counted for each class of each task (`policy=per-class`) gets its share.
-    What a method keeps besides, such as weights to start from, comes first.
+    Hsu et al. (2018) compare methods at equal memory: the importance and the older weights of a prior take as
+    much as so many images. A memory that is counted for each class of each task (`policy=per-class`) gets its
+    share. What a method keeps besides, such as weights to start from, comes first.
 
     Args:
         planned: The experiment, whose memory may have any size.

@@ -17,10 +17,11 @@ from engram.core.schema import INTERNAL, Flag, Since, ZeroMeansAll
 
 @dataclass(frozen=True, slots=True)
 class TransferSpec:
-    """How what was learned is tried on the next task, at the end of every task but the last (Chen et al. 2023).
+    """How what was learned is tried on the next task, at the end of every task but the last.
 
-    A few samples of each class of the next task train a new linear head on fixed features, and, if asked,
-    all weights of a copy of the network; feature diversity is measured on the same features.
+    As in Chen et al. (2023): a few samples of each class of the next task train a new linear head on fixed
+    features, and, if asked, all weights of a copy of the network; feature diversity is measured on the same
+    features.
 
     Attributes:
         shots: Samples of each class; several numbers are tried.

@@ -75,11 +75,12 @@ def model(
     What is decorated is a function that makes a module, any `nn.Module`, from the shape of one sample and the
     number of output units. Its further parameters are the network's options: typed, with a default, and with
     bounds and a description as `Annotated[int, Field(ge=1, description="…")]`. They are keyword options of
-    `engram.experiment`, keys of sweep files, fields of grids and `--set model.NAME=VALUE` on the command line.
+    `engram.experiment`, keys of sweep files, fields of grids, and `--set model.NAME=VALUE` on the command
+    line.
 
-    The module's last layer becomes the head, and what comes before it the features, one flat row per sample. A
-    head with another number of units, as pretrained modules have it, is replaced by a fresh one. Random weights
-    are drawn from PyTorch's global generator, which is seeded for the function.
+    The module's last layer becomes the head, and what comes before it the features, one flat row per sample.
+    A head with another number of units, as pretrained modules have it, is replaced by a fresh one. Random
+    weights are drawn from PyTorch's global generator, which is seeded for the function.
 
     The name, the options and the file that the function is written in are the network's identity in an
     experiment. Weights that matter are better given as a file, whose content is part of the identity

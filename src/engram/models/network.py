@@ -94,6 +94,7 @@ class Network(nn.Module):
             listed = f"choose one of {', '.join(known)}" if known else "it has none at all"
             called = "" if head is None else f" called {head!r}"
             raise InputError(f"{type(module).__name__} has no linear layer{called}: {listed}")
+        assert head is not None
         last = module.get_submodule(head)
         assert isinstance(last, nn.Linear)
         module.set_submodule(head, nn.Identity())

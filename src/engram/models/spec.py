@@ -89,7 +89,7 @@ class Model:
         return function
 
     def build(self, spec: ModelSpec, shape: Shape, n_units: int) -> Network:
-        """The network with the options of a specification; random weights are drawn from PyTorch's generator."""
+        """The network with the options of a specification; weights are drawn from PyTorch's generator."""
         from engram.models.network import Network
 
         values = {option.field: spec.options[option.name] for option in self.declared}

@@ -3,8 +3,8 @@
 Their name says what they are, because the name is part of an experiment's identity:
 
 - A module becomes `CLASS-DIGEST`, where the digest covers its printed structure, the source of those of its
-  classes that are not PyTorch's, and the values of all its weights and buffers. A run starts from a copy of it,
-  so these weights are what it starts from, whatever the seed.
+  classes that are not PyTorch's, and the values of all its weights and buffers. A run starts from a copy of
+  it, so these weights are what it starts from, whatever the seed.
 - A function `(shape, n_units) -> nn.Module` becomes `NAME-DIGEST`, where the digest covers its source. Its
   random weights are drawn anew with the seed of every run.
 """
@@ -70,8 +70,8 @@ def _wrapped(module: nn.Module, shape: tuple[int, ...]) -> Network:
     network = Network.wrap(module, head=None)
     if not torch.equal(_answers(network, shape), before):
         raise InputError(
-            f"the last linear layer of {type(module).__name__} is not what computes its scores: let the module "
-            "end with a linear layer, or make an engram.models.Network of its features and its head"
+            f"the last linear layer of {type(module).__name__} is not what computes its scores: let the "
+            "module end with a linear layer, or make an engram.models.Network of its features and its head"
         )
     return network
 

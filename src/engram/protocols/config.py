@@ -16,8 +16,8 @@ def read_config(path: Path, changes: Mapping[str, Any] | None = None) -> tuple[E
     """The experiments that a file describes: one, or one for each of its seeds.
 
     Args:
-        path: A TOML file with the options of `engram run` (`scenario`, `method`, `seeds`, `set.FIELD`, …), or a
-            JSON file that a run wrote.
+        path: A TOML file with the options of `engram run` (`scenario`, `method`, `seeds`, `set.FIELD`, …), or
+            the JSON file that a run wrote.
         changes: Options that are to be otherwise than in the file.
 
     Raises:
@@ -33,10 +33,8 @@ def read_config(path: Path, changes: Mapping[str, Any] | None = None) -> tuple[E
     if path.suffix == ".json":
         return (_of_json(path, changes or {}),)
     table = read_sweep(path) | dict(changes or {})
-    lists = [
-        name for name, value in table.items() if isinstance(value, list) and name not in ("seeds", "hidden")
-    ]
-    if lists:
+    single = ("seeds", "hidden")
+    if lists := [name for name, value in table.items() if isinstance(value, list) and name not in single]:
         raise InputError(
             f"{path}: {lists[0]} has several values, which is a sweep: run it with `engram sweep {path}`"
         )

@@ -7,8 +7,8 @@ from engram.core.lazy import lazy_package
 if TYPE_CHECKING:
     from engram.scenarios.algebra import concat, joint, online, prefix, shuffled
     from engram.scenarios.build import SLT_CODES, domains, permuted, queue, rotated, slt, split, superclasses
-    from engram.scenarios.named import BENCHMARKS, Benchmark, scenario
     from engram.scenarios.catalogue import benchmark
+    from engram.scenarios.named import BENCHMARKS, Benchmark, scenario
     from engram.scenarios.recipe import Recipe, Tuning
     from engram.scenarios.values import (
         ClassSetting,

@@ -14,8 +14,8 @@ from engram.core.dataset_info import DATASETS
 from engram.core.errors import unknown_name
 from engram.core.values import OptimizerSpec
 from engram.scenarios.algebra import online, shuffled
-from engram.scenarios.named import BENCHMARKS, Benchmark, scenario
 from engram.scenarios.build import domains, permuted, queue, rotated, slt, split, superclasses
+from engram.scenarios.named import BENCHMARKS, Benchmark, scenario
 from engram.scenarios.preparation import UNIT_RANGE, usual_normalisation
 from engram.scenarios.recipe import Recipe, Tuning, Value
 from engram.scenarios.values import (

@@ -86,9 +86,10 @@ def scenario(
 ) -> Callable[[Make], Make]:
     """Give a stream of your own a name, under which every command knows it (`--plugin FILE`).
 
-    What is decorated is a function that returns a `Scenario`. It may have a parameter `setting`, if the stream
-    makes sense in several settings, and a parameter `seed`, if something is drawn anew for every run. The
-    function loads nothing: it names data sets. The first line of its docstring is what `engram list` shows.
+    What is decorated is a function that returns a `Scenario`. It may have a parameter `setting`, if the
+    stream makes sense in several settings, and a parameter `seed`, if something is drawn anew for every run.
+    The function loads nothing: it names data sets. The first line of its docstring is what `engram list`
+    shows.
 
     Args:
         name: What it is called.
