@@ -14,8 +14,8 @@ def lazy_package(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package that imports its public names when they are first used.
 
-    `dir(package)` lists these names, those that the package defines itself, and its modules; the latter are
-    imported when they are first used as well.
+    `dir(package)` lists these names, those in its `__all__`, and its modules; the latter are imported when
+    they are first used as well.
 
     Args:
         package: The package's name, `__name__`.
@@ -43,8 +43,7 @@ def lazy_package(
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def listed() -> list[str]:
-        module = sys.modules[package]
-        own = [name for name, value in vars(module).items() if _is_public(name, value, package)]
+        own: Sequence[str] = getattr(sys.modules[package], "__all__", ())
         return sorted({*homes, *own, *_modules(package)})
 
     return get, listed
@@ -53,11 +52,3 @@ def lazy_package(
 def _modules(package: str) -> list[str]:
     """The modules and packages directly below a package."""
     return [module.name for module in iter_modules(sys.modules[package].__path__)]
-
-
-def _is_public(name: str, value: object, package: str) -> bool:
-    """Whether a package's own names, not what it imports from elsewhere, include this one."""
-    if name.startswith("_"):
-        return False
-    home = getattr(value, "__module__", None)
-    return home is None or str(home).startswith(package)

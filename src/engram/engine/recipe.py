@@ -16,7 +16,7 @@ from engram.engine.start import check_start, sample_shape, start_from
 from engram.methods import METHODS
 from engram.methods import method as register_method
 from engram.methods.base import Learner, fields_of
-from engram.models.spec import MODELS, ModelSpec, Pretrained, check_used, option_of
+from engram.models.spec import ModelSpec, Pretrained, check_used, option_of, own_options
 from engram.scenarios.catalogue import benchmark
 from engram.scenarios.named import BENCHMARKS, Benchmark
 from engram.scenarios.recipe import Recipe
@@ -170,9 +170,7 @@ def _setting(named: Benchmark, chosen: Mapping[str, Any]) -> Setting | SettingNa
         own = replace(own, classes_known=chosen["classes"] == "known")
     if "boundaries" in chosen:
         if isinstance(own, TaskSetting):
-            raise InputError(
-                "the task setting always tells which task it is: use the domain or class setting"
-            )
+            raise InputError("the task setting tells which task it is: use the domain or class setting")
         own = replace(own, boundaries=chosen["boundaries"])
     return own
 
@@ -190,23 +188,15 @@ def _network(
         from engram.models.values import spec_of
 
         if given:
-            raise InputError(
-                f"a network that is given as a value has no option {next(iter(given))}: leave it out"
-            )
+            raise InputError(f"{next(iter(given))} is an option of named networks: leave it out")
         return replace(spec_of(model), **written)
     name = model or recipe.model
     check_used(name, given)
-    usual = dict(recipe.model_options)
-    if not MODELS.is_ours(name):
-        # A user's own network has its own defaults for what it declares itself.
-        usual = {key: value for key, value in usual.items() if key not in _declared(name)}
+    # A user's own network has its own defaults for what it declares itself.
+    usual = {key: value for key, value in recipe.model_options.items() if key not in own_options(name)}
     # What a method has otherwise is said of the recipe's own network.
     own = recipe.network(method) if name == recipe.model else {}
     return ModelSpec(name, **{**usual, **own, **given, **written})
-
-
-def _declared(model: str) -> set[str]:
-    return {option.name for option in MODELS[model].declared}
 
 
 def _optimizer(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> OptimizerSpec:

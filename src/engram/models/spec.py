@@ -117,6 +117,7 @@ _OURS = (
         pretrained=Pretrained("imagenet", mean=(127 / 255,) * 3, std=(128 / 255,) * 3),
     ),
 )
+_OUR_NAMES = tuple(model.name for model in _OURS)
 
 
 def accept_model(
@@ -177,12 +178,8 @@ def option_of(name: str) -> Option | None:
     """The option of this name that some network has, engram's own or a user's."""
     if name in shared_options():
         return shared_options()[name]
-    for model in MODELS:
-        if not MODELS.is_ours(model):
-            for option in MODELS[model].declared:
-                if option.name == name:
-                    return option
-    return None
+    own = (option for model in MODELS for option in own_options(model).values())
+    return next((option for option in own if option.name == name), None)
 
 
 def check_used(model: str, options: Mapping[str, Any] | tuple[str, ...]) -> None:
@@ -249,7 +246,7 @@ class ModelSpec:
         if init not in get_args(Init):
             raise unknown_name("initialisation", init, get_args(Init))
         given = {**(options or {}), **more}
-        declared = {**shared_options(), **_own_options(name)}
+        declared = {**shared_options(), **own_options(name)}
         for key in given:
             if key not in declared:
                 raise unknown_name(f"option of the model {name}", key, declared)
@@ -310,8 +307,12 @@ class ModelSpec:
         return cls(**fields)
 
 
-def _own_options(name: str) -> dict[str, Option]:
-    """The options of a user's own network; none where nobody knows the name (yet)."""
-    if name not in MODELS or MODELS.is_ours(name):
+def own_options(name: str) -> dict[str, Option]:
+    """The options of a user's own network; none where the name is unknown or cannot be loaded."""
+    if name not in MODELS or name in _OUR_NAMES:
         return {}
-    return {option.name: option for option in MODELS[name].declared}
+    try:
+        return {option.name: option for option in MODELS[name].declared}
+    except InputError:
+        # What is wrong with it is said when it is built.
+        return {}

@@ -111,7 +111,7 @@ def expand(table: Mapping[str, Any]) -> Plan:
         (15, 'independent on split-digits (class)')
         >>> expand({"scenario": "split-digits", "method": "er", "lr": [0.1, -1], "set": {"memori": 3}})
         Traceback (most recent call last):
-        engram.core.errors.InputError: lr=-1.0 cannot be used: ...; method er has no field 'memori': ...
+        engram.core.errors.InputError: lr must be above 0, got -1; method er has no field 'memori': ...
     """
     mistakes: list[str] = []
     shared, own = _blocks(table, mistakes)
