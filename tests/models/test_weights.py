@@ -167,7 +167,7 @@ class Evil:
         ("shape", "features.1.weight is 7×4 in the file and 6×4 in the network (1 more differ)"),
         ("missing", "features.1.bias is missing; choose the model"),
         ("strange", "the network has no features.9.weight"),
-        ("nan", "features.1.bias holds values that are no numbers"),
+        ("nan", "features.1.bias holds NaN or infinite values"),
     ],
 )
 def test_bad_files_are_one_line(

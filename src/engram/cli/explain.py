@@ -24,15 +24,20 @@ def explain(
     from engram.core.errors import InputError, unknown_name
     from engram.methods import METHODS
     from engram.metrics.definitions import DEFINITIONS, compare, find
+    from engram.models import MODELS
 
     load_own(plugin)
     if name in METHODS:
         _print_method(name)
         return
+    if name in MODELS:
+        _print_model(name)
+        return
     try:
         definitions = find(name)
     except InputError:
-        raise unknown_name("name", name, [*(found.name for found in DEFINITIONS), *METHODS]) from None
+        known = [*(definition.name for definition in DEFINITIONS), *METHODS, *MODELS]
+        raise unknown_name("name", name, known) from None
     for definition in definitions:
         _print_definition(definition)
     # A name that several metrics share is compared under that name, a metric of its own under its family's.
@@ -63,6 +68,29 @@ def _print_method(name: str) -> None:
     facts.add_row("needs", _verbatim(", ".join(usual_needs(name, found)) or "nothing beyond the stream"))
     for field in fields_of(found):
         facts.add_row(field.name, _verbatim(f"{field.doc} ({field.type}; {field.default})"))
+    stdout.print()
+    stdout.print(facts)
+    stdout.print()
+
+
+def _print_model(name: str) -> None:
+    from inspect import getdoc
+
+    from rich.table import Table
+
+    from engram.cli.output import stdout
+    from engram.models import MODELS
+
+    model = MODELS[name]
+    stdout.print()
+    stdout.print(_verbatim(f"{name}: a network"), style="bold")
+    stdout.print(_verbatim(_flowing((getdoc(model.function) or "").partition("Example:")[0].strip())))
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim")
+    facts.add_column()
+    for option in model.declared:
+        default = option.show(option.default)
+        facts.add_row(option.name, _verbatim(f"{option.description} ({option.words}; {default})"))
     stdout.print()
     stdout.print(facts)
     stdout.print()

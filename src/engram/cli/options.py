@@ -194,11 +194,11 @@ def _spread(verb: Verb, *, without: Collection[str]) -> Verb:
     names = {parameter.name for parameter in shared}
 
     @wraps(verb)
-    def spread_verb(**given: Any) -> None:
-        run = {name: given.pop(name) for name in names & kept if name in given}
-        chosen = {name: given.pop(name) for name in names - kept if name in given}
+    def spread_verb(**values: Any) -> None:
+        run = {name: values.pop(name) for name in names & kept if name in values}
+        chosen = {name: values.pop(name) for name in names - kept if name in values}
         known = {name: value for name, value in chosen.items() if value is not None}
-        verb(**given, options=RunOptions(chosen=known, **run))
+        verb(**values, options=RunOptions(chosen=known, **run))
 
     # Not the verb's own: whoever asks for its parameters gets these.
     del spread_verb.__wrapped__
@@ -225,7 +225,7 @@ def start_computing(threads: int | None, device: str) -> None:
     there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     kind = device.partition(":")[0]
     if not there.get(kind, False):
-        known = " or ".join(name for name, found in there.items() if found)
+        known = " or ".join(name for name, usable in there.items() if usable)
         raise InputError(f"device {device!r} cannot be used on this machine: use {known}")
 
 

@@ -28,7 +28,7 @@ class Trace:
         task: The task being evaluated.
         correct: How many samples were right.
         total: How many were asked.
-        bits: Which ones, one bit a sample, packed as by `numpy.packbits`; empty where unknown.
+        bits: Which ones, one bit per sample, packed as by `numpy.packbits`; empty where unknown.
 
     Example:
         >>> trace = Trace()

@@ -80,7 +80,6 @@ def experiment(
         Traceback (most recent call last):
         engram.core.errors.InputError: unknown option 'learning_rate': ...
     """
-    from engram.engine.budget import check_budget
     from engram.engine.loop import complete
 
     called = _method_name(method)
@@ -109,8 +108,16 @@ def experiment(
             **_training(recipe, called, chosen),
         )
     )
+    return _within_budget(planned, settings or {})
+
+
+def _within_budget(planned: Experiment, settings: Mapping[str, Any]) -> Experiment:
+    """The experiment with its memory sized by its budget, if it has one, and its start checked."""
+    from engram.engine.budget import check_budget
+    from engram.engine.loop import complete
+
     if planned.budget_bytes is not None:
-        sized = memory_within(planned, given=settings or {})
+        sized = memory_within(planned, given=settings)
         planned = complete(replace(planned, settings={**planned.settings, **sized}))
     check_start(planned)
     check_budget(planned)
@@ -182,21 +189,21 @@ def _network(
     chosen: Mapping[str, Any],
 ) -> ModelSpec:
     """The network: the recipe's, with what the method has otherwise, or the one that is given."""
-    given = {name: value for name, value in chosen.items() if option_of(name) is not None}
+    network_options = {name: value for name, value in chosen.items() if option_of(name) is not None}
     written = {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
     if model is not None and not isinstance(model, str):
         from engram.models.values import spec_of
 
-        if given:
-            raise InputError(f"{next(iter(given))} is an option of named networks: leave it out")
+        if network_options:
+            raise InputError(f"{next(iter(network_options))} is an option of named networks: leave it out")
         return replace(spec_of(model), **written)
     name = model or recipe.model
-    check_used(name, given)
+    check_used(name, network_options)
     # A user's own network has its own defaults for what it declares itself.
     usual = {key: value for key, value in recipe.model_options.items() if key not in own_options(name)}
     # What a method has otherwise is said of the recipe's own network.
     own = recipe.network(method) if name == recipe.model else {}
-    return ModelSpec(name, **{**usual, **own, **given, **written})
+    return ModelSpec(name, **{**usual, **own, **network_options, **written})
 
 
 def _optimizer(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> OptimizerSpec:
@@ -205,16 +212,16 @@ def _optimizer(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> Optimi
 
 def _training(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the experiment that say how long and on what it is trained."""
-    given = of_part("training", chosen)
-    augment = given.get("augment")
+    training = of_part("training", chosen)
+    augment = training.get("augment")
     itself = augments_itself(method)
     # Only learners take images that are changed for them; a method of another kind is asked for nothing.
     usual = recipe.augments(method) and issubclass(METHODS[method], Learner)
     return {
         "batch_size": recipe.batch(method),
         "epochs": recipe.passes(method),
-        "updates": None if "epochs" in given else recipe.updates,
-        **given,
+        "updates": None if "epochs" in training else recipe.updates,
+        **training,
         "augment": not itself and (usual if augment is None else augment),
     }
 
@@ -232,8 +239,8 @@ def augments_itself(method: str) -> bool:
         >>> augments_itself("gdumb"), augments_itself("er")
         (True, False)
     """
-    found = METHODS[method]
-    return not issubclass(found, Learner) and "augment" in {item.name for item in fields(found)}
+    kind = METHODS[method]
+    return not issubclass(kind, Learner) and "augment" in {item.name for item in fields(kind)}
 
 
 def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str, int]:

@@ -134,10 +134,10 @@ def name_in_torchvision(depths: Sequence[int], stem: str, name: str) -> str:
     first, _, rest = name.partition(".")
     if first in _OUTSIDE_BLOCKS:
         return f"{_OUTSIDE_BLOCKS[first]}.{rest}"
-    found = re.fullmatch(r"layer([1-4])\.(\d+)\.(?:downsample\.(.+)|(conv|bn)([1-3])\.(.+))", name)
-    if found is None:
+    match = re.fullmatch(r"layer([1-4])\.(\d+)\.(?:downsample\.(.+)|(conv|bn)([1-3])\.(.+))", name)
+    if match is None:
         return name
-    stage, number, shortcut, kind, place, last = found.groups()
+    stage, number, shortcut, kind, place, last = match.groups()
     block = f"features.{(3 if stem == '32' else 4) + sum(depths[: int(stage) - 1]) + int(number)}"
     if shortcut is not None:
         return f"{block}.shortcut.{shortcut}"

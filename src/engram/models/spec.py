@@ -42,7 +42,7 @@ class Pretrained:
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, 1, 3) or 0 in self.std:
             raise InputError(
-                f"mean {self.mean} and std {self.std} cannot be used: give one or three of each, std above 0"
+                f"mean {self.mean} and std {self.std} do not fit: give one or three of each, std above 0"
             )
 
 
@@ -245,13 +245,13 @@ class ModelSpec:
     ) -> None:
         if init not in get_args(Init):
             raise unknown_name("initialisation", init, get_args(Init))
-        given = {**(options or {}), **more}
+        values = {**(options or {}), **more}
         declared = {**shared_options(), **own_options(name)}
-        for key in given:
+        for key in values:
             if key not in declared:
                 raise unknown_name(f"option of the model {name}", key, declared)
         chosen = {key: option.default for key, option in declared.items()}
-        chosen |= {key: declared[key].check(item) for key, item in given.items()}
+        chosen |= {key: declared[key].check(item) for key, item in values.items()}
         for attribute, item in (
             ("name", name),
             ("init", init),

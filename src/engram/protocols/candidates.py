@@ -116,7 +116,7 @@ def as_tried(experiment: Experiment, fields: Fields) -> dict[str, Any]:
 
 def table(
     fields: Sequence[dict[str, Any]],
-    found: Sequence[Sequence[Result | Failure]],
+    groups: Sequence[Sequence[Result | Failure]],
     score: Callable[[Result], float],
 ) -> tuple[Candidate, ...]:
     """One row per candidate, from the results of its runs."""
@@ -128,7 +128,7 @@ def table(
             tuple(run.experiment.id for run in runs),
             tuple(sorted({pair for run in runs if isinstance(run, Result) for pair in judged_on(run)})),
         )
-        for chosen, runs in zip(fields, found, strict=True)
+        for chosen, runs in zip(fields, groups, strict=True)
     )
 
 

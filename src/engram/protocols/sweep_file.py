@@ -191,12 +191,12 @@ class _Block:
     @classmethod
     def of(cls, table: Mapping[str, Any], where: str, mistakes: list[str]) -> _Block:
         """Read a table; what is wrong is added to the mistakes and left out."""
-        given = {key.replace("-", "_"): value for key, value in table.items()}
+        entries = {key.replace("-", "_"): value for key, value in table.items()}
         block = cls(where, {}, {}, {})
         with _noting(mistakes, where):
-            block = replace(block, seeds=_seeds(given.pop("seeds", None), given.pop("first_seed", None)))
-        block._take_fields(given.pop("set", {}), mistakes)
-        for key, value in given.items():
+            block = replace(block, seeds=_seeds(entries.pop("seeds", None), entries.pop("first_seed", None)))
+        block._take_fields(entries.pop("set", {}), mistakes)
+        for key, value in entries.items():
             with _noting(mistakes, where):
                 block.options[key] = _option(key, value)
         return block

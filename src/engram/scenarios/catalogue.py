@@ -56,7 +56,7 @@ def benchmark(name: str) -> Benchmark:
 
 # Generators ---------------------------------------------------------------------------------------
 
-# Plain gradient descent does not teach an autoencoder much in so few updates; 002's rows have Adam at .001.
+# Plain gradient descent does not teach an autoencoder much in so few updates; Hsu et al. have Adam at .001.
 _WITH_ADAM = Tuning(optimizer=OptimizerSpec("adam", lr=0.001))
 _GENERATIVE = {"dgr": _WITH_ADAM, "rtf": _WITH_ADAM}
 

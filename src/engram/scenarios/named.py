@@ -142,17 +142,17 @@ def made_by(
         )
 
     def make(setting: Setting, seed: int) -> Scenario:
-        given: dict[str, Any] = {"setting": setting, "seed": seed}
-        stream = _checked(name, function(**{key: given[key] for key in given if key in parameters}))
+        known: dict[str, Any] = {"setting": setting, "seed": seed}
+        stream = _checked(name, function(**{key: known[key] for key in known if key in parameters}))
         return stream if "setting" in parameters else replace(stream, setting=setting)
 
     if "setting" in parameters:
-        known = tuple(setting_of(setting, what=name) for setting in settings)
+        possible = tuple(setting_of(setting, what=name) for setting in settings)
     else:
         # Its only setting is the one that it returns.
-        known = (_checked(name, function(**({"seed": 0} if "seed" in parameters else {}))).setting,)
+        possible = (_checked(name, function(**({"seed": 0} if "seed" in parameters else {}))).setting,)
     description = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")
-    return Benchmark(name, description, paper, known, make, recipe or Recipe())
+    return Benchmark(name, description, paper, possible, make, recipe or Recipe())
 
 
 def _checked(name: str, stream: object) -> Scenario:
