@@ -165,6 +165,11 @@ def test_a_class_is_as_good_as_its_name() -> None:
         assert (planned.method, planned.settings) == ("Mine", {"knob": 4})
         assert len(planned.as_json()["code"]["method"]) == 12
         assert experiment("split-digits", Mine).id == experiment("split-digits", "Mine").id
+        # It travels to other processes, where nobody registered it.
+        packed = pickle.dumps(planned)
+        METHODS.remove("Mine")
+        restored = pickle.loads(packed)  # noqa: S301
+        assert restored.id == planned.id and METHODS["Mine"] is Mine
     finally:
         METHODS.remove("Mine")
     with pytest.raises(InputError, match="is not a method: give a name or a class"):

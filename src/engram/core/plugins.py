@@ -10,6 +10,9 @@ from pathlib import Path
 from engram.core.errors import InputError
 from engram.core.registry import OPEN
 
+PLUGIN_MODULE = "engram_plugin_"
+"""What the names of plugins' modules begin with."""
+
 
 def load_plugin(path: Path | str) -> None:
     """Run a user's own script, which registers something with one of engram's decorators.
@@ -31,7 +34,7 @@ def load_plugin(path: Path | str) -> None:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"the plugin {path} is not there: give a Python file")
-    spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
+    spec = spec_from_file_location(f"{PLUGIN_MODULE}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"the plugin {path} is not a Python file: its name must end in .py")
     before = _added()

@@ -197,7 +197,7 @@ def _unpacked(copy: Copy, info: DatasetInfo) -> Dataset:
         samples = Mapped(target)
         if samples.dtype != np.uint8 or len(samples) != len(labels):
             raise InputError(
-                f"x_{part} in {copy.path} must be {len(labels)} samples of uint8, one a label, "
+                f"x_{part} in {copy.path} must be {len(labels)} samples of uint8, one per label, "
                 f"not {len(samples)} of {samples.dtype}"
             )
         parts[part] = OnDisk(samples, torch.from_numpy(labels), samples.shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from pydantic import Field
 
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
+from engram.core.plugins import PLUGIN_MODULE
 from engram.core.schema import INTERNAL, Flag, Since, as_fields, from_fields, later_fields
 from engram.core.values import OptimizerSpec
 from engram.engine.specs import EvaluationSpec, PhaseSpec, Start, TransferSpec
@@ -92,6 +93,17 @@ class Experiment:
             f"           id {self.id})"
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An experiment takes a method that was given as a class along to other processes.
+
+        A plugin's method is left out: every process loads the plugin itself.
+        """
+        values = tuple(getattr(self, item.name) for item in fields(self))
+        own = METHODS[self.method] if self.method in METHODS and not METHODS.is_ours(self.method) else None
+        if own is not None and own.__module__.startswith(PLUGIN_MODULE):
+            own = None
+        return _restored, (values, own)
+
     def steps(self, samples: int, *, phase: int | None = None) -> int:
         """How many updates a task with so many training samples gets, in some phase.
 
@@ -144,13 +156,13 @@ class Experiment:
         return replace(self, seed=seed)
 
     @classmethod
-    def of_json(cls, fields: Mapping[str, Any], *, weights: Path | None = None) -> Experiment:
+    def of_json(cls, written: Mapping[str, Any], *, weights: Path | None = None) -> Experiment:
         """The experiment that `experiment.json` describes: what `as_json` wrote is read to the same id.
 
         Methods, models and data sets of a user's own must be registered before (`load_plugin`).
 
         Args:
-            fields: What is in the file.
+            written: What is in the file.
             weights: Where the weights lie that the experiment starts from, if it starts from any; the file
                 says only what they are.
 
@@ -163,10 +175,10 @@ class Experiment:
             >>> Experiment.of_json(json.loads(json.dumps(one.as_json()))).id == one.id
             True
         """
-        if (version := fields.get("format", FORMAT)) != FORMAT:
+        if (version := written.get("format", FORMAT)) != FORMAT:
             raise InputError(f"experiment.json has format {version}: this engram reads format {FORMAT}")
         known = {
-            name: value for name, value in fields.items() if name not in ("format", "id", "label", "code")
+            name: value for name, value in written.items() if name not in ("format", "id", "label", "code")
         }
         if isinstance(start := known.get("start"), Mapping):
             known["start"] = {**start, "file": weights or Path()}
@@ -199,3 +211,11 @@ class Experiment:
             **{f"data set {name}": DATASETS[name].digest for name in sets if name in DATASETS},
         }
         return {what: digest for what, digest in hashes.items() if digest}
+
+
+def _restored(values: tuple[Any, ...], own: type[Any] | None) -> Experiment:
+    """An experiment in another process, where its method may not be registered yet."""
+    planned = Experiment(*values)
+    if own is not None and planned.method not in METHODS:
+        METHODS.add_own(planned.method, own)
+    return planned

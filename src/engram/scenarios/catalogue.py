@@ -477,7 +477,7 @@ def queue_002(setting: Setting) -> Scenario:
     recipe=_chen(batch_size=64, epochs=50, per_class=50),
 )
 def split_cifar10_003(setting: Setting, seed: int) -> Scenario:
-    """CIFAR-10, two classes a task, tasks in a drawn order."""
+    """CIFAR-10, two classes per task, tasks in a drawn order."""
     return shuffled(split("cifar10", setting=setting), seed)
 
 
@@ -488,7 +488,7 @@ def split_cifar10_003(setting: Setting, seed: int) -> Scenario:
     recipe=_chen(batch_size=64, epochs=50, per_class=20),
 )
 def split_cifar100_003(setting: Setting, seed: int) -> Scenario:
-    """CIFAR-100, five classes a task, tasks in a drawn order."""
+    """CIFAR-100, five classes per task, tasks in a drawn order."""
     return shuffled(split("cifar100", 5, setting=setting), seed)
 
 
@@ -499,7 +499,7 @@ def split_cifar100_003(setting: Setting, seed: int) -> Scenario:
     recipe=_chen(batch_size=64, epochs=50, per_class=5),
 )
 def cifar100_superclasses(setting: Setting, seed: int) -> Scenario:
-    """CIFAR-100, one fine class of each superclass a task, tasks in a drawn order."""
+    """CIFAR-100, one fine class of each superclass per task, tasks in a drawn order."""
     return shuffled(superclasses(setting=setting), seed)
 
 
@@ -540,7 +540,7 @@ def clear100(setting: Setting) -> Scenario:
     recipe=_chen(batch_size=256, epochs=100, per_class=10, inner_steps=1),
 )
 def split_imagenet(setting: Setting, seed: int) -> Scenario:
-    """ImageNet at 64×64, ten classes a task, tasks in a drawn order."""
+    """ImageNet at 64×64, ten classes per task, tasks in a drawn order."""
     return shuffled(
         split("imagenet", 10, setting=setting, transforms=(Resize(64), usual_normalisation("imagenet"))),
         seed,
