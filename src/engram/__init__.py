@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engram.core.errors import InputError
     from engram.core.trace import Trace
     from engram.core.values import Batch, TaskInfo
+    from engram.datasets.register import dataset
     from engram.engine.recipe import experiment
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engram.record.experiment import Experiment
     from engram.record.run import Run
     from engram.results.runs import Runs
+    from engram.scenarios.named import scenario
     from engram.scenarios.values import Scenario
 
 __version__ = "0.1.0"
@@ -45,6 +47,7 @@ _HOMES = {
     "Terms": "engram.methods.base",
     "Trace": "engram.core.trace",
     "compare": "engram.api",
+    "dataset": "engram.datasets.register",
     "experiment": "engram.engine.recipe",
     "load": "engram.api",
     "method": "engram.methods",
@@ -52,6 +55,7 @@ _HOMES = {
     "model": "engram.models",
     "report": "engram.api",
     "run": "engram.api",
+    "scenario": "engram.scenarios.named",
     "sweep": "engram.api",
 }
 
@@ -71,6 +75,7 @@ __all__ = [
     "Trace",
     "__version__",
     "compare",
+    "dataset",
     "experiment",
     "load",
     "method",
@@ -78,6 +83,7 @@ __all__ = [
     "model",
     "report",
     "run",
+    "scenario",
     "sweep",
 ]
 

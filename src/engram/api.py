@@ -67,7 +67,7 @@ def run(
     elif method is None:
         raise InputError("name a method, for example engram.run('split-digits', 'er')")
     else:
-        planned = experiment(scenario, method, **options)  # type: ignore[arg-type]
+        planned = experiment(scenario, method, **options)
     where = Where(out=_path(out), data=_path(data), device=device, strict=strict)
     try:
         if out is None:
@@ -115,10 +115,10 @@ def sweep(
         >>> engram.sweep(table, out=tempfile.mkdtemp(), jobs=1)
         <Runs: 2 finished: er × 1, finetune × 1>
     """
+    from engram.core.plugins import load_plugin
     from engram.engine.where import Where
     from engram.executors.processes import Processes
     from engram.executors.serial import Serial
-    from engram.methods import load_plugin
     from engram.protocols.sweep_file import expand, read_sweep
     from engram.results.runs import Runs
 

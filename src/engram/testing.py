@@ -42,7 +42,7 @@ from engram.engine.retained import retained
 from engram.methods import METHODS, traits_of
 from engram.methods.base import Method
 from engram.methods.state import CannotKeep
-from engram.models import MODELS
+from engram.models import model as named_model
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
 from engram.record.experiment import EvaluationSpec, Experiment
@@ -89,7 +89,8 @@ def sample_scenario(setting: Setting, groups: Groups = ((0, 1), (2,), (3, 4, 5))
     return Scenario("contract", tasks, setting)
 
 
-def small_cnn(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+@named_model("contract-cnn")
+def small_cnn(shape: tuple[int, ...], n_units: int) -> Network:
     """A small convolutional network with batch norm."""
     features = nn.Sequential(
         nn.Conv2d(shape[0], 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(1)
@@ -97,7 +98,6 @@ def small_cnn(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
     return Network(features, nn.Linear(4 * (shape[1] // 2) * (shape[2] // 2), n_units))
 
 
-MODELS.add("contract-cnn", small_cnn)
 MLP = ModelSpec("mlp", hidden=(8,), dropout_hidden=0.25)
 CNN = ModelSpec("contract-cnn")
 

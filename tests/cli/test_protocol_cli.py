@@ -262,11 +262,11 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
         (["grid", "split-digits", "er", "--grid", "lr"], "must look like FIELD=a,b,c, got 'lr'"),
         (["grid", "split-digits", "er", "--grid", "lr="], "must look like FIELD=a,b,c, got 'lr='"),
         (["grid", "split-digits", "er", "--grid", "lrr=1"], "unknown field 'lrr'; did you mean 'lr'"),
-        (["grid", "split-digits", "er", "--grid", "lr=1,x"], "lr='x' cannot be used in a grid"),
+        (["grid", "split-digits", "er", "--grid", "lr=1,x"], "lr must be a number, got 'x'"),
         (["grid", "split-digits", "er", "--select-on", "train"], "unknown data to select on 'train'"),
-        (["grid", "split-digits", "er", "--every", "0"], "every=0"),
+        (["grid", "split-digits", "er", "--every", "0"], "every must be at least 1, got 0"),
         (["grid", "split-digits", "er", "--per-epoch"], "add --every N"),
-        (["grid", "split-digits", "er", "--tasks", "some"], "unknown tasks 'some'"),
+        (["grid", "split-digits", "er", "--tasks", "some"], "tasks must be seen or all, got 'some'"),
         (
             ["grid", "split-digits", "er", "--held-out", "1.5", "--select-on", "validation"],
             "held-out must be above 0 and below 1, got 1.5",
@@ -325,7 +325,7 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
             "shots must be whole numbers with commas, such as 5,10, got 'a'",
         ),
         (["queue", "split-digits", "er", "--report-every", "0"], "every=0"),
-        (["queue", "split-digits", "er", "--seeds", "0"], "seeds=0"),
+        (["queue", "split-digits", "er", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["queue", "split-digits", "er", "--jobs", "0"], "jobs must be at least 1, got 0"),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_model_of_ones_own_with_weights_of_its_own(tmp_path: Path, engram: Eng
     assert "head left fresh: 1000 units in the file, 10 here" in done.stderr
     script.write_text("nothing = 1\n")
     wrong = engram("run", "split-digits", "er", "--plugin", script)
-    assert wrong.returncode == 2 and "registers no method or model" in wrong.stderr
+    assert wrong.returncode == 2 and "registers nothing: write a decorator" in wrong.stderr
 
 
 def test_upstream_accuracy_of_a_protocol(weights: Path, tmp_path: Path, engram: Engram) -> None:

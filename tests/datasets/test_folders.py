@@ -67,7 +67,7 @@ def test_imagenet_is_scaled_and_cut_to_size(tmp_path: Path) -> None:
 def test_imagenets_validation_images_must_be_sorted(paint: Painter, tmp_path: Path) -> None:
     paint("imagenet/train/n01440764/a.png")
     paint("imagenet/val/ILSVRC2012_val_00000001.png")
-    with pytest.raises(InputError, match="sort the validation images into one folder a class"):
+    with pytest.raises(InputError, match="sort the validation images into one folder per class"):
         load("imagenet", tmp_path)
 
 
@@ -87,7 +87,7 @@ def test_mini_imagenet_keeps_the_last_hundred_for_testing(
 def test_mini_imagenets_pickle_is_refused_with_a_hint(tmp_path: Path) -> None:
     (tmp_path / "mini-imagenet").mkdir()
     (tmp_path / "mini-imagenet" / "mini-imagenet-cache-train.pkl").touch()
-    with pytest.raises(InputError, match=r"one folder of 600 images a class .*cache-train\.pkl is pickled"):
+    with pytest.raises(InputError, match=r"one folder of 600 images per class .*cache-train\.pkl is pickled"):
         load("mini-imagenet", tmp_path)
 
 

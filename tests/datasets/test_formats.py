@@ -93,7 +93,7 @@ class TestNpz:
             ({"y_train": np.arange(3)}, "y_train in .*mnist.npz has 3 labels for 4 samples"),
             ({"y_train": np.array([0, 1, 2, 10])}, "has label 10, but labels go from 0 to 9"),
             ({"y_train": np.array([0, 1, 2, -1])}, "has label -1"),
-            ({"y_train": np.zeros(4)}, "must be one whole number a sample"),
+            ({"y_train": np.zeros(4)}, "must be one whole number per sample"),
             ({"x_train": np.zeros((4, 28, 28))}, "must hold whole numbers from 0 to 255"),
             ({"x_train": np.full((4, 28, 28), 256)}, "must hold whole numbers from 0 to 255"),
             ({"x_train": np.zeros((4, 14, 14), np.uint8)}, "images of different shapes"),

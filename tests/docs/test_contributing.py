@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from engram.core.plugins import load_plugin
 
 import engram
+from engram.core.plugins import load_plugin
 from engram.methods import METHODS
 from engram.testing import CHECKS
 

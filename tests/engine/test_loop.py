@@ -284,12 +284,12 @@ def test_defaults_and_the_same_values_by_hand_are_one_experiment() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lr": -1.0}, "lr must be above 0 and finite, got -1.0"),
+        ({"lr": -1.0}, "lr must be above 0, got -1.0"),
         ({"momentum": 1.0}, "momentum must be at least 0 and below 1, got 1.0"),
-        ({"batch_size": 0}, "batch_size=0"),
-        ({"epochs": 0}, "epochs=0"),
-        ({"seed": -1}, "seed=-1"),
-        ({"hidden": (0,)}, "hidden widths 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"hidden": (0,)}, "hidden must be at least 1, got 0"),
         ({"settings": {"memori": 3}}, "has no field 'memori'"),
         ({"settings": {"memory": 0}}, "memory must be greater than 0, got 0"),
         ({"settings": {"weight": "-2"}}, "weight must be greater than 0, got '-2'"),

@@ -11,13 +11,13 @@ import pytest
 from engram.core.errors import InputError
 from engram.core.files import write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT
+from engram.core.plugins import load_plugin
 from engram.engine.execute import execute
 from engram.engine.failures import RunFailed
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
 from engram.executors.serial import Serial
-from engram.methods import load_plugin
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run

@@ -17,6 +17,7 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, RESULT
+from engram.core.plugins import load_plugin
 from engram.datasets import InMemory, arrays, load
 from engram.engine.check import complete
 from engram.engine.checkpoint import CHECKPOINT
@@ -26,7 +27,6 @@ from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
 from engram.executors.shared_data import SharedImages, share
-from engram.methods import load_plugin
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 from engram.scenarios import split
@@ -168,7 +168,7 @@ def _alive(pid: int) -> bool:
 def test_workers_of_a_killed_process_put_their_runs_down(plugin: Path, tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
-from engram.methods import load_plugin
+from engram.core.plugins import load_plugin
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes

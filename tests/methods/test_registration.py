@@ -9,9 +9,10 @@ import pytest
 from tests.drained import drained
 
 from engram.core.errors import InputError
+from engram.core.plugins import load_plugin
 from engram.engine.observers import Step
 from engram.engine.recipe import experiment
-from engram.methods import METHODS, find_declared, load_plugin, traits_of
+from engram.methods import METHODS, traits_of
 from engram.methods.fields import fields_of
 from engram.methods.traits import Traits
 from engram.record.run import Run
@@ -44,12 +45,12 @@ def test_a_packages_entry_point_is_a_method(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("x = 1", "registers no method"),
-        ("def", "does not run: SyntaxError"),
-        ("import nothing_of_this_name", "does not run: ModuleNotFoundError"),
-        ("undefined", "does not run: NameError"),
-        ("1 / 0", "does not run: ZeroDivisionError"),
-        ("raise SystemExit(3)", "does not run: SystemExit"),
+        ("x = 1", "registers nothing: write a decorator"),
+        ("def", "broken.py, line 1: SyntaxError"),
+        ("import nothing_of_this_name", "broken.py, line 1: ModuleNotFoundError"),
+        ("undefined", "broken.py, line 1: NameError"),
+        ("1 / 0", "broken.py, line 1: ZeroDivisionError"),
+        ("raise SystemExit(3)", "broken.py, line 1: SystemExit"),
         (
             "import engram\n@engram.method('test-plain')\nclass Plain: pass",
             "test-plain: Plain is not a valid method; it is missing",
@@ -94,7 +95,7 @@ def test_names_of_the_package_are_taken(tmp_path: Path) -> None:
     script = tmp_path / "taken.py"
     script.write_text(FUTURE.replace("test-future", "finetune"))
     ours = METHODS["finetune"]
-    with pytest.raises(InputError, match="does not run: method 'finetune' is engram's own"):
+    with pytest.raises(InputError, match=r"taken\.py, line 7: method 'finetune' is engram's own"):
         load_plugin(script)
     assert METHODS["finetune"] is ours
 
@@ -267,7 +268,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None) 
     )
     declare(tmp_path, "unluckier", "ours = gonepackage:Gone")
     monkeypatch.syspath_prepend(str(tmp_path))
-    find_declared()
+    METHODS.find_declared()
     yield
     sys.modules.pop("theirpackage", None)
 
@@ -389,7 +390,7 @@ def test_looking_a_method_up_registers_nothing_new(tmp_path: Path) -> None:
     script = tmp_path / "looks.py"
     script.write_text("from engram.methods import METHODS\nMETHODS['packnet']")
     program = (
-        "from pathlib import Path; from engram.methods import load_plugin\n"
+        "from pathlib import Path; from engram.core.plugins import load_plugin\n"
         f"try: load_plugin(Path({str(script)!r}))\n"
         "except ValueError as error: print(error)"
     )

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
-from engram.results.runs import find_runs
 from tests.results.simulated import write_run
 
 from engram.cli import main
 from engram.core.errors import InputError
+from engram.core.plugins import load_plugin
 from engram.core.trace import Trace
 from engram.evaluation.evaluator import Evaluator
-from engram.methods import load_plugin
 from engram.metrics import METRICS
 from engram.metrics.examples import worked_curve, worked_matrix
 from engram.metrics.registry import users_metrics
 from engram.metrics.summary import summarise
+from engram.results.runs import find_runs
 
 PLUGIN = '''\
 import numpy as np

@@ -7,7 +7,7 @@ from torch import nn
 from engram.core.values import Batch
 from engram.methods.importance import diagonal_fisher
 from engram.models import ModelSpec, build
-from engram.models.images import channels_last
+from engram.models.image_input import channels_last
 
 
 @pytest.mark.parametrize("channels", [1, 3])

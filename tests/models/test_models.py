@@ -179,22 +179,25 @@ def test_a_layer_of_winners_has_block_times_its_size() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"hidden": (0,)}, "hidden widths 0 cannot be used"),
-        ({"hidden": (400, -1)}, "hidden widths 400,-1 cannot be used"),
-        ({"dropout_hidden": 1.0}, "dropout_hidden=1.0 cannot be used"),
-        ({"dropout_input": -0.1}, "dropout_input=-0.1 cannot be used"),
-        ({"dropout_input": float("nan")}, "dropout_input=nan cannot be used"),
-        ({"block": 1}, "at least 2 units must compete"),
-        ({"stem": "64"}, "unknown stem '64'"),
+        ({"hidden": (0,)}, "hidden must be at least 1, got 0"),
+        ({"hidden": (400, -1)}, "hidden must be at least 1, got 400,-1"),
+        ({"dropout_hidden": 1.0}, "dropout_hidden must be at least 0 and below 1, got 1.0"),
+        ({"dropout_input": -0.1}, "dropout_input must be at least 0 and below 1, got -0.1"),
+        ({"dropout_input": float("nan")}, "dropout_input must be at least 0 and below 1, got nan"),
+        ({"block": 1}, "block must be at least 2, got 1"),
+        ({"stem": "64"}, "stem must be 32 or 224, got '64'"),
         ({"init": "trunc-normal"}, "did you mean 'truncated-normal'"),
         ({"name": "resnet51"}, "unknown model 'resnet51'; did you mean 'resnet50'"),
         ({"name": "cnn"}, "model cnn needs images, not samples of shape"),
         ({"name": "conv"}, "model conv needs images"),
         ({"name": "slim-resnet18"}, "model slim-resnet18 needs images"),
         ({"name": "resnet50"}, "model resnet50 needs images"),
-        ({"name": "lwta", "dropout_hidden": 0.5}, "model lwta has no dropout_hidden"),
-        ({"block": 4}, "model mlp has no block: it belongs to lwta"),
-        ({"name": "cnn", "dropout_input": 0.5}, "model cnn has no dropout_input: it belongs to mlp, conv"),
+        ({"name": "lwta", "dropout_hidden": 0.5}, "model lwta has no option dropout_hidden"),
+        ({"block": 4}, "model mlp has no option block: it belongs to lwta"),
+        (
+            {"name": "cnn", "dropout_input": 0.5},
+            "model cnn has no option dropout_input: it belongs to mlp, conv",
+        ),
     ],
 )
 def test_networks_that_cannot_be_built_are_refused(options: dict[str, object], said: str) -> None:
@@ -205,7 +208,7 @@ def test_networks_that_cannot_be_built_are_refused(options: dict[str, object], s
 def test_images_too_small_and_no_units_are_refused() -> None:
     with pytest.raises(InputError, match="at least 20×20 pixels, not 8×8"):
         build(ModelSpec("cnn"), shape=(1, 8, 8), n_units=10, seed=0)
-    with pytest.raises(InputError, match="give at least 1"):
+    with pytest.raises(InputError, match="output units must be at least 1, got 0"):
         build(ModelSpec(), shape=(64,), n_units=0, seed=0)
 
 

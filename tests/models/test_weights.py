@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
-from engram.models import MODELS, PRETRAINED, ModelSpec, Pretrained, build, model
+from engram.models import MODELS, ModelSpec, Pretrained, build, model
 from engram.models.network import Network
 from engram.models.weights import load_weights, read_weights, sha256_of
 
@@ -167,7 +167,7 @@ class Evil:
         ("shape", "features.1.weight is 7×4 in the file and 6×4 in the network (1 more differ)"),
         ("missing", "features.1.bias is missing; choose the model"),
         ("strange", "the network has no features.9.weight"),
-        ("nan", "features.1.bias holds values that are no numbers"),
+        ("nan", "features.1.bias holds NaN or infinite values"),
     ],
 )
 def test_bad_files_are_one_line(
@@ -238,14 +238,14 @@ def test_a_model_of_ones_own() -> None:
     try:
         one, other, third = (build(ModelSpec("test-own"), shape=(4,), n_units=3, seed=s) for s in (0, 0, 1))
         assert same(one.state_dict(), other.state_dict()) and not same(one.state_dict(), third.state_dict())
-        assert one.head.out_features == 3 and MODELS["test-own"].__doc__ == "Mine."
-        assert PRETRAINED["test-own"].mean == (0.5,)
-        with pytest.raises(InputError, match="has no dropout_hidden"):
+        assert one.head.out_features == 3 and MODELS["test-own"].description == "Mine."
+        assert MODELS["test-own"].pretrained == Pretrained(mean=(0.5,), std=(0.5,))
+        with pytest.raises(InputError, match="has no option dropout_hidden"):
             build(ModelSpec("test-own", dropout_hidden=0.5), shape=(4,), n_units=3, seed=0)
         with pytest.raises(InputError, match="has weights of its own"):
             build(ModelSpec("test-own", init="truncated-normal"), shape=(4,), n_units=3, seed=0)
     finally:
-        del MODELS._entries["test-own"], PRETRAINED["test-own"]
+        MODELS.remove("test-own")
 
 
 def test_efficientnet_lite0_knows_a_daisy_and_a_palace() -> None:
@@ -254,7 +254,8 @@ def test_efficientnet_lite0_knows_a_daisy_and_a_palace() -> None:
     from sklearn.datasets import load_sample_image  # type: ignore[import-untyped]
     from torch.nn import functional
 
-    pretrained = PRETRAINED["efficientnet-lite0"]
+    pretrained = MODELS["efficientnet-lite0"].pretrained
+    assert pretrained is not None
     network = build(ModelSpec("efficientnet-lite0"), shape=(3, 224, 224), n_units=1000, seed=0).eval()
     assert network.width == 1280
     for name, label in (("flower.jpg", 985), ("china.jpg", 698)):

@@ -95,9 +95,9 @@ def test_the_first_of_equals_is_chosen() -> None:
     ("fields", "message"),
     [
         ({"lrr": ["1"]}, "unknown field 'lrr'; did you mean 'lr'"),
-        ({"lr": ["-1"]}, "lr=-1"),
-        ({"lr": ["x"]}, "lr='x' cannot be used in a grid: give a number"),
-        ({"hidden": ["4,4"]}, "give hidden widths like 400x400"),
+        ({"lr": ["-1"]}, "lr must be above 0, got '-1'"),
+        ({"lr": ["x"]}, "lr must be a number, got 'x'"),
+        ({"hidden": ["4xa"]}, "hidden must be whole numbers .*, got '4xa'"),
         ({"memory": ["0"]}, "memory='0'"),
         ({"lr": []}, "no value for lr"),
     ],

@@ -141,7 +141,7 @@ def test_the_first_phases_alone_are_the_same_run_up_to_there() -> None:
 def test_bad_experiments_are_refused_before_training(changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
         complete(replace(small(), **changes))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="updates=0 of a phase"):
+    with pytest.raises(InputError, match="updates of a phase must be at least 1, got 0"):
         PhaseSpec(updates=0)
 
 

@@ -33,7 +33,7 @@ def test_every_benchmark_makes_its_scenario_in_each_of_its_settings(name: str) -
 def test_every_recipe_is_one_that_can_be_followed(name: str) -> None:
     recipe = benchmark(name).recipe
     assert recipe.model in MODELS
-    network = ModelSpec(recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
+    network = ModelSpec(recipe.model, **recipe.model_options)
     for method in METHODS:
         replace(network, **recipe.network(method))  # type: ignore[arg-type]
         if traits_of(method).family == "generative":

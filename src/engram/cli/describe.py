@@ -8,46 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engram.cli.output import stderr
+from engram.core.words import counted, duration
 
 if TYPE_CHECKING:
     from engram.record.experiment import Experiment
 
 _LOOKED_AT = 20
-
-
-def counted(number: int, what: str) -> str:
-    """A number of things, in the singular or the plural.
-
-    Example:
-        >>> counted(1, "epoch"), counted(5, "seed"), counted(2, "class"), counted(1200, "update")
-        ('1 epoch', '5 seeds', '2 classes', '1,200 updates')
-    """
-    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
-    return f"{number:,} {what}{ending}"
-
-
-def every(number: int, what: str) -> str:
-    """How often something is done.
-
-    Example:
-        >>> every(1, "update"), every(10, "update")
-        ('every update', 'every 10 updates')
-    """
-    return f"every {what}" if number == 1 else f"every {counted(number, what)}"
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it.
-
-    Example:
-        >>> duration(0.3), duration(42), duration(600), duration(9000), duration(260000)
-        ('1 s', '42 s', '10 min', '2.5 h', '3 days')
-    """
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else counted(round(seconds / 86400), "day")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,19 +175,15 @@ def describe_run(
         >>> from engram.engine.recipe import experiment
         >>> rows = describe_run([experiment("split-digits", "ewc", epochs=1, seed=seed) for seed in range(5)])
         >>> rows["training"], rows["evaluation"]
-        ('sgd lr=0.05 momentum=0.8, batch 32, 1 epoch', 'every update on 1,000 test samples per task')
+        ('sgd lr=0.05 momentum=0.8, batches of 32, 1 epoch',
+         'every update, on 1,000 test samples per task')
         >>> rows["seeds"], rows["scenario"]
         ('5 seeds, 0 to 4', 'split-digits, 5 tasks, class setting')
     """
-    first = experiments[0]
-    fields = " ".join(f"{name}={value}" for name, value in first.settings.items())
+    from engram.engine.describe import description
+
     rows = {
-        "scenario": f"{first.scenario.name}, {counted(len(first.scenario.tasks), 'task')}, "
-        f"{first.scenario.setting.kind} setting",
-        "method": f"{first.method} {fields}".strip(),
-        "model": _model(first),
-        "training": _training(first),
-        "evaluation": _evaluation(first),
+        **description(experiments[0]),
         "start": start,
         "seeds": _seeds([planned.seed for planned in experiments]),
         "to do": forecast(experiments, out).text(jobs=jobs),
@@ -233,37 +195,6 @@ def print_description(rows: dict[str, str]) -> None:
     """Print what is about to be done on stderr."""
     for label, text in rows.items():
         stderr.print(f"{label:>10}  {text}", soft_wrap=True, markup=False)
-
-
-def _model(planned: Experiment) -> str:
-    model = planned.model
-    widths = ",".join(map(str, model.hidden)) if model.name in ("mlp", "lwta") else ""
-    blocks = f" in blocks of {model.block}" if model.name == "lwta" and model.hidden else ""
-    return f"{model.name} {widths}{blocks}".strip()
-
-
-def _training(planned: Experiment) -> str:
-    optimizer = planned.optimizer
-    if planned.scenario.passes == 1:
-        passes = "one pass"
-    elif planned.updates:
-        passes = f"{counted(planned.updates, 'update')} per task"
-    else:
-        passes = counted(planned.epochs, "epoch")
-    return (
-        f"{optimizer.name} lr={optimizer.lr:g} momentum={optimizer.momentum:g}, "
-        f"batch {planned.batch_size}, {passes}{', images cropped and mirrored' if planned.augment else ''}"
-    )
-
-
-def _evaluation(planned: Experiment) -> str:
-    evaluation = planned.evaluation
-    if evaluation.points:
-        when = f"about {evaluation.points} times per task"
-    else:
-        when = every(evaluation.every, "update")
-    samples = "all" if evaluation.subset is None else f"{evaluation.subset:,}"
-    return f"{when} on {samples} {evaluation.on} samples per task"
 
 
 def _seeds(seeds: Iterable[int]) -> str:

@@ -95,7 +95,20 @@ def _scenarios() -> list[Entry]:
 def _models() -> list[Entry]:
     from engram.models import MODELS
 
-    return [{"name": name, "description": _first_line(MODELS[name])} for name in MODELS]
+    models, broken = MODELS.loaded()
+    for line in broken:
+        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    return [
+        {
+            "name": name,
+            "description": model.description,
+            "options": [
+                {"name": option.name, "default": option.default, "doc": option.description}
+                for option in model.declared
+            ],
+        }
+        for name, model in models.items()
+    ]
 
 
 def _methods() -> list[Entry]:
@@ -176,7 +189,7 @@ def _print_entries(entries: Sequence[Entry], columns: Sequence[str]) -> None:
 
 def _cell(column: str, entry: Entry) -> str:
     match column, entry[column]:
-        case "fields", list(fields):
+        case (("fields" | "options"), list(fields)):
             return " ".join(f"{field['name']}={_short(field['default'])}" for field in fields)
         case "settings", list(names):
             return " ".join(names)
@@ -205,7 +218,7 @@ def _short(default: object) -> str:
 _NUMBERS = ("tasks", "units", "classes", "shape", "train", "test")
 _KINDS: dict[str, tuple[Callable[[], list[Entry]], tuple[str, ...]]] = {
     "scenarios": (_scenarios, ("name", "settings", "tasks", "(units)", "(paper)", "description")),
-    "models": (_models, ("name", "description")),
+    "models": (_models, ("name", "options", "description")),
     "methods": (_methods, ("name", "family", "(paper)", "needs", "fields")),
     "metrics": (_metrics, ("name", "description", "(source)")),
     "datasets": (_datasets, ("name", "title", "classes", "shape", "train", "test")),

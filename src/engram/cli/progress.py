@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engram.cli.describe import counted, duration
 from engram.cli.output import stderr
+from engram.core.words import counted, duration
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -38,7 +38,7 @@ def print_all(where: Where, *, seeds: int | None, json: bool) -> None:
 
 
 def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
-    from engram.cli.describe import duration
+    from engram.core.words import duration
 
     counts = ("–", "–", "–")
     if entry["runs"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from engram.cli.describe import describe_run, print_description
-from engram.cli.options import RunOptions, one_of, with_run_options
+from engram.cli.options import RunOptions, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stdout
 from engram.cli.progress import ProgressDisplay
 from engram.core.errors import InputError
@@ -28,22 +28,18 @@ def run(
     scenario: Annotated[str, typer.Argument(help="A benchmark: see `engram list scenarios`.")],
     method: Annotated[str, typer.Argument(help="A method: see `engram list methods`.")],
     *,
-    every: Annotated[int, typer.Option(help="Evaluate after every N updates.")] = 1,
-    subset: Annotated[int | None, typer.Option(help="Test samples of each task; 0 for all.")] = None,
-    on: Annotated[str, typer.Option(help="Evaluate on test or train data.")] = "test",
     options: RunOptions,
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
     from engram.results.runs import Runs
     from engram.scenarios import benchmark
 
-    benchmark(scenario)
-    options.check(subset=subset)
-    evaluation = {**options.evaluation(), "every": every, "on": one_of("on", on, ("test", "train"))}
-    if subset is not None:
-        evaluation["subset"] = subset or None
+    options.check()
+    if options.plugin is None:
+        # Before anything heavy is imported; a plugin may bring a scenario of its own.
+        benchmark(scenario)
     options.start()
-    experiments = options.experiments(scenario, method, evaluation)
+    experiments = options.experiments(scenario, method)
     if not options.json:
         print_description(describe_run(experiments, options.out, start=start_of(experiments[0])))
     where = options.where()

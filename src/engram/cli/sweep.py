@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.describe import duration
 from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
+from engram.core.words import duration
 
 if TYPE_CHECKING:
     from engram.engine.where import Where

@@ -21,6 +21,8 @@ class DatasetInfo:
         superclasses: The number of the superclass that each class belongs to; empty where there are none.
         superclass_names: What its superclasses are called.
         part_of: The data set that this one is a part of (a domain, a year), or nothing.
+        digest: A hash of what it holds, for a user's own data set whose name does not have it already; part
+            of the identity of experiments.
     """
 
     name: str
@@ -33,6 +35,7 @@ class DatasetInfo:
     superclasses: tuple[int, ...] = ()
     superclass_names: tuple[str, ...] = ()
     part_of: str = ""
+    digest: str = ""
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -155,4 +158,10 @@ _KNOWN = (
     DatasetInfo("usps", "USPS", 10, (1, 16, 16), 7291, 2007, class_names=_DIGITS),
 )
 
-DATASETS: Registry[DatasetInfo] = Registry("data set", {info.name: info for info in _KNOWN})
+DATASETS: Registry[DatasetInfo] = Registry(
+    "data set",
+    {info.name: info for info in _KNOWN},
+    group="engram.datasets",
+    decorator="@engram.dataset('name')",
+    accept="engram.datasets.register:accept_dataset",
+)

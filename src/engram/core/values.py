@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from engram.core.schema import Called, Flag, OneOf
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,22 +68,33 @@ class TaskInfo:
     batch_size: int
 
 
+OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop")
+"""The optimisers by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class OptimizerSpec:
     """How weights are updated.
 
     Attributes:
-        name: `sgd`, `adam`, `adamw`, `adagrad` or `rmsprop`.
+        name: The optimiser.
         lr: Learning rate.
         momentum: Momentum of `sgd` and `rmsprop`.
         weight_decay: L2 weight decay; of `adamw` the share of the weights, times `lr`, that a step takes off.
         reset: Whether the optimiser's state is cleared when a task begins.
-        schedule: `constant`, or `cosine`: from `lr` down a quarter cosine to 0 within each task (003).
+        schedule: `constant`, or `cosine`: from `lr` down a quarter cosine to 0 within each task (Chen et al.
+            2023).
     """
 
-    name: str = "sgd"
-    lr: float = 0.01
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    reset: bool = True
-    schedule: str = "constant"
+    name: Annotated[str, Called("optimizer"), OneOf(OPTIMIZERS), Field(description="Optimiser")] = "sgd"
+    lr: Annotated[float, Field(gt=0, description="Learning rate")] = 0.01
+    momentum: Annotated[float, Field(ge=0, lt=1, description="Momentum of sgd or rmsprop")] = 0.0
+    weight_decay: Annotated[float, Field(ge=0, description="L2 weight decay; decoupled in adamw")] = 0.0
+    reset: Annotated[
+        bool,
+        Flag("--reset/--no-reset"),
+        Field(description="Clear the optimiser's state when a task begins"),
+    ] = True
+    schedule: Annotated[
+        str, OneOf(("constant", "cosine")), Field(description="Learning rate within each task")
+    ] = "constant"

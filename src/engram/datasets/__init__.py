@@ -1,28 +1,34 @@
-"""Data sets by name: embedded, found on disk, fetched, or a user's own. No torch at import."""
+"""Data sets by name: embedded, found on disk, fetched, or users' own. No torch at import."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from engram.core.dataset_info import DATASETS, DatasetInfo
+from engram.core.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from engram.datasets.images import Dataset, Images, InMemory, OnDisk
     from engram.datasets.loading import load
-    from engram.datasets.own import arrays, image_folder, torch_dataset
+    from engram.datasets.register import arrays, dataset, image_folder, torch_dataset
+    from engram.datasets.storage import Dataset, Images, InMemory, OnDisk
 
-_HOMES = {
-    "Dataset": "images",
-    "Images": "images",
-    "InMemory": "images",
-    "OnDisk": "images",
-    "load": "loading",
-    "arrays": "own",
-    "image_folder": "own",
-    "torch_dataset": "own",
-}
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "DatasetInfo",
+    "Images",
+    "InMemory",
+    "OnDisk",
+    "arrays",
+    "dataset",
+    "image_folder",
+    "load",
+    "torch_dataset",
+]
 
-__all__ = ["Dataset", "Images", "InMemory", "OnDisk", "arrays", "image_folder", "load", "torch_dataset"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'engram.datasets' has no attribute {name!r}")
-    return getattr(import_module(f"engram.datasets.{_HOMES[name]}"), name)
+__getattr__, __dir__ = lazy_package(
+    __name__,
+    {
+        ".storage": ("Dataset", "Images", "InMemory", "OnDisk"),
+        ".loading": ("load",),
+        ".register": ("arrays", "dataset", "image_folder", "torch_dataset"),
+    },
+)

@@ -44,15 +44,15 @@ def search_folders(folder: Path | None = None) -> tuple[Path, ...]:
     A folder that was named and does not exist is an error; the cache need not exist yet.
     """
     named = [("the data folder", folder), ("ENGRAM_DATA", os.environ.get("ENGRAM_DATA") or None)]
-    found = []
+    folders = []
     for what, place in named:
         if place is None:
             continue
         path = Path(place).expanduser()
         if not path.is_dir():
             raise InputError(f"{what} {path} is not a folder: name an existing one")
-        found.append(path)
-    return tuple(dict.fromkeys((*found, cache_folder())))
+        folders.append(path)
+    return tuple(dict.fromkeys((*folders, cache_folder())))
 
 
 def locate(name: str, folder: Path | None = None) -> Copy | None:

@@ -67,10 +67,10 @@ def files(images: Iterable[Sequence[str]]) -> Files:
 
 
 def train_and_test(train: Path, test: Path) -> Listing:
-    """Two folders, each with one folder a class; the classes are those of the training folder."""
+    """Two folders, each with one folder per class; the classes are those of the training folder."""
     classes = [folder.name for folder in class_folders(train)]
     if not classes:
-        raise InputError(f"{train} has no folders: it must hold one folder of images a class")
+        raise InputError(f"{train} has no folders: it must hold one folder of images per class")
     unknown = sorted({folder.name for folder in class_folders(test)} - set(classes))
     if unknown:
         raise InputError(f"{test} has the class {unknown[0]!r}, which {train} has not")
@@ -84,7 +84,9 @@ def checked(listing: Listing, place: Path) -> Listing:
     """The listing, if it has images to learn from and to test with."""
     for part, what in ((listing.train, "training"), (listing.test, "test")):
         if not part.paths:
-            raise InputError(f"no {what} images found in {place}: it must hold one folder of images a class")
+            raise InputError(
+                f"no {what} images found in {place}: it must hold one folder of images per class"
+            )
     return listing
 
 
@@ -117,7 +119,7 @@ def imagenet(place: Path) -> Listing:
     """`train/WNID/…` and `val/WNID/…`."""
     if not class_folders(place / "val"):
         raise InputError(
-            f"{place / 'val'} has no folders: sort the validation images into one folder a class"
+            f"{place / 'val'} has no folders: sort the validation images into one folder per class"
         )
     return train_and_test(place / "train", place / "val")
 
@@ -126,7 +128,7 @@ MINI_IMAGENET_TRAIN = 500
 
 
 def mini_imagenet(place: Path) -> Listing:
-    """One folder a class, or `train`, `val`, `test` with the folders of different classes each.
+    """One folder per class, or `train`, `val`, `test` with the folders of different classes each.
 
     The first 500 images of each class are for training, the rest (100) for testing.
     """
@@ -212,9 +214,9 @@ LARGEST_FRUITS = 10
 
 
 def fruits(place: Path) -> Listing:
-    """`Training` and `Test`: the ten classes with the most images, the largest first (004's rule).
+    """`Training` and `Test`: the ten classes with the most images, the largest first.
 
-    Classes of the same size come in the order of their names.
+    This is the rule of Pfülb & Gepperth (2019). Classes of the same size come in the order of their names.
     """
     sizes = {
         folder.name: sum(len(images_in(place / part / folder.name)) for part in ("Training", "Test"))
@@ -235,8 +237,10 @@ def madbase(place: Path) -> Listing:
 
     def part(folder: Path) -> Files:
         paths = sorted(str(path) for path in folder.rglob("*.bmp"))
-        found = [(path, int(match[1])) for path in paths if (match := _MADBASE.search(path))]
-        return Files(tuple(path for path, _ in found), np.array([label for _, label in found], np.int64))
+        numbered = [(path, int(match[1])) for path in paths if (match := _MADBASE.search(path))]
+        return Files(
+            tuple(path for path, _ in numbered), np.array([label for _, label in numbered], np.int64)
+        )
 
     listing = Listing(part(place / "MAHDBase_TrainingSet"), part(place / "MAHDBase_TestingSet"), digits)
     return checked(listing, place)

@@ -105,9 +105,9 @@ def as_labels(y: Pixels, what: str, *, samples: int, classes: int | None = None)
     """
     flat = y.reshape(-1) if y.ndim == 2 and y.shape[1] == 1 else y
     if flat.ndim != 1 or not np.issubdtype(flat.dtype, np.integer):
-        raise InputError(f"{what} must be one whole number a sample, not {y.dtype} of shape {y.shape}")
+        raise InputError(f"{what} must be one whole number per sample, not {y.dtype} of shape {y.shape}")
     if len(flat) != samples:
-        raise InputError(f"{what} has {len(flat)} labels for {samples} samples: give one label a sample")
+        raise InputError(f"{what} has {len(flat)} labels for {samples} samples: give one label per sample")
     if samples == 0:
         raise InputError(f"{what} is empty: give at least one sample")
     if flat.min() < 0:

@@ -247,14 +247,16 @@ _OFFICIAL: dict[str, tuple[Layout, ...]] = {
     ),
     "mini-imagenet": (
         Layout(
-            "mini-imagenet/ with one folder of 600 images a class", _find_mini_imagenet, folders.mini_imagenet
+            "mini-imagenet/ with one folder of 600 images per class",
+            _find_mini_imagenet,
+            folders.mini_imagenet,
         ),
     ),
     "mini-domainnet": _domainnet_layouts(*_DOMAINS),
     **{f"mini-domainnet-{domain}": _domainnet_layouts(domain) for domain in _DOMAINS},
     "imagenet": (
         _folder_layout(
-            "imagenet/train and imagenet/val with one folder a class",
+            "imagenet/train and imagenet/val with one folder per class",
             folders.imagenet,
             aliases=_IMAGENET_HOMES,
             marks=("train", "val"),

@@ -25,8 +25,8 @@ from engram.datasets.download import fetch
 from engram.datasets.find import Copy, cache_folder, locate, not_found
 from engram.datasets.folders import Files, Listing
 from engram.datasets.formats import Arrays, Pixels, read_npz, reading
-from engram.datasets.images import Dataset, Images, InMemory, Mapped, OnDisk, Pictures
 from engram.datasets.sources import PUBLISHED
+from engram.datasets.storage import Dataset, Images, InMemory, Mapped, OnDisk, Pictures
 
 OWN: dict[str, Callable[[int], Dataset]] = {}
 """The data sets that the user brought, each opened within a memory limit."""
@@ -73,6 +73,12 @@ def load(
     state = copy.path.stat()
     key = (name, copy.path.resolve(), state.st_mtime_ns, state.st_size, limit)
     return _keep(key, lambda: _open(copy, info, limit), limit)
+
+
+def forget(name: str) -> None:
+    """Drop a data set from memory, because its name now stands for other data."""
+    for key in [key for key in _kept if key[0] == name]:
+        del _kept[key]
 
 
 def _keep(key: tuple[object, ...], make: Callable[[], Dataset], limit: int) -> Dataset:
@@ -191,7 +197,7 @@ def _unpacked(copy: Copy, info: DatasetInfo) -> Dataset:
         samples = Mapped(target)
         if samples.dtype != np.uint8 or len(samples) != len(labels):
             raise InputError(
-                f"x_{part} in {copy.path} must be {len(labels)} samples of uint8, one a label, "
+                f"x_{part} in {copy.path} must be {len(labels)} samples of uint8, one per label, "
                 f"not {len(samples)} of {samples.dtype}"
             )
         parts[part] = OnDisk(samples, torch.from_numpy(labels), samples.shape)

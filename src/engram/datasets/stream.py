@@ -79,8 +79,8 @@ class TaskData:
     def read_ahead(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
         """Batch after batch of samples, prepared as above; what is on disk is read ahead."""
         taken(self.part, (self.number,))
-        for found in self._images.read(self.index[rows] for rows in batches):
-            yield prepare(found, self.transforms)
+        for samples in self._images.read(self.index[rows] for rows in batches):
+            yield prepare(samples, self.transforms)
 
 
 def held_out(y: Tensor, share: float) -> Tensor:
@@ -113,8 +113,8 @@ class PhaseData:
         self.starts = torch.tensor([0, *[len(part) for part in self.parts]]).cumsum(0)
         self._head: int | Tensor = 0
         if isinstance(stream.scenario.setting, TaskSetting):
-            each = torch.cat([torch.full_like(p.y, t) for p, t in zip(self.parts, self.tasks, strict=True)])
-            self._head = self.tasks[0] if len(self.tasks) == 1 else each.to(self.device)
+            owners = torch.cat([torch.full_like(p.y, t) for p, t in zip(self.parts, self.tasks, strict=True)])
+            self._head = self.tasks[0] if len(self.tasks) == 1 else owners.to(self.device)
         size = len(self.y) * torch.Size(stream.shape).numel() * 4
         self._held: Tensor | None = None
         if size <= HELD_BYTES and all(part.in_memory for part in self.parts):
@@ -200,32 +200,32 @@ class Stream:
 
     def train(self, task: int) -> TaskData:
         """A task's training samples, without those that the scenario holds out."""
-        found = self._training(task, "train")
+        samples = self._training(task, "train")
         share = self.scenario.held_out
-        return found.only(~held_out(found.y, share)) if share else found
+        return samples.only(~held_out(samples.y, share)) if share else samples
 
     def validation(self, task: int) -> TaskData:
         """The training samples that the scenario holds out."""
-        found = self._training(task, "validation")
-        chosen = held_out(found.y, self.scenario.held_out)
+        samples = self._training(task, "validation")
+        chosen = held_out(samples.y, self.scenario.held_out)
         if not chosen.any():
             raise InputError(
                 f"{self.scenario.name} has no validation samples of task {task}, holding out "
                 f"{self.scenario.held_out:g} of each class: hold out more"
             )
-        return found.only(chosen)
+        return samples.only(chosen)
 
     def test(self, task: int) -> TaskData:
         """A task's test samples."""
-        found = self.scenario.tasks[task]
+        wanted = self.scenario.tasks[task]
         enter("test", (task,), 0)
-        return TaskData(self._test[found.source.dataset], found, part="test", number=task)
+        return TaskData(self._test[wanted.source.dataset], wanted, part="test", number=task)
 
     def phase(self, phase: int) -> PhaseData:
         """The training samples that are learned together in a phase."""
         return PhaseData(self, phase)
 
     def _training(self, task: int, part: Part) -> TaskData:
-        found = self.scenario.tasks[task]
+        wanted = self.scenario.tasks[task]
         enter(part, (task,), 0)
-        return TaskData(self._train[found.source.dataset], found, part=part, number=task)
+        return TaskData(self._train[wanted.source.dataset], wanted, part=part, number=task)

@@ -3,140 +3,230 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from engram.core.errors import InputError
+from engram.core.values import OptimizerSpec
+from engram.engine.options import all_options, checked, of_part
 from engram.engine.start import check_start, sample_shape, start_from
-from engram.methods import traits_of
-from engram.models import MODELS, PRETRAINED
-from engram.models.spec import ModelSpec, Pretrained, check_used
+from engram.methods import METHODS, traits_of
+from engram.methods import method as register_method
+from engram.methods.fields import fields_of
+from engram.models.spec import ModelSpec, Pretrained, check_used, option_of, own_options
 from engram.record.experiment import EvaluationSpec, Experiment
-from engram.scenarios import SettingName, benchmark
-from engram.scenarios.values import ClassSetting, Colour, Normalise, Scenario, Setting, Transform
+from engram.scenarios.catalogue import benchmark
+from engram.scenarios.named import BENCHMARKS, Benchmark
+from engram.scenarios.recipe import Recipe
+from engram.scenarios.values import (
+    ClassSetting,
+    Colour,
+    Normalise,
+    Scenario,
+    Setting,
+    SettingName,
+    TaskSetting,
+    Transform,
+)
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 def experiment(
-    scenario: str,
-    method: str,
+    scenario: str | Scenario,
+    method: str | type[Any],
     *,
-    setting: SettingName | None = None,
-    classes_known: bool | None = None,
-    model: str | None = None,
-    hidden: tuple[int, ...] | None = None,
-    dropout_input: float | None = None,
-    dropout_hidden: float | None = None,
-    block: int | None = None,
-    stem: Literal["32", "224"] | None = None,
-    weights: Path | str | None = None,
-    optimizer: str | None = None,
-    lr: float | None = None,
-    momentum: float | None = None,
-    weight_decay: float | None = None,
-    batch_size: int | None = None,
-    epochs: int | None = None,
-    updates: int | None = None,
-    augment: bool | None = None,
+    model: str | nn.Module | Callable[..., nn.Module] | None = None,
     settings: Mapping[str, Any] | None = None,
     evaluation: Mapping[str, Any] | None = None,
-    budget_bytes: int | None = None,
+    classes_known: bool | None = None,
     seed: int = 0,
+    **options: Any,
 ) -> Experiment:
-    """The experiment that `engram run` would run: the benchmark's own defaults for what is left open.
+    """The experiment that `engram run` would run: the scenario's own recipe for what is left open.
 
     Args:
-        scenario: A benchmark's name.
-        method: A method's name.
-        setting: What learner and evaluator may know.
-        classes_known: In the class setting, whether all classes compete from the start.
-        model: A network's name.
-        hidden: Its hidden widths.
-        dropout_input: The share of inputs that it drops while training.
-        dropout_hidden: The share of hidden units that it drops while training.
-        block: How many units compete in each block of `lwta`.
-        stem: The first layers of a residual network: see `ModelSpec`.
-        weights: A file of weights to start from: a state dict of `torch.save`, or safetensors. What is in it
-            is part of the experiment, where it lies is not.
-        optimizer: An optimiser's name.
-        lr: Its learning rate.
-        momentum: Its momentum.
-        weight_decay: Its weight decay.
-        batch_size: New samples in each update.
-        epochs: Passes over each task's data.
-        updates: Updates of each task, instead of passes.
-        augment: Whether images are cropped and mirrored at random whenever they are learned.
+        scenario: A name, or a `Scenario`. The latter has the recipe of the registered scenario whose name it
+            has, if there is one (so `prefix(…)` of a benchmark is trained like the benchmark), and else the
+            default one: see `engram.scenarios.Recipe`.
+        method: A name, or a method's class. A class that is not registered is registered under its own name,
+            and the hash of the file that it is written in is part of the experiment's identity.
+        model: A network's name, any `nn.Module`, or a function `(shape, n_units) -> nn.Module`. What is part
+            of the identity of a module or function is said in `engram.models.values`: structure, source and,
+            of a module, its weights, which every run starts from.
         settings: Hyper-parameters of the method.
-        evaluation: Fields of `EvaluationSpec`.
-        budget_bytes: How many bytes the method may keep beyond the weights; a memory of samples gets as many
-            as fit, and cannot be given as well; a method that is known to keep more is refused, and a run
-            that does is stopped.
+        evaluation: Fields of `EvaluationSpec`; those that are options may also be given as keywords.
+        classes_known: The same as `classes="known"` or `"unknown"`.
         seed: The run's seed.
+        **options: Any of `engram.engine.options.all_options()`: `setting`, `classes`, `boundaries` (False
+            hides where tasks begin), the network's (`hidden`, `block`, `stem`, those of your own models,
+            `weights`: a file to start from), `optimizer`, `lr`, `momentum`, `weight_decay`, `batch_size`,
+            `epochs` or `updates` per task, `augment`, `budget_bytes`, `every`, `subset` and so on; None
+            leaves an option open.
+
+    Raises:
+        InputError: A name is unknown, a value cannot be used, or things do not go together.
 
     Example:
         >>> experiment("split-digits", "er", lr=0.1).optimizer.lr
         0.1
+        >>> experiment("split-digits", "er", learning_rate=0.1)
+        Traceback (most recent call last):
+        engram.core.errors.InputError: unknown option 'learning_rate': ...
     """
-    from engram.engine.budget import check_budget
     from engram.engine.check import complete
 
-    found = benchmark(scenario)
-    recipe = found.recipe
-    stream = found.scenario(_with_classes(found.settings, setting, classes_known), seed=seed)
-    network = ModelSpec(model or recipe.model, hidden=recipe.hidden, stem=recipe.stem, init=recipe.init)
-    shape: dict[str, Any] = {
-        "hidden": hidden,
-        "dropout_input": dropout_input,
-        "dropout_hidden": dropout_hidden,
-        "block": block,
-        "stem": stem,
-    }
-    given = {name: value for name, value in shape.items() if value is not None}
-    # What a user's own network has a use for is not known.
-    if network.name in MODELS and MODELS.is_ours(network.name):
-        check_used(network.name, given)
-    # What a method has otherwise is said of the benchmark's own network.
-    own: dict[str, Any] = recipe.network(method) if network.name == recipe.model else {}
-    network = replace(network, **{**own, **given})
-    if network.name in PRETRAINED:
+    called = _method_name(method)
+    if classes_known is not None:
+        options["classes"] = "known" if classes_known else "unknown"
+    chosen = _checked(called, options)
+    named = _named(scenario)
+    recipe = named.recipe
+    stream = named.scenario(_setting(named, chosen), seed=seed)
+    network = _network(recipe, called, model, chosen)
+    if (pretrained := network.model.pretrained) is not None:
         network = replace(network, init="default")
-        stream = _as_pretrained(stream, PRETRAINED[network.name])
-    steps = recipe.optimizer(method, optimizer)
-    steps = replace(
-        steps,
-        lr=steps.lr if lr is None else lr,
-        momentum=steps.momentum if momentum is None else momentum,
-        weight_decay=steps.weight_decay if weight_decay is None else weight_decay,
-    )
-    itself = augments_itself(method)
-    own_fields = {"augment": augment} if itself and augment is not None else {}
-    # Only learners take images that are changed for them; a method of another kind is asked for nothing.
-    usual = recipe.augments(method) and traits_of(method).learner
-    chosen = {**recipe.fields(method, stream.setting.kind), **own_fields, **(settings or {})}
+        stream = _as_pretrained(stream, pretrained)
     planned = complete(
         Experiment(
             stream,
-            method,
-            settings=chosen,
+            called,
+            settings=_settings(recipe, called, stream, chosen) | dict(settings or {}),
             model=network,
-            optimizer=steps,
-            batch_size=batch_size if batch_size is not None else recipe.batch(method),
-            epochs=epochs if epochs is not None else recipe.passes(method),
-            updates=recipe.updates if updates is None and epochs is None else updates,
-            augment=not itself and (usual if augment is None else augment),
-            evaluation=EvaluationSpec(**{"subset": recipe.subset, **(evaluation or {})}),
-            budget_bytes=budget_bytes,
-            start=None if weights is None else start_from(Path(weights)),
+            optimizer=_optimizer(recipe, called, chosen),
+            evaluation=EvaluationSpec(
+                **{"subset": recipe.subset, **(evaluation or {}), **of_part("evaluation", chosen)}
+            ),
+            start=start_from(Path(chosen["weights"])) if "weights" in chosen else None,
             seed=seed,
+            **_training(recipe, called, chosen),
         )
     )
-    if budget_bytes is not None:
-        sized = memory_within(planned, given=settings or {})
+    return _within_budget(planned, settings or {})
+
+
+def _within_budget(planned: Experiment, settings: Mapping[str, Any]) -> Experiment:
+    """The experiment with its memory sized by its budget, if it has one, and its start checked."""
+    from engram.engine.budget import check_budget
+    from engram.engine.check import complete
+
+    if planned.budget_bytes is not None:
+        sized = memory_within(planned, given=settings)
         planned = complete(replace(planned, settings={**planned.settings, **sized}))
     check_start(planned)
     check_budget(planned)
     return planned
+
+
+def _method_name(method: str | type[Any]) -> str:
+    """The name of a method; a class that has none is registered under its own."""
+    if isinstance(method, str):
+        METHODS[method]
+        return method
+    registered = METHODS.name_of(method)
+    if registered is not None:
+        return registered
+    called = getattr(method, "__name__", "")
+    if not isinstance(method, type):
+        raise InputError(f"{method!r} is not a method: give a name or a class")
+    register_method(called)(method)
+    return called
+
+
+def _checked(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, checked; a hyper-parameter of the method among them is told where it belongs."""
+    own = {item.name for item in fields_of(METHODS[method])}
+    for name in options:
+        if name in own and name not in all_options():
+            raise InputError(f"{name} is a hyper-parameter of {method}: give settings={{{name!r}: …}}")
+    return checked(options)
+
+
+def _named(scenario: str | Scenario) -> Benchmark:
+    """A scenario with its recipe."""
+    if isinstance(scenario, str):
+        return benchmark(scenario)
+    if not isinstance(scenario, Scenario):
+        raise InputError(f"{scenario!r} is not a scenario: give a name or a Scenario")
+    stream, setting = scenario, scenario.setting
+    recipe = benchmark(stream.name).recipe if stream.name in BENCHMARKS else Recipe()
+    return Benchmark(
+        stream.name, "", "", (setting,), lambda setting, _seed: replace(stream, setting=setting), recipe
+    )
+
+
+def _setting(named: Benchmark, chosen: Mapping[str, Any]) -> Setting | SettingName | None:
+    """The setting, with what is to be known of classes and boundaries."""
+    name: SettingName | None = chosen.get("setting")
+    if not {"classes", "boundaries"} & set(chosen):
+        return name
+    own = next((s for s in named.settings if name in (None, s.kind)), None)
+    if own is None:
+        return name
+    if "classes" in chosen:
+        if not isinstance(own, ClassSetting):
+            raise InputError(
+                f"classes are known or unknown only in the class setting, not in {own.kind}: leave it out"
+            )
+        own = replace(own, classes_known=chosen["classes"] == "known")
+    if "boundaries" in chosen:
+        if isinstance(own, TaskSetting):
+            raise InputError("the task setting tells which task it is: use the domain or class setting")
+        own = replace(own, boundaries=chosen["boundaries"])
+    return own
+
+
+def _network(
+    recipe: Recipe,
+    method: str,
+    model: str | nn.Module | Callable[..., nn.Module] | None,
+    chosen: Mapping[str, Any],
+) -> ModelSpec:
+    """The network: the recipe's, with what the method has otherwise, or the one that is given."""
+    network_options = {name: value for name, value in chosen.items() if option_of(name) is not None}
+    written = {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
+    if model is not None and not isinstance(model, str):
+        from engram.models.values import spec_of
+
+        if network_options:
+            raise InputError(f"{next(iter(network_options))} is an option of named networks: leave it out")
+        return replace(spec_of(model), **written)
+    name = model or recipe.model
+    check_used(name, network_options)
+    # A user's own network has its own defaults for what it declares itself.
+    usual = {key: value for key, value in recipe.model_options.items() if key not in own_options(name)}
+    # What a method has otherwise is said of the recipe's own network.
+    own = recipe.network(method) if name == recipe.model else {}
+    return ModelSpec(name, **{**usual, **own, **network_options, **written})
+
+
+def _optimizer(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> OptimizerSpec:
+    return replace(recipe.optimizer(method, chosen.get("optimizer")), **of_part("optimizer", chosen))
+
+
+def _training(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the experiment that say how long and on what it is trained."""
+    training = of_part("training", chosen)
+    augment = training.get("augment")
+    itself = augments_itself(method)
+    # Only learners take images that are changed for them; a method of another kind is asked for nothing.
+    usual = recipe.augments(method) and traits_of(method).learner
+    return {
+        "batch_size": recipe.batch(method),
+        "epochs": recipe.passes(method),
+        "updates": None if "epochs" in training else recipe.updates,
+        **training,
+        "augment": not itself and (usual if augment is None else augment),
+    }
+
+
+def _settings(recipe: Recipe, method: str, stream: Scenario, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The hyper-parameters that the recipe sets."""
+    own = {"augment": chosen["augment"]} if augments_itself(method) and "augment" in chosen else {}
+    return {**recipe.fields(method, stream.setting.kind), **own}
 
 
 def augments_itself(method: str) -> bool:
@@ -152,9 +242,9 @@ def augments_itself(method: str) -> bool:
 def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str, int]:
     """The memory that fits into a budget, for methods that store samples; nothing for the others.
 
-    002 compares methods at equal memory: the importance and the older weights of a prior take as much as so
-    many images. A memory that is counted for each class of each task (`policy=per-class`) gets its share.
-    What a method keeps besides, such as weights to start from, comes first.
+    Hsu et al. (2018) compare methods at equal memory: the importance and the older weights of a prior take as
+    much as so many images. A memory that is counted for each class of each task (`policy=per-class`) gets its
+    share. What a method keeps besides, such as weights to start from, comes first.
 
     Args:
         planned: The experiment, whose memory may have any size.
@@ -170,7 +260,7 @@ def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str,
     budget, traits = planned.budget_bytes, traits_of(planned.method)
     assert budget is not None
     if budget < 1:
-        raise InputError(f"budget_bytes={budget} cannot be used: give 1 or more")
+        raise InputError(f"budget_bytes must be at least 1, got {budget}")
     if traits.bytes_per_value is None:
         if traits.stores_data and "memory" not in given:
             raise InputError(
@@ -203,21 +293,8 @@ def _as_pretrained(scenario: Scenario, model: Pretrained) -> Scenario:
         own = (Colour(), *own)
     tasks = tuple(
         replace(
-            task, transforms=(*(each for each in task.transforms if not isinstance(each, Normalise)), *own)
+            task, transforms=(*(step for step in task.transforms if not isinstance(step, Normalise)), *own)
         )
         for task in scenario.tasks
     )
     return replace(scenario, tasks=tasks)
-
-
-def _with_classes(
-    settings: tuple[Setting, ...], name: SettingName | None, classes_known: bool | None
-) -> Setting | SettingName | None:
-    if classes_known is None:
-        return name
-    own = settings[0] if name is None else next((s for s in settings if s.kind == name), None)
-    if own is None:
-        return name
-    if not isinstance(own, ClassSetting):
-        raise InputError(f"whether classes are known means nothing in the {own.kind} setting: leave it out")
-    return replace(own, classes_known=classes_known)

@@ -14,7 +14,7 @@ from engram.datasets.transforms import prepare
 from engram.engine.start import sample_shape
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.kshot import features_of
-from engram.models import PRETRAINED, build
+from engram.models import build
 from engram.models.network import Network
 from engram.models.weights import FROM_FILE, load_weights
 from engram.record.experiment import Experiment
@@ -79,12 +79,13 @@ def open_upstream(experiment: Experiment, *, data: Path | None = None) -> Upstre
         InputError: The start knows nothing of that data set, or the data set is not there.
     """
     name, start = experiment.evaluation.upstream, experiment.start
-    if start is None and experiment.model.name not in PRETRAINED:
+    pretrained = experiment.model.model.pretrained
+    if start is None and pretrained is None:
         raise InputError(
             f"the start was not pretrained on {name}, its weights are random: give some with --weights"
         )
-    if start is None and PRETRAINED[experiment.model.name].on != name:
-        known = PRETRAINED[experiment.model.name].on or "nobody knows what"
+    if start is None and pretrained is not None and pretrained.on != name:
+        known = pretrained.on or "nobody knows what"
         raise InputError(f"model {experiment.model.name} was pretrained on {known}, not on {name}")
     found = load(name, data)
     shape = sample_shape(experiment.scenario)

@@ -12,8 +12,8 @@ import torch
 
 from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.datasets import Dataset, InMemory, load
-from engram.datasets.images import Images
 from engram.datasets.loading import OWN
+from engram.datasets.storage import Images
 from engram.record.experiment import Experiment
 
 

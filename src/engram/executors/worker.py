@@ -12,12 +12,12 @@ from pathlib import Path
 
 import torch
 
+from engram.core.plugins import load_plugin
 from engram.engine.checkpoint import CHECKPOINT, save_checkpoint
 from engram.engine.execute import attempt
 from engram.engine.observers import Step, Watcher
 from engram.engine.where import Where
 from engram.executors.shared_data import Shared, adopt
-from engram.methods import load_plugin
 from engram.methods.state import CannotKeep
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind

@@ -5,18 +5,12 @@ needs to be edited. Methods are imported when they are first looked up.
 """
 
 import re
-import sys
 from collections.abc import Callable
-from functools import partial
-from importlib.metadata import EntryPoint, entry_points
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from engram.core.errors import InputError
 from engram.core.registry import Registry
 from engram.methods.traits import Declaration, Traits, declared_traits
-from engram.models import MODELS
 
 M = TypeVar("M", bound=type[Any])
 
@@ -33,23 +27,13 @@ def _built_in() -> dict[str, str]:
     return {name: f"{__name__}.{module}" for module, here in names.items() for name in here}
 
 
-METHODS: Registry[type[Any]] = Registry("method", _built_in())
-
-
-def find_declared() -> None:
-    """Add the methods that installed packages declare: entry points of the group `engram.methods`."""
-    for entry in entry_points(group="engram.methods"):
-        package = entry.module if entry.dist is None else entry.dist.name
-        METHODS.declare(entry.name, package, partial(_declared, entry))
-
-
-def _declared(entry: EntryPoint) -> type[Any]:
-    from engram.methods.registration import accepted
-
-    return accepted(entry.name, entry.load())
-
-
-find_declared()
+METHODS: Registry[type[Any]] = Registry(
+    "method",
+    _built_in(),
+    group="engram.methods",
+    decorator="@engram.method('name')",
+    accept="engram.methods.registration:accepted",
+)
 
 
 def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
@@ -121,30 +105,3 @@ def traits_of(method: str | type[Any]) -> Traits:
         (True, True, False)
     """
     return declared_traits(METHODS[method] if isinstance(method, str) else method)
-
-
-def load_plugin(path: Path) -> None:
-    """Run a user's own script, which registers methods and models: `@engram.method`, `@engram.model`."""
-    if not path.is_file():
-        raise InputError(f"the plugin {path} is not there: give a Python file")
-    from engram.metrics import METRICS
-
-    before = METHODS.added + MODELS.added + METRICS.added
-    spec = spec_from_file_location(f"engram_plugin_{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"the plugin {path} is no Python file: its name must end in .py")
-    module = module_from_spec(spec)
-    # Dataclasses look up the module that they are written in.
-    sys.modules[spec.name] = module
-    try:
-        spec.loader.exec_module(module)
-    except InputError as error:
-        raise InputError(f"the plugin {path} does not run: {error}") from error
-    except (Exception, SystemExit) as error:
-        # Whatever it is, it is the user's own script that failed, and where is in the exception's cause.
-        raise InputError(f"the plugin {path} does not run: {type(error).__name__}: {error}") from error
-    if METHODS.added + MODELS.added + METRICS.added == before:
-        raise InputError(
-            f"the plugin {path} registers no method or model or metric: decorate a class with "
-            "@engram.method('name'), or a function with @engram.model('name') or @engram.metric('name', …)"
-        )

@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.errors import NonFinite
+from engram.core.schema import Since
 from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner
@@ -67,6 +68,7 @@ class DGR(Learner):
     ] = None
     sure: Annotated[
         float,
+        Since("2"),
         Field(
             ge=0,
             lt=1,

@@ -8,9 +8,10 @@ from torch import nn
 from torch.optim import Optimizer
 
 from engram.core.errors import InputError, unknown_name
-from engram.core.values import OptimizerSpec
+from engram.core.values import OPTIMIZERS, OptimizerSpec
 
-OPTIMIZERS = ("sgd", "adam", "adamw", "adagrad", "rmsprop")
+__all__ = ["OPTIMIZERS", "build_optimizer", "check_optimizer", "cosine_factor"]
+
 _WITH_MOMENTUM = ("sgd", "rmsprop")
 
 

@@ -3,43 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
 from typing import TYPE_CHECKING, TypeVar
 
 from engram.core.errors import InputError
-from engram.core.registry import Registry
-from engram.models.spec import ModelSpec, Pretrained, check_used
+from engram.core.lazy import lazy_package
+from engram.models.spec import MODELS, Model, ModelSpec, Pretrained, accept_model
 
 if TYPE_CHECKING:
     from torch import nn
 
-    from engram.models.network import Network
+    from engram.models.network import Network as Network
 
-__all__ = ["MODELS", "PRETRAINED", "ModelSpec", "Pretrained", "build", "model"]
+__all__ = ["MODELS", "Model", "ModelSpec", "Network", "Pretrained", "build", "model"]
 
-Builder = Callable[[ModelSpec, tuple[int, ...], int], "Network"]
-"""From a specification, the shape of one sample and the number of output units to a network."""
-
-MODELS: Registry[Builder] = Registry(
-    "model",
-    {
-        "mlp": "engram.models.mlp:mlp",
-        "lwta": "engram.models.lwta:lwta",
-        "cnn": "engram.models.cnn:cnn",
-        "conv": "engram.models.conv:conv",
-        "slim-resnet18": "engram.models.resnet:slim_resnet18",
-        "resnet18": "engram.models.resnet:resnet18",
-        "resnet50": "engram.models.resnet:resnet50",
-        "efficientnet-lite0": "engram.models.efficientnet_lite0:efficientnet_lite0",
-    },
-)
-
-PRETRAINED: dict[str, Pretrained] = {
-    "efficientnet-lite0": Pretrained("imagenet", mean=(127 / 255,) * 3, std=(128 / 255,) * 3),
-}
-"""The models that come with weights of their own."""
-
-_CONV_STD = 0.1
+__getattr__, __dir__ = lazy_package(__name__, {".network": ("Network",)})
 
 
 def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -> Network:
@@ -61,20 +38,24 @@ def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -
     import torch
 
     from engram.models.initialisation import truncated_normal
+    from engram.models.spec import check_used, shared_options
 
-    builder = MODELS[spec.name]
-    usual, optional = ModelSpec(), ("dropout_input", "dropout_hidden", "block")
-    check_used(spec.name, [name for name in optional if getattr(spec, name) != getattr(usual, name)])
+    chosen = spec.model
+    if spec.value is None:
+        # What a recipe says of hidden layers and the stem is said of any network.
+        optional = [name for name in shared_options() if name not in ("hidden", "stem")]
+        changed = [name for name in optional if spec.options[name] != shared_options()[name].default]
+        check_used(spec.name, tuple(changed))
     if n_units < 1:
-        raise InputError(f"{n_units} output units cannot be built: give at least 1")
-    if spec.init != "default" and spec.name in PRETRAINED:
+        raise InputError(f"output units must be at least 1, got {n_units}")
+    if spec.init != "default" and chosen.pretrained is not None:
         raise InputError(f"model {spec.name} has weights of its own: leave init at default")
     # Only the processor's generator draws here, so the other devices' are not touched at all.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        network = builder(spec, shape, n_units)
+        network = chosen.build(spec, shape, n_units)
         if spec.init == "truncated-normal":
-            truncated_normal(network, std=_CONV_STD if spec.name == "conv" else None)
+            truncated_normal(network, std=chosen.init_std)
         elif spec.init == "truncated-normal-.1":
             truncated_normal(network, std=0.1, bias=0.1)
     if spec.zero_head:
@@ -83,49 +64,48 @@ def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -
     return network
 
 
-Make = TypeVar("Make", bound="Callable[[tuple[int, ...], int], nn.Module]")
+Make = TypeVar("Make", bound="Callable[..., nn.Module]")
 
 
-def model(name: str, *, head: str = "fc", pretrained: Pretrained | None = None) -> Callable[[Make], Make]:
-    """Give a network of one's own a name, under which every command knows it (`--model NAME --plugin FILE`).
+def model(
+    name: str, *, head: str | None = "fc", pretrained: Pretrained | None = None
+) -> Callable[[Make], Make]:
+    """Give a network of your own a name, under which every command knows it (`--model NAME --plugin FILE`).
 
     What is decorated is a function that makes a module, any `nn.Module`, from the shape of one sample and the
-    number of output units. The module's last layer becomes the head, and what comes before it the features,
-    one flat row a sample. A head with another number of units, as pretrained modules have it, is replaced by
-    a fresh one. Random weights are drawn from PyTorch's global generator, which is seeded for the function.
+    number of output units. Its further parameters are the network's options: typed, with a default, and with
+    bounds and a description as `Annotated[int, Field(ge=1, description="…")]`. They are keyword options of
+    `engram.experiment`, keys of sweep files, fields of grids, and `--set model.NAME=VALUE` on the command
+    line.
 
-    The name is the network's identity in an experiment: weights that matter are better given as a file, whose
-    content is part of the identity (`engram run … --weights FILE`).
+    The module's last layer becomes the head, and what comes before it the features, one flat row per sample.
+    A head with another number of units, as pretrained modules have it, is replaced by a fresh one. Random
+    weights are drawn from PyTorch's global generator, which is seeded for the function.
+
+    The name, the options and the file that the function is written in are the network's identity in an
+    experiment. Weights that matter are better given as a file, whose content is part of the identity
+    (`engram run … --weights FILE`).
 
     Args:
         name: What it is called.
-        head: What the module's last, linear layer is called in it.
+        head: What the module's last, linear layer is called in it; None for the last one that it has.
         pretrained: What it was trained on, and how its inputs are normalised, if it comes with weights.
 
     Example:
         >>> from torch import nn
         >>> @model("test-bottleneck", head="2")
-        ... def bottleneck(shape, n_units):
+        ... def bottleneck(shape, n_units, *, width: int = 3):
         ...     "A narrow one."
-        ...     return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], 3), nn.Linear(3, 1000))
+        ...     return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], width), nn.Linear(width, 1000))
         >>> network = build(ModelSpec("test-bottleneck"), shape=(8,), n_units=10, seed=0)
         >>> network.width, network.head
         (3, Linear(in_features=3, out_features=10, bias=True))
     """
 
     def register(make: Make) -> Make:
-        @wraps(make)
-        def builder(_spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
-            from engram.models.network import Network
-
-            made = make(shape, n_units)
-            network = made if isinstance(made, Network) else Network.wrap(made, head=head)
-            return network.with_units(name, shape, n_units)
-
-        MODELS.add_own(name, builder)
-        PRETRAINED.pop(name, None)
-        if pretrained is not None:
-            PRETRAINED[name] = pretrained
+        MODELS.add_own(
+            name, accept_model(name, make, head=head, pretrained=pretrained), origin=make.__module__
+        )
         return make
 
     return register

@@ -2,19 +2,18 @@
 
 from torch import nn
 
-from engram.models.images import Convolutions, image_shape, output_shape
+from engram.models.image_input import Convolutions, image_shape, output_shape
 from engram.models.network import Network
-from engram.models.spec import ModelSpec
 
 
-def cnn(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+def cnn(shape: tuple[int, ...], n_units: int) -> Network:
     """Four 5×5 convolutions and a dense layer of 256 (Hsu et al.).
 
     10, 20, 40 and 70 channels, max-pooling after the first two, no padding in the third. On 28×28 grey
     images with 78 heads of two units these are the published 297 018 parameters.
 
     Example:
-        >>> net = cnn(ModelSpec("cnn"), (1, 28, 28), 156)
+        >>> net = cnn((1, 28, 28), 156)
         >>> sum(p.numel() for p in net.parameters())
         297018
     """

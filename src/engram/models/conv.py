@@ -2,12 +2,12 @@
 
 from torch import nn
 
-from engram.models.images import Convolutions, image_shape, output_shape
+from engram.models.image_input import Convolutions, image_shape, output_shape
 from engram.models.network import Network
-from engram.models.spec import ModelSpec
+from engram.models.options import Convolutional
 
 
-def conv(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+def conv(shape: tuple[int, ...], n_units: int, options: Convolutional) -> Network:
     """Two 5×5 convolutions with pooling and a dense layer of 1024 (Pfülb & Gepperth's CONV).
 
     32 and 64 channels; convolutions and poolings keep a started row or column. With `dropout_hidden` it is
@@ -15,7 +15,7 @@ def conv(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
     drops inputs as well, as the text says and the code does not.
 
     Example:
-        >>> net = conv(ModelSpec("conv"), (1, 28, 28), 10)
+        >>> net = conv((1, 28, 28), 10, Convolutional())
         >>> sum(p.numel() for p in net.parameters())
         3274634
     """
@@ -30,8 +30,8 @@ def conv(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
         nn.Flatten(1),
     )
     layers.extend([nn.Linear(output_shape(layers, image)[0], 1024), nn.ReLU(inplace=True)])
-    if spec.dropout_hidden:
-        layers.append(nn.Dropout(spec.dropout_hidden))
-    if spec.dropout_input:
-        layers.insert(0, nn.Dropout(spec.dropout_input))
+    if options.dropout_hidden:
+        layers.append(nn.Dropout(options.dropout_hidden))
+    if options.dropout_input:
+        layers.insert(0, nn.Dropout(options.dropout_input))
     return Network(layers, nn.Linear(1024, n_units))

@@ -4,16 +4,15 @@ from importlib import import_module
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.models.images import image_shape
+from engram.models.image_input import image_shape
 from engram.models.network import Network
-from engram.models.spec import ModelSpec
 from engram.models.weights import load_weights
 
 # The weights are part of what the name says: another file would be another model.
 SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 
 
-def efficientnet_lite0(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+def efficientnet_lite0(shape: tuple[int, ...], n_units: int) -> Network:
     """EfficientNet-Lite0, pretrained on ImageNet: 1280 features, 3.4 million weights below the head.
 
     Takes colour images of any size from 8×8 pixels on, at the resolution of the benchmark (it was trained at

@@ -5,7 +5,7 @@ import math
 from torch import Tensor, nn
 
 from engram.models.network import Network
-from engram.models.spec import ModelSpec
+from engram.models.options import Competing
 
 
 def winners(x: Tensor, block: int) -> Tensor:
@@ -37,18 +37,18 @@ class Winners(nn.Module):
         return f"block={self.block}"
 
 
-def lwta(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+def lwta(shape: tuple[int, ...], n_units: int, options: Competing) -> Network:
     """A perceptron whose hidden units compete in blocks, linear otherwise (Pfülb & Gepperth's LWTA).
 
     A layer "of size S" has S blocks, as in their code: 2 S units with blocks of two.
 
     Example:
-        >>> lwta(ModelSpec("lwta", hidden=(200,)), (4,), 10).width
+        >>> lwta((4,), 10, Competing(hidden=(200,))).width
         400
     """
     size = math.prod(shape)
     layers: list[nn.Module] = [nn.Flatten(1)]
-    for blocks in spec.hidden:
-        layers += [nn.Linear(size, blocks * spec.block), Winners(spec.block)]
-        size = blocks * spec.block
+    for blocks in options.hidden:
+        layers += [nn.Linear(size, blocks * options.block), Winners(options.block)]
+        size = blocks * options.block
     return Network(nn.Sequential(*layers), nn.Linear(size, n_units))

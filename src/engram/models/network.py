@@ -8,7 +8,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
-from engram.models.images import output_shape
+from engram.models.image_input import output_shape
 
 
 class Network(nn.Module):
@@ -18,7 +18,7 @@ class Network(nn.Module):
     number of classes is a mask over it.
 
     Attributes:
-        features: Inputs to features, one flat row a sample.
+        features: Inputs to features, one flat row per sample.
         head: Features to the scores of all output units.
         width: How many features there are.
         renamed: From the name that a weight has in others' files of this network to the name that it has
@@ -65,15 +65,17 @@ class Network(nn.Module):
         if made != (self.width,):
             raise InputError(
                 f"model {name} has features of shape {made} for samples of shape {shape}, and a head that "
-                f"takes {self.width}: let it give one flat row a sample"
+                f"takes {self.width}: let it give one flat row per sample"
             )
         if self.head.out_features != n_units:
             self.head = nn.Linear(self.width, n_units)
         return self
 
     @classmethod
-    def wrap(cls, module: nn.Module, *, head: str = "fc") -> Network:
+    def wrap(cls, module: nn.Module, *, head: str | None = "fc") -> Network:
         """Anybody's network, whose last layer is the linear one called `head` (`classifier.2` is fine too).
+
+        Without a name it is the linear layer that the module registered last.
 
         The module itself is used, not a copy: its last layer becomes the head, and an identity takes that
         layer's place.
@@ -86,9 +88,13 @@ class Network(nn.Module):
             ('features.0.weight', 'head.weight')
         """
         known = [name for name, layer in module.named_modules() if name and isinstance(layer, nn.Linear)]
+        if head is None and known:
+            head = known[-1]
         if head not in known:
             listed = f"choose one of {', '.join(known)}" if known else "it has none at all"
-            raise InputError(f"{type(module).__name__} has no linear layer called {head!r}: {listed}")
+            called = "" if head is None else f" called {head!r}"
+            raise InputError(f"{type(module).__name__} has no linear layer{called}: {listed}")
+        assert head is not None
         last = module.get_submodule(head)
         assert isinstance(last, nn.Linear)
         module.set_submodule(head, nn.Identity())

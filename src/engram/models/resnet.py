@@ -6,9 +6,9 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from engram.models.images import Convolutions, image_shape, output_shape
+from engram.models.image_input import Convolutions, image_shape, output_shape
 from engram.models.network import Network
-from engram.models.spec import ModelSpec
+from engram.models.options import Residual
 
 
 class BasicBlock(nn.Module):
@@ -61,17 +61,17 @@ class Bottleneck(nn.Module):
         return out
 
 
-def slim_resnet18(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+def slim_resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Network:
     """ResNet-18 with 20, 40, 80 and 160 channels, 1.1 million weights (De Lange et al., after GEM).
 
     Features are averaged over squares of 4×4: 160 of them for images of 32 pixels, 640 for 84, 1440 for 96.
 
     Example:
-        >>> slim_resnet18(ModelSpec("slim-resnet18"), (3, 84, 84), 10).width
+        >>> slim_resnet18((3, 84, 84), 10, Residual()).width
         640
     """
     image = image_shape("slim-resnet18", shape)
-    layers = _layers(BasicBlock, (2, 2, 2, 2), first=20, stem=spec.stem, channels=image[0])
+    layers = _layers(BasicBlock, (2, 2, 2, 2), first=20, stem=options.stem, channels=image[0])
     # Small images leave less than one square: then all there is of it is averaged.
     channels, height, width = output_shape(layers, image)
     square = min(4, height), min(4, width)
@@ -79,26 +79,30 @@ def slim_resnet18(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Netw
     return Network(layers, nn.Linear(channels * (height // square[0]) * (width // square[1]), n_units))
 
 
-def resnet18(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+def resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Network:
     """ResNet-18: 64 to 512 channels, globally averaged to 512 features.
 
     Example:
-        >>> net = resnet18(ModelSpec("resnet18", stem="224"), (3, 224, 224), 1000)
+        >>> net = resnet18((3, 224, 224), 1000, Residual(stem="224"))
         >>> sum(p.numel() for p in net.parameters())
         11689512
     """
-    return _globally_pooled("resnet18", BasicBlock, (2, 2, 2, 2), spec=spec, shape=shape, n_units=n_units)
+    return _globally_pooled(
+        "resnet18", BasicBlock, (2, 2, 2, 2), stem=options.stem, shape=shape, n_units=n_units
+    )
 
 
-def resnet50(spec: ModelSpec, shape: tuple[int, ...], n_units: int) -> Network:
+def resnet50(shape: tuple[int, ...], n_units: int, options: Residual) -> Network:
     """ResNet-50: 256 to 2048 channels, globally averaged to 2048 features.
 
     Example:
-        >>> net = resnet50(ModelSpec("resnet50", stem="224"), (3, 224, 224), 1000)
+        >>> net = resnet50((3, 224, 224), 1000, Residual(stem="224"))
         >>> sum(p.numel() for p in net.parameters())
         25557032
     """
-    return _globally_pooled("resnet50", Bottleneck, (3, 4, 6, 3), spec=spec, shape=shape, n_units=n_units)
+    return _globally_pooled(
+        "resnet50", Bottleneck, (3, 4, 6, 3), stem=options.stem, shape=shape, n_units=n_units
+    )
 
 
 def _globally_pooled(
@@ -106,15 +110,15 @@ def _globally_pooled(
     block: type[BasicBlock] | type[Bottleneck],
     depths: Sequence[int],
     *,
-    spec: ModelSpec,
+    stem: str,
     shape: tuple[int, ...],
     n_units: int,
 ) -> Network:
     channels, _, _ = image_shape(name, shape)
-    layers = _layers(block, depths, first=64, stem=spec.stem, channels=channels)
+    layers = _layers(block, depths, first=64, stem=stem, channels=channels)
     layers.extend([nn.AdaptiveAvgPool2d(1), nn.Flatten(1)])
     network = Network(layers, nn.Linear(64 * 8 * block.expansion, n_units))
-    network.renamed = partial(name_in_torchvision, depths, spec.stem)
+    network.renamed = partial(name_in_torchvision, depths, stem)
     return network
 
 
@@ -130,10 +134,10 @@ def name_in_torchvision(depths: Sequence[int], stem: str, name: str) -> str:
     first, _, rest = name.partition(".")
     if first in _OUTSIDE_BLOCKS:
         return f"{_OUTSIDE_BLOCKS[first]}.{rest}"
-    found = re.fullmatch(r"layer([1-4])\.(\d+)\.(?:downsample\.(.+)|(conv|bn)([1-3])\.(.+))", name)
-    if found is None:
+    match = re.fullmatch(r"layer([1-4])\.(\d+)\.(?:downsample\.(.+)|(conv|bn)([1-3])\.(.+))", name)
+    if match is None:
         return name
-    stage, number, shortcut, kind, place, last = found.groups()
+    stage, number, shortcut, kind, place, last = match.groups()
     block = f"features.{(3 if stem == '32' else 4) + sum(depths[: int(stage) - 1]) + int(number)}"
     if shortcut is not None:
         return f"{block}.shortcut.{shortcut}"

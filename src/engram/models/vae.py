@@ -85,7 +85,7 @@ class Feedback(nn.Module):
         Args:
             features: The encoder's answer to the inputs.
             x: The inputs.
-            noise: Standard normal, one row a sample: where in its distribution each code is drawn.
+            noise: Standard normal, one row per sample: where in its distribution each code is drawn.
 
         Example:
             >>> back = Feedback(1, (1,), hidden=(), latent=1, limits=(0.0, 1.0))

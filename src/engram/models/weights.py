@@ -53,7 +53,7 @@ def read_weights(path: Path, *, sha256: str | None = None) -> dict[str, Tensor]:
     try:
         # Of files that it then refuses, torch says things that nobody can act on.
         with warnings.catch_warnings(action="ignore"):
-            found = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
             f"the weights {path} hold pickled objects or are broken, and are not read: {_SAVE}"
@@ -61,11 +61,11 @@ def read_weights(path: Path, *, sha256: str | None = None) -> dict[str, Tensor]:
     except (RuntimeError, EOFError, ValueError, KeyError, AttributeError, IndexError, OSError) as error:
         raise InputError(f"the weights {path} are broken: {_SAVE}") from error
     for name in _NESTED:
-        if isinstance(found, Mapping) and isinstance(found.get(name), Mapping):
-            found = found[name]
-    if not isinstance(found, Mapping) or not found or not all(isinstance(t, Tensor) for t in found.values()):
+        if isinstance(state, Mapping) and isinstance(state.get(name), Mapping):
+            state = state[name]
+    if not isinstance(state, Mapping) or not state or not all(isinstance(t, Tensor) for t in state.values()):
         raise InputError(f"the weights {path} are no state dict: {_SAVE}")
-    return {str(name): tensor for name, tensor in found.items()}
+    return {str(name): tensor for name, tensor in state.items()}
 
 
 def load_weights(network: Network, path: Path, *, sha256: str | None = None) -> str:
@@ -117,7 +117,7 @@ def load_weights(network: Network, path: Path, *, sha256: str | None = None) -> 
     elif strange:
         why = f"the network has no {strange[0]}{_more(strange, 'are too many')}"
     elif broken := [name for name in wanted if name in given and not given[name].isfinite().all()]:
-        raise InputError(f"the weights {path} cannot be used: {broken[0]} holds values that are no numbers")
+        raise InputError(f"the weights {path} cannot be used: {broken[0]} holds NaN or infinite values")
     else:
         network.load_state_dict(given, strict=False)
         return said
@@ -160,12 +160,12 @@ def _named_as(wanted: Mapping[str, Tensor], network: Network, given: dict[str, T
 
 def _head_of(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
     """What becomes of the head."""
-    found = given.get(HEAD[0])
-    if found is None:
+    weight = given.get(HEAD[0])
+    if weight is None:
         return "head left fresh: none in the file"
     units = wanted[HEAD[0]].shape[0]
-    if found.shape[0] != units:
-        return f"head left fresh: {found.shape[0]} units in the file, {units} here"
+    if weight.shape[0] != units:
+        return f"head left fresh: {weight.shape[0]} units in the file, {units} here"
     return FROM_FILE
 
 

@@ -24,7 +24,7 @@ class Candidate:
 
     Attributes:
         fields: What distinguishes it.
-        scores: One a run; NaN where the run failed.
+        scores: One per run; NaN where the run failed.
         failures: Why runs failed.
         runs: The ids of its runs.
         judged: The parts of the data, and of which tasks, that the evaluations of its runs read.
@@ -70,8 +70,8 @@ def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def varied(base: Experiment, fields: Fields) -> Experiment:
     """The experiment with some fields changed, checked and complete.
 
-    A field is one of the method, of the optimiser (`lr`, `momentum`, `weight_decay`), of the network
-    (`hidden` as `400x400`, `dropout_input`, `dropout_hidden`, `block`), or `batch_size`, `epochs`, `updates`.
+    A field is one of the method, or any option of the network, the optimiser, the training or the evaluation
+    (`engram.engine.options`), such as `lr`, `hidden` (as `400x400`), `block`, `batch_size` or `epochs`.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -81,31 +81,23 @@ def varied(base: Experiment, fields: Fields) -> Experiment:
         (0.1, 7.0, (32, 16))
     """
     from engram.engine.check import complete
+    from engram.engine.options import all_options, changed
     from engram.methods import METHODS
     from engram.methods.fields import fields_of
+    from engram.models.spec import option_of
 
     own = [field.name for field in fields_of(METHODS[base.method])]
     settings = dict(base.settings)
-    parts: dict[str, dict[str, Any]] = {"optimizer": {}, "model": {}, "experiment": {}}
+    options: dict[str, Any] = {}
     for name, value in fields.items():
+        option = all_options().get(name) or option_of(name)
         if name in own:
             settings[name] = value
-        elif name in _SHARED:
-            part, convert = _SHARED[name]
-            parts[part][name] = _converted(name, value, convert)
+        elif option is not None:
+            options[name] = option.check(value, text=True)
         else:
-            raise unknown_name("field", name, [*own, *_SHARED])
-    changed = replace(
-        base,
-        settings=settings,
-        optimizer=replace(base.optimizer, **parts["optimizer"]),
-        model=replace(base.model, **parts["model"]),
-        **parts["experiment"],
-    )
-    if "epochs" in parts["experiment"] and "updates" not in parts["experiment"]:
-        # Passes that were asked for are not to be overruled by the benchmark's own number of updates.
-        changed = replace(changed, updates=None)
-    return complete(changed)
+            raise unknown_name("field", name, [*own, *all_options()])
+    return complete(replace(changed(base, options), settings=settings))
 
 
 def as_tried(experiment: Experiment, fields: Fields) -> dict[str, Any]:
@@ -116,13 +108,10 @@ def as_tried(experiment: Experiment, fields: Fields) -> dict[str, Any]:
         >>> as_tried(varied(experiment("split-digits", "er"), {"lr": ".1"}), {"lr": ".1"})
         {'lr': 0.1}
     """
-    holders = {"optimizer": experiment.optimizer, "model": experiment.model, "experiment": experiment}
-    return {
-        name: getattr(holders[_SHARED[name][0]], name)
-        if name not in experiment.settings
-        else experiment.settings[name]
-        for name in fields
-    }
+    from engram.engine.options import value_of
+
+    own = experiment.settings
+    return {name: own[name] if name in own else value_of(experiment, name) for name in fields}
 
 
 def table(
@@ -181,35 +170,3 @@ def best(candidates: Sequence[Candidate], *, lowest: bool = False) -> int:
 def grouped(flat: Sequence[Run], size: int) -> list[Sequence[Run]]:
     """Runs in their order, `size` at a time."""
     return [flat[start : start + size] for start in range(0, len(flat), size)]
-
-
-def _widths(value: Any) -> tuple[int, ...]:
-    parts = value.split("x") if isinstance(value, str) else value
-    return tuple(int(part) for part in parts)
-
-
-def _converted(name: str, value: Any, convert: Callable[[Any], Any]) -> Any:
-    try:
-        return convert(value)
-    except (TypeError, ValueError):
-        raise InputError(f"{name}={value!r} cannot be used in a grid: {_HINTS[convert]}") from None
-
-
-_HINTS: dict[Callable[[Any], Any], str] = {
-    float: "give a number",
-    int: "give a whole number",
-    _widths: "give hidden widths like 400x400",
-}
-_SHARED: dict[str, tuple[str, Callable[[Any], Any]]] = {
-    "lr": ("optimizer", float),
-    "momentum": ("optimizer", float),
-    "weight_decay": ("optimizer", float),
-    "hidden": ("model", _widths),
-    "dropout_input": ("model", float),
-    "dropout_hidden": ("model", float),
-    "block": ("model", int),
-    "batch_size": ("experiment", int),
-    "epochs": ("experiment", int),
-    "updates": ("experiment", int),
-}
-"""Fields that every method shares: where they are, and how text becomes their value."""

@@ -31,66 +31,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from engram.core.errors import InputError, unknown_name
-from engram.core.values import OptimizerSpec
+from engram.core.schema import Option
 from engram.engine.check import check_needs
+from engram.engine.options import all_options
 from engram.engine.recipe import experiment
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
-from engram.methods.optimizers import OPTIMIZERS, check_optimizer
-from engram.models import MODELS
-from engram.models.spec import STEMS
+from engram.models.spec import MODELS, option_of
 from engram.record.experiment import Experiment
-from engram.scenarios import SettingName, benchmark
+from engram.scenarios import benchmark
 
-OPTIONS: dict[str, type[Any]] = {
-    "scenario": str,
-    "setting": str,
-    "method": str,
-    "classes": str,
-    "model": str,
-    "hidden": tuple,
-    "dropout_input": float,
-    "dropout_hidden": float,
-    "block": int,
-    "stem": str,
-    "weights": str,
-    "optimizer": str,
-    "lr": float,
-    "momentum": float,
-    "weight_decay": float,
-    "batch_size": int,
-    "epochs": int,
-    "updates": int,
-    "augment": bool,
-    "budget_bytes": int,
-    "every": int,
-    "subset": int,
-    "full_ends": bool,
-    "on": str,
-    "tasks": str,
-    "redraw": bool,
-    "per_epoch": bool,
-    "losses": bool,
-    "gradients": bool,
+OPTIONS: dict[str, Option] = {
+    "scenario": Option("scenario", "scenario", str, None, "A scenario: see `engram list scenarios`"),
+    "method": Option("method", "method", str, None, "A method: see `engram list methods`"),
+    **all_options(),
 }
-"""The options of `engram run` that say what is computed, and what each of their values is."""
+"""The options of `engram run` that say what is computed; users' own networks may have more."""
 
-_WORDS = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
-_EVALUATION = ("every", "full_ends", "on", "tasks", "redraw", "per_epoch", "losses", "gradients")
-_CHOICES = {
-    "setting": get_args(SettingName),
-    "classes": ("known", "unknown"),
-    "stem": STEMS,
-    "optimizer": OPTIMIZERS,
-    "on": ("test", "train"),
-    "tasks": ("seen", "all"),
-}
-_LEAST = {"every": 1, "subset": 0, "epochs": 1, "updates": 1, "batch_size": 1}
-_OF_OPTIMIZERS = ("lr", "momentum", "weight_decay")
 _ELSEWHERE = ("data", "out", "jobs", "device", "plugin")
+_NAMES = {"scenario": benchmark, "method": METHODS.__getitem__, "model": MODELS.__getitem__}
 
 Grid = dict[str, tuple[Any, ...]]
 """For every name, the values that are tried."""
@@ -149,44 +111,63 @@ def expand(table: Mapping[str, Any]) -> Plan:
         (15, 'independent on split-digits (class)')
         >>> expand({"scenario": "split-digits", "method": "er", "lr": [0.1, -1], "set": {"memori": 3}})
         Traceback (most recent call last):
-        engram.core.errors.InputError: lr must be above 0 ..., got -1.0;  method er has no field 'memori': ...
+        engram.core.errors.InputError: lr must be above 0..., got -1...; method er has no field 'memori': ...
     """
     mistakes: list[str] = []
-    tables = table.get("run", [{}])
-    if not isinstance(tables, list) or not all(isinstance(each, Mapping) for each in tables):
-        raise InputError("run must be written as [[run]], once for each group of runs")
-    shared = _Block.of({key: value for key, value in table.items() if key != "run"}, "", mistakes)
-    own = [
-        _Block.of(each, f"[[run]] {number}: " if "run" in table else "", mistakes)
-        for number, each in enumerate(tables, start=1)
-    ]
-    blocks = [shared.with_own(each) for each in own]
+    shared, own = _blocks(table, mistakes)
+    blocks = [shared.with_own(block) for block in own]
     # Where a method's name is wrong, that its fields are not used is no second mistake.
     if not mistakes:
         mistakes += shared.unused_fields(*(block.methods for block in blocks))
-        for each, block in zip(own, blocks, strict=True):
-            mistakes += each.unused_fields(block.methods)
-    found: dict[str, Experiment] = {}
-    skipped: dict[Skipped, None] = {}
-    asked = 0
+        for part, block in zip(own, blocks, strict=True):
+            mistakes += part.unused_fields(block.methods)
+    gathered = _Gathered(mistakes)
     for block in blocks:
-        if missing := [key for key in ("scenario", "method") if key not in block.options]:
-            if not mistakes:
-                mistakes.append(f"{block.where}{missing[0]} is missing: name one, or several in a list")
-            continue
-        before = asked, len(skipped)
-        for made in block.experiments(mistakes):
-            if isinstance(made, Skipped):
-                skipped[made] = None
-            else:
-                asked += 1
-                found[made.id] = made
-        if not mistakes and before[0] == asked:
-            whys = "; ".join(dict.fromkeys(each.why for each in list(skipped)[before[1] :]))
-            mistakes.append(f"{block.where}nothing is left to run: {whys}")
+        gathered.take(block)
     if mistakes:
         raise InputError("; ".join(dict.fromkeys(mistakes)))
-    return Plan(tuple(found.values()), tuple(skipped), asked - len(found))
+    experiments = tuple(gathered.experiments.values())
+    return Plan(experiments, tuple(gathered.skipped), gathered.count - len(experiments))
+
+
+def _blocks(table: Mapping[str, Any], mistakes: list[str]) -> tuple[_Block, list[_Block]]:
+    """What holds for all runs, and what each `[[run]]` says."""
+    tables = table.get("run", [{}])
+    if not isinstance(tables, list) or not all(isinstance(part, Mapping) for part in tables):
+        raise InputError("run must be written as [[run]], once for each group of runs")
+    shared = _Block.of({key: value for key, value in table.items() if key != "run"}, "", mistakes)
+    own = [
+        _Block.of(part, f"[[run]] {number}: " if "run" in table else "", mistakes)
+        for number, part in enumerate(tables, start=1)
+    ]
+    return shared, own
+
+
+class _Gathered:
+    """The experiments of all blocks, each once, and what was left out."""
+
+    def __init__(self, mistakes: list[str]) -> None:
+        self.mistakes = mistakes
+        self.experiments: dict[str, Experiment] = {}
+        self.skipped: dict[Skipped, None] = {}
+        self.count = 0
+
+    def take(self, block: _Block) -> None:
+        """Add the experiments of a block; one of which nothing is left is a mistake."""
+        if missing := [key for key in ("scenario", "method") if key not in block.options]:
+            if not self.mistakes:
+                self.mistakes.append(f"{block.where}{missing[0]} is missing: name one, or several in a list")
+            return
+        before = self.count, len(self.skipped)
+        for planned in block.experiments(self.mistakes):
+            if isinstance(planned, Skipped):
+                self.skipped[planned] = None
+            else:
+                self.count += 1
+                self.experiments[planned.id] = planned
+        if not self.mistakes and before[0] == self.count:
+            reasons = "; ".join(dict.fromkeys(skipped.why for skipped in list(self.skipped)[before[1] :]))
+            self.mistakes.append(f"{block.where}nothing is left to run: {reasons}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,26 +191,29 @@ class _Block:
     @classmethod
     def of(cls, table: Mapping[str, Any], where: str, mistakes: list[str]) -> _Block:
         """Read a table; what is wrong is added to the mistakes and left out."""
-        given = {key.replace("-", "_"): value for key, value in table.items()}
+        entries = {key.replace("-", "_"): value for key, value in table.items()}
         block = cls(where, {}, {}, {})
         with _noting(mistakes, where):
-            block = replace(block, seeds=_seeds(given.pop("seeds", None), given.pop("first_seed", None)))
-        fields = given.pop("set", {})
-        if not isinstance(fields, Mapping):
-            mistakes.append(f"{where}set={fields!r} cannot be used: write set.FIELD = VALUE")
-            fields = {}
-        for key, value in fields.items():
-            if isinstance(value, Mapping):
-                with _noting(mistakes, f"{where}set.{key}: "):
-                    METHODS[key]
-                    block.method_fields[key] = dict(_field(name, each) for name, each in value.items())
-            else:
-                with _noting(mistakes, f"{where}set."):
-                    block.fields.update([_field(key, value)])
-        for key, value in given.items():
+            block = replace(block, seeds=_seeds(entries.pop("seeds", None), entries.pop("first_seed", None)))
+        block._take_fields(entries.pop("set", {}), mistakes)
+        for key, value in entries.items():
             with _noting(mistakes, where):
                 block.options[key] = _option(key, value)
         return block
+
+    def _take_fields(self, fields: Any, mistakes: list[str]) -> None:
+        """Read `set`: fields of every method here, and tables with fields of single methods."""
+        if not isinstance(fields, Mapping):
+            mistakes.append(f"{self.where}set must be written as set.FIELD = VALUE, got {fields!r}")
+            return
+        for key, value in fields.items():
+            if isinstance(value, Mapping):
+                with _noting(mistakes, f"{self.where}set.{key}: "):
+                    METHODS[key]
+                    self.method_fields[key] = dict(_field(name, item) for name, item in value.items())
+            else:
+                with _noting(mistakes, f"{self.where}set."):
+                    self.fields.update([_field(key, value)])
 
     def with_own(self, own: _Block) -> _Block:
         """What holds for all, and what holds here: the latter where both say something."""
@@ -249,7 +233,7 @@ class _Block:
 
     def unused_fields(self, *methods: tuple[str, ...]) -> list[str]:
         """The mistake of setting fields of a method that is not among those that are run."""
-        unused = [name for name in self.method_fields if not any(name in each for each in methods)]
+        unused = [name for name in self.method_fields if not any(name in group for group in methods)]
         return [f"{self.where}set.{name}: no run here has the method {name}" for name in unused]
 
     def experiments(self, mistakes: list[str]) -> Iterator[Experiment | Skipped]:
@@ -269,18 +253,9 @@ def _experiment(chosen: Mapping[str, Any], fields: dict[str, Any], *, seed: int)
     what = f"{method} on {scenario} ({setting or known.setting_names[0]})"
     if setting is not None and setting not in known.setting_names:
         return Skipped(what, f"{scenario} is only to be had in the settings {', '.join(known.setting_names)}")
-    evaluation = {name: chosen[name] for name in _EVALUATION if name in chosen}
-    if "subset" in chosen:
-        evaluation["subset"] = chosen["subset"] or None
-    rest = {
-        name: value
-        for name, value in chosen.items()
-        if name not in ("scenario", "method", "classes", "subset", *_EVALUATION)
-    }
-    if "classes" in chosen:
-        rest["classes_known"] = chosen["classes"] == "known"
+    rest = {name: value for name, value in chosen.items() if name not in ("scenario", "method")}
     try:
-        return experiment(scenario, method, settings=fields, evaluation=evaluation, seed=seed, **rest)
+        return experiment(scenario, method, settings=fields, seed=seed, **rest)
     except InputError as error:
         if _lacks_what_it_needs(Experiment(known.scenario(setting), method, settings=fields)):
             return Skipped(what, str(error))
@@ -306,12 +281,27 @@ def _option(key: str, value: Any) -> tuple[Any, ...]:
     """The values of an option, checked as far as it can be done one by one."""
     if key in _ELSEWHERE:
         raise InputError(f"{key} is no part of a sweep: give it on the command line, as --{key}")
-    if key not in OPTIONS:
+    option = OPTIONS.get(key) or option_of(key)
+    if option is None:
         raise unknown_name("key", key, (*OPTIONS, "seeds", "first_seed", "set", "run"))
-    if key == "hidden" and isinstance(value, list) and all(type(width) is int for width in value):
+    if option.kind is tuple and isinstance(value, list) and all(type(item) is int for item in value):
         # Here a list of numbers is a single value: the widths of one network.
         value = [value]
-    return tuple(_one(key, each) for each in _several(key, value))
+    return tuple(_checked(option, item) for item in _several(key, value))
+
+
+def _checked(option: Option, value: Any) -> Any:
+    """One value of an option."""
+    if option.name in _NAMES:
+        _NAMES[option.name](OPTIONS[option.name].check(value))
+        return value
+    if option.kind is Path:
+        return OPTIONS[option.name].check(value, text=True)
+    checked = option.check(value)
+    if checked is None:
+        # What stands for everything is said as it is written: None would leave the option open.
+        return 0
+    return float(checked) if option.kind is float else checked
 
 
 def _field(name: str, value: Any) -> tuple[str, tuple[Any, ...]]:
@@ -319,58 +309,25 @@ def _field(name: str, value: Any) -> tuple[str, tuple[Any, ...]]:
     return name.replace("-", "_"), _several(name, value)
 
 
-def _one(key: str, value: Any) -> Any:
-    kind = OPTIONS[key]
-    if kind is tuple:
-        return _widths(value)
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        raise InputError(f"{key}={value!r} cannot be used: give {_WORDS[kind]}")
-    if key in _CHOICES and value not in _CHOICES[key]:
-        raise unknown_name(key, value, _CHOICES[key])
-    if value < _LEAST.get(key, value):
-        raise InputError(f"{key}={value} cannot be used: give {_LEAST[key]} or more")
-    if key in _OF_OPTIMIZERS:
-        check_optimizer(replace(OptimizerSpec("sgd", lr=0.1), **{key: value}))
-    if key == "scenario":
-        benchmark(value)
-    elif key == "method":
-        METHODS[value]
-    elif key == "model":
-        MODELS[value]
-    return value
-
-
-def _widths(value: Any) -> tuple[int, ...]:
-    """Hidden widths: `[400, 400]`, or `"400,400"` as on the command line."""
-    parts = value.split(",") if isinstance(value, str) else value
-    if isinstance(parts, list) and all(str(part).strip().isdecimal() for part in parts):
-        return tuple(int(part) for part in parts)
-    raise InputError(f"hidden={value!r} cannot be used: give whole numbers, as [400, 400]")
-
-
 def _several(key: str, value: Any) -> tuple[Any, ...]:
     """The values that are tried: those of a list, or the only one."""
     if value == []:
-        raise InputError(f"{key}=[] has nothing to try: give at least one value, or leave it out")
+        raise InputError(f"{key} = [] has nothing to try: give at least one value, or leave it out")
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _seeds(given: Any, first: Any) -> tuple[int, ...] | None:
+def _seeds(seeds: Any, first: Any) -> tuple[int, ...] | None:
     """The seeds: so many from the first on, or those listed; None where nothing is said."""
-    if isinstance(given, list):
-        if not given or first is not None or any(type(seed) is not int or seed < 0 for seed in given):
-            raise InputError(
-                f"seeds={given} cannot be used: list whole numbers from 0 on, without first_seed"
-            )
-        return tuple(given)
-    count, start = 1 if given is None else given, 0 if first is None else first
+    if isinstance(seeds, list):
+        if not seeds or first is not None or any(type(seed) is not int or seed < 0 for seed in seeds):
+            raise InputError(f"seeds must be whole numbers from 0 on, without first_seed, got {seeds}")
+        return tuple(seeds)
+    count, start = 1 if seeds is None else seeds, 0 if first is None else first
     if type(count) is not int or count < 1:
-        raise InputError(f"seeds={count!r} cannot be used: give how many, or a list of them")
+        raise InputError(f"seeds must be at least 1, or a list of seeds, got {count!r}")
     if type(start) is not int or start < 0:
-        raise InputError(f"first_seed={start!r} cannot be used: give 0 or more")
-    return None if given is None and first is None else tuple(range(start, start + count))
+        raise InputError(f"first_seed must be at least 0, got {start!r}")
+    return None if seeds is None and first is None else tuple(range(start, start + count))
 
 
 def _combinations(grid: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:

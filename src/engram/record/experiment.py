@@ -4,150 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
-from engram.core.registry import Registry
+from engram.core.plugins import PLUGIN_MODULE
+from engram.core.schema import INTERNAL, Flag, Since, as_fields, from_fields, later_fields
 from engram.core.values import OptimizerSpec
 from engram.methods import METHODS
-from engram.models import MODELS
-from engram.models.spec import ModelSpec
+from engram.models.spec import MODELS, ModelSpec
+from engram.record.specs import EvaluationSpec, PhaseSpec, Start, TransferSpec
 from engram.scenarios.values import Scenario
 
+__all__ = ["FORMAT", "EvaluationSpec", "Experiment", "PhaseSpec", "Start", "TransferSpec"]
+
 FORMAT = 1
-
-# Fields that came later are written only where they say something: what they do not change keeps its name.
-_LATER_FIELDS = (
-    ("augment",),
-    ("by_phase",),
-    ("start",),
-    ("evaluation", "transfer"),
-    ("evaluation", "upstream"),
-    ("evaluation", "balances"),
-    ("evaluation", "points"),
-    ("model", "zero_head"),
-    ("scenario", "held_out"),
-)
-_LATER_SETTINGS = {"dgr": ("sure",)}
-
-
-@dataclass(frozen=True, slots=True)
-class TransferSpec:
-    """How what was learned is tried on the next task, at the end of every task but the last (003).
-
-    A few samples of each class of the next task train a new linear head on fixed features, and, if asked,
-    all weights of a copy of the network; feature diversity is measured on the same features.
-
-    Attributes:
-        shots: Samples of each class; several numbers are tried.
-        lr: Learning rate of the linear head.
-        epochs: Passes over the few samples.
-        batch_size: Samples in an update, at most.
-        tuned_lrs: Learning rates with which all weights are trained; none leaves that out.
-        tuned_epochs: After how many passes those networks are asked.
-    """
-
-    shots: tuple[int, ...] = (5, 10, 20, 100)
-    lr: float = 0.01
-    epochs: int = 100
-    batch_size: int = 50
-    tuned_lrs: tuple[float, ...] = ()
-    tuned_epochs: tuple[int, ...] = (10, 50, 100)
-
-    def __post_init__(self) -> None:
-        counted = (*self.shots, self.epochs, self.batch_size, *self.tuned_epochs)
-        if not self.shots or not self.tuned_epochs or min(counted) < 1:
-            raise InputError(
-                f"shots {','.join(map(str, self.shots)) or 'none'}, epochs {self.epochs} and batch size "
-                f"{self.batch_size} cannot be used to probe: give whole numbers above 0"
-            )
-        for rate in (self.lr, *self.tuned_lrs):
-            if not rate > 0:
-                raise InputError(f"lr={rate} cannot be used to probe: give a learning rate above 0")
-
-
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The weights that a run starts from: what they are says who it is, where they lie does not.
-
-    Attributes:
-        sha256: The hash of the file's content.
-        file: Where the file lies on this machine; no part of what is compared, hashed or written down.
-
-    Example:
-        >>> Start("12ab", Path("here.pt")) == Start("12ab", Path("there.pt"))
-        True
-    """
-
-    sha256: str
-    file: Path = field(compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseSpec:
-    """What is otherwise in one phase of a stream.
-
-    Attributes:
-        lr: The learning rate; None for the experiment's.
-        updates: The number of updates; None for as many as the experiment says.
-    """
-
-    lr: float | None = None
-    updates: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.updates is not None and self.updates < 1:
-            raise InputError(f"updates={self.updates} of a phase cannot be used: give 1 or more")
-
-
-@dataclass(frozen=True, slots=True)
-class EvaluationSpec:
-    """When and on what a run is evaluated.
-
-    Attributes:
-        every: After every so many updates.
-        per_epoch: Count updates anew in every epoch (000's code).
-        subset: Samples of each task; None for all.
-        redraw: Draw the subset anew for every evaluation (000's code).
-        tasks: The tasks `seen` so far, or `all`.
-        on: `test` data, `train`ing data, or the `validation` data that the scenario holds out.
-        before: Also before the first update.
-        full_ends: Also on everything at the end of each task.
-        losses: Record the loss of each task as well.
-        gradients: Record the plasticity and stability parts of each evaluated update: the norms of their
-            gradients, and their losses.
-        transfer: Try what was learned on the next task, at the end of each task.
-        balances: At the very end, record the accuracy of merged networks over their balance (IMM).
-        points: About how often each phase is evaluated, whatever its length and `every` (004: 90); 0 for as
-            often as `every` says.
-    """
-
-    every: int = 1
-    per_epoch: bool = False
-    subset: int | None = 1000
-    redraw: bool = False
-    tasks: Literal["seen", "all"] = "seen"
-    on: Literal["test", "train", "validation"] = "test"
-    before: bool = True
-    full_ends: bool = False
-    losses: bool = False
-    gradients: bool = False
-    transfer: TransferSpec | None = None
-    balances: bool = False
-    upstream: str = ""
-    points: int = 0
-
-    def every_in(self, steps: int) -> int:
-        """After every so many updates of a phase that has so many.
-
-        Example:
-            >>> EvaluationSpec(every=7).every_in(3000), EvaluationSpec(points=90).every_in(3000)
-            (7, 33)
-        """
-        return max(1, steps // self.points) if self.points else self.every
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +45,7 @@ class Experiment:
         evaluation: When and on what it is evaluated.
         augment: Whether images are cropped and mirrored at random whenever they are learned.
         budget_bytes: What the method may keep beyond the weights; None for as much as it likes.
-        by_phase: What is otherwise in the first phases, one after the other; later ones are as said above.
+        by_phase: Overrides for the first phases, one after the other; later ones are as said above.
         start: The weights that it starts from; None for those of the model.
         seed: Initial weights, order of data, the method's and the evaluation's randomness.
 
@@ -180,28 +56,53 @@ class Experiment:
         (True, False)
     """
 
-    scenario: Scenario
-    method: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    model: ModelSpec = field(default_factory=ModelSpec)
-    optimizer: OptimizerSpec = field(default_factory=OptimizerSpec)
-    batch_size: int = 32
-    epochs: int = 1
-    updates: int | None = None
-    evaluation: EvaluationSpec = field(default_factory=EvaluationSpec)
-    augment: bool = False
-    budget_bytes: int | None = None
-    by_phase: tuple[PhaseSpec, ...] = ()
-    start: Start | None = None
-    seed: int = 0
+    scenario: Annotated[Scenario, INTERNAL]
+    method: Annotated[str, INTERNAL]
+    settings: Annotated[dict[str, Any], INTERNAL] = field(default_factory=dict)
+    model: Annotated[ModelSpec, INTERNAL] = field(default_factory=ModelSpec)
+    optimizer: Annotated[OptimizerSpec, INTERNAL] = field(default_factory=OptimizerSpec)
+    batch_size: Annotated[int, Field(ge=1, description="New samples in each update")] = 32
+    epochs: Annotated[int, Field(ge=1, description="Passes over each task's data")] = 1
+    updates: Annotated[int | None, Field(ge=1, description="Updates of each task, instead of passes")] = None
+    evaluation: Annotated[EvaluationSpec, INTERNAL] = field(default_factory=EvaluationSpec)
+    augment: Annotated[
+        bool,
+        Since("2"),
+        Flag("--augment/--no-augment"),
+        Field(description="Crop and mirror images whenever they are learned"),
+    ] = False
+    budget_bytes: Annotated[
+        int | None, Field(ge=1, description="Bytes that may be kept beyond the weights; sizes the memory")
+    ] = None
+    by_phase: Annotated[tuple[PhaseSpec, ...], Since("2"), INTERNAL] = ()
+    start: Annotated[Start | None, Since("2"), INTERNAL] = None
+    seed: Annotated[int, INTERNAL] = 0
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "epochs", "updates"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise InputError(f"{name}={value} cannot be used: give 1 or more")
+                raise InputError(f"{name} must be at least 1, got {value}")
         if self.seed < 0:
-            raise InputError(f"seed={self.seed} cannot be used: give 0 or more")
+            raise InputError(f"seed must be at least 0, got {self.seed}")
+
+    def __repr__(self) -> str:
+        return (
+            f"Experiment({self.method} on {self.scenario.name}, {self.scenario.setting.kind} setting, "
+            f"{len(self.scenario.tasks)} tasks, {self.model.name}, seed {self.seed},\n"
+            f"           id {self.id})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """An experiment takes a method that was given as a class along to other processes.
+
+        A plugin's method is left out: every process loads the plugin itself.
+        """
+        values = tuple(getattr(self, item.name) for item in fields(self))
+        own = METHODS[self.method] if self.method in METHODS and not METHODS.is_ours(self.method) else None
+        if own is not None and own.__module__.startswith(PLUGIN_MODULE):
+            own = None
+        return _restored, (values, own)
 
     def steps(self, samples: int, *, phase: int | None = None) -> int:
         """How many updates a task with so many training samples gets, in some phase.
@@ -226,7 +127,7 @@ class Experiment:
         return passes * -(-samples // self.batch_size)
 
     def of_phase(self, phase: int) -> PhaseSpec:
-        """What is otherwise in a phase."""
+        """The overrides for a phase."""
         return self.by_phase[phase] if phase < len(self.by_phase) else PhaseSpec()
 
     @property
@@ -254,33 +155,67 @@ class Experiment:
         """The same experiment with another seed."""
         return replace(self, seed=seed)
 
+    @classmethod
+    def of_json(cls, written: Mapping[str, Any], *, weights: Path | None = None) -> Experiment:
+        """The experiment that `experiment.json` describes: what `as_json` wrote is read to the same id.
+
+        Methods, models and data sets of a user's own must be registered before (`load_plugin`).
+
+        Args:
+            written: What is in the file.
+            weights: Where the weights lie that the experiment starts from, if it starts from any; the file
+                says only what they are.
+
+        Raises:
+            InputError: Something is missing, unknown or of the wrong type; the message says where.
+
+        Example:
+            >>> from engram.engine.recipe import experiment
+            >>> one = experiment("split-digits", "er", seed=3)
+            >>> Experiment.of_json(json.loads(json.dumps(one.as_json()))).id == one.id
+            True
+        """
+        if (version := written.get("format", FORMAT)) != FORMAT:
+            raise InputError(f"experiment.json has format {version}: this engram reads format {FORMAT}")
+        known = {
+            name: value for name, value in written.items() if name not in ("format", "id", "label", "code")
+        }
+        if isinstance(start := known.get("start"), Mapping):
+            known["start"] = {**start, "file": weights or Path()}
+        made = from_fields(cls, known, where="experiment.json")
+        assert isinstance(made, cls)
+        return made
+
     def _fields(self) -> dict[str, Any]:
         """Every field by name."""
-        found = asdict(self)
-        for *path, name in _LATER_FIELDS:
-            holder = found
-            for part in path:
-                holder = holder[part]
-            if not holder[name]:
-                del holder[name]
-        for name in _LATER_SETTINGS.get(self.method, ()):
-            if not found["settings"].get(name):
-                found["settings"].pop(name, None)
-        for task in found["scenario"]["tasks"]:
-            if not task["source"]["unused"]:
-                del task["source"]["unused"]
-        if self.start is not None:
-            del found["start"]["file"]
-        if code := _own_code(METHODS, self.method) | _own_code(MODELS, self.model.name):
-            found["code"] = code
-        return found
+        written: dict[str, Any] = as_fields(self) | {"settings": self._written_settings()}
+        if code := self._own_code():
+            written["code"] = code
+        return written
+
+    def _written_settings(self) -> dict[str, Any]:
+        """The hyper-parameters but those that came later and have their default."""
+        if self.method not in METHODS:
+            return dict(self.settings)
+        later = later_fields(METHODS[self.method])
+        return {
+            name: value for name, value in self.settings.items() if name not in later or value != later[name]
+        }
+
+    def _own_code(self) -> dict[str, str]:
+        """Hashes of what a user wrote: edited, it is another experiment."""
+        sets = dict.fromkeys(task.source.dataset for task in self.scenario.tasks)
+        hashes = {
+            "method": METHODS.code_of(self.method),
+            "model": "" if self.model.value is not None else MODELS.code_of(self.model.name),
+            **{f"data set {name}": DATASETS[name].digest for name in sets if name in DATASETS},
+        }
+        return {what: digest for what, digest in hashes.items() if digest}
 
 
-def _own_code(registry: Registry[Any], name: str) -> dict[str, str]:
-    """A hash of the file in which a user's own method or network is written: edited, it is another one."""
-    if name not in registry or registry.is_ours(name):
-        return {}
-    file = getattr(sys.modules.get(registry[name].__module__), "__file__", None)
-    if file is None or not Path(file).is_file():
-        return {}
-    return {registry.kind: hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]}
+def _restored(values: tuple[Any, ...], own: type[Any] | None) -> Experiment:
+    """An experiment in another process, where its method may not be registered yet."""
+    planned = Experiment(*values)
+    if own is not None and planned.method not in METHODS:
+        METHODS.add_own(planned.method, own)
+    return planned

@@ -133,7 +133,7 @@ def rotated(
 
     Args:
         dataset: Whose images are turned.
-        angles: In degrees, counter-clockwise, one a task; no two may be the same.
+        angles: In degrees, counter-clockwise, one per task; no two may be the same.
         setting: What may be known. In the class setting a class of another task is another class.
         transforms: How images are prepared; the data set's usual normalisation unless given.
 
@@ -143,7 +143,7 @@ def rotated(
     """
     degrees = [float(angle) for angle in angles]
     if not degrees or len(set(degrees)) < len(degrees):
-        raise InputError(f"angles {degrees} cannot be used: give at least one, and none twice")
+        raise InputError(f"give at least one angle, and none twice, got {degrees}")
     variants: dict[str, tuple[Transform, ...]] = {
         f"{angle:g}°": (Rotate(angle),) if angle else () for angle in degrees
     }
@@ -170,7 +170,9 @@ def superclasses(
     """
     known = setting_of(setting, what="superclasses")
     members = DATASETS["cifar100"].superclasses
-    fine = np.array([[label for label, row in enumerate(members) if row == each] for each in range(20)])
+    fine = np.array(
+        [[label for label, row in enumerate(members) if row == superclass] for superclass in range(20)]
+    )
     if seed is not None:
         fine = np.random.default_rng(seed).permuted(fine, axis=1)
     steps = (usual_normalisation("cifar100"),) if transforms is None else tuple(transforms)

@@ -1,4 +1,4 @@
-"""Benchmarks by name: a scenario and the set-up that its paper trains it with.
+"""Engram's own scenarios by name, and the set-up that their papers train them with.
 
 A recipe holds what the paper or its code says. What they leave open stays at the default of the method, the
 network or the optimiser; where a number is ours, a comment says so.
@@ -6,18 +6,18 @@ network or the optimiser; where a number is ours, a comment says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import unknown_name
-from engram.core.registry import Registry
 from engram.core.values import OptimizerSpec
 from engram.scenarios.algebra import online, shuffled
 from engram.scenarios.build import domains, permuted, queue, rotated, slt, split, superclasses
+from engram.scenarios.named import BENCHMARKS, Benchmark, scenario
 from engram.scenarios.preparation import UNIT_RANGE, usual_normalisation
-from engram.scenarios.settings import setting_of
+from engram.scenarios.recipe import Recipe, Tuning, Value
 from engram.scenarios.values import (
     ClassSetting,
     DomainSetting,
@@ -30,187 +30,7 @@ from engram.scenarios.values import (
     TaskSetting,
 )
 
-Value = int | float | str
-
-_USUAL_RATES = {"sgd": 0.01, "adam": 0.001, "adamw": 0.001, "adagrad": 0.01, "rmsprop": 0.001}
-
-
-@dataclass(frozen=True, slots=True)
-class Tuning:
-    """What a paper sets for one method.
-
-    Attributes:
-        fields: Hyper-parameters of the method.
-        by_setting: Those that differ between the settings.
-        optimizer: The optimiser, where the method has one of its own.
-        network: Fields of the benchmark's network that the method has otherwise.
-        batch_size: New samples in an update, where the method has a number of its own.
-        epochs: Passes over the data, where the method has a number of its own.
-        augment: Whether images are changed at random, where the method has that otherwise.
-    """
-
-    fields: Mapping[str, Value] = field(default_factory=dict)
-    by_setting: Mapping[SettingName, Mapping[str, Value]] = field(default_factory=dict)
-    optimizer: OptimizerSpec | None = None
-    network: Mapping[str, float | str] = field(default_factory=dict)
-    batch_size: int | None = None
-    epochs: int | None = None
-    augment: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """How a benchmark is trained unless somebody says otherwise.
-
-    Attributes:
-        optimizers: The optimisers that the paper uses, the usual one first.
-        batch_size: New samples in an update.
-        epochs: Passes over each task's data; about as many as `updates` make, where those are given.
-        updates: Updates of each task, where the paper counts these.
-        model: Name of the network.
-        hidden: Its hidden widths, if it has any to choose.
-        stem: Its stem, if it has one to choose.
-        init: Its initialisation.
-        augment: Whether images are cropped and mirrored at random whenever they are learned.
-        subset: How many test samples of each task an evaluation looks at.
-        methods: What is set for a method, by its name.
-    """
-
-    optimizers: tuple[OptimizerSpec, ...]
-    batch_size: int
-    epochs: int
-    updates: int | None = None
-    model: str = "mlp"
-    hidden: tuple[int, ...] = (400, 400)
-    stem: Literal["32", "224"] = "32"
-    init: Literal["default", "truncated-normal"] = "default"
-    augment: bool = False
-    subset: int = 1000
-    methods: Mapping[str, Tuning] = field(default_factory=dict)
-
-    def optimizer(self, method: str, name: str | None = None) -> OptimizerSpec:
-        """How `method` updates its weights.
-
-        With a `name` it is the paper's optimiser of that name; one that the paper does not use has a usual
-        learning rate, and its state is kept between tasks where the paper's is.
-
-        Example:
-            >>> recipe = benchmark("split-mnist-002").recipe
-            >>> recipe.optimizer("ewc").name, recipe.optimizer("gem").name
-            ('adam', 'sgd')
-            >>> recipe.optimizer("ewc", "adagrad").lr
-            0.01
-        """
-        own = self.methods[method].optimizer if method in self.methods else None
-        choices = self.optimizers if own is None else (own, *self.optimizers)
-        if name is None:
-            return choices[0]
-        if name not in _USUAL_RATES:
-            raise unknown_name("optimizer", name, _USUAL_RATES)
-        other = OptimizerSpec(name, lr=_USUAL_RATES[name], reset=choices[0].reset)
-        return next((spec for spec in choices if spec.name == name), other)
-
-    def batch(self, method: str) -> int:
-        """How many new samples an update of `method` has.
-
-        Example:
-            >>> recipe = benchmark("split-mnist-002").recipe
-            >>> recipe.batch("finetune"), recipe.batch("naive-rehearsal")
-            (128, 64)
-        """
-        own = self.methods[method].batch_size if method in self.methods else None
-        return self.batch_size if own is None else own
-
-    def network(self, method: str) -> dict[str, float | str]:
-        """The fields of the benchmark's network that `method` has otherwise.
-
-        Example:
-            >>> benchmark("slt-D5-5a-mnist").recipe.network("ewc")["init"]
-            'truncated-normal-.1'
-        """
-        return dict(self.methods.get(method, Tuning()).network)
-
-    def passes(self, method: str) -> int:
-        """How many passes `method` makes over the data.
-
-        Example:
-            >>> recipe = benchmark("split-digits").recipe
-            >>> recipe.passes("finetune"), recipe.passes("offline")
-            (10, 50)
-        """
-        own = self.methods[method].epochs if method in self.methods else None
-        return self.epochs if own is None else own
-
-    def augments(self, method: str) -> bool:
-        """Whether images are changed at random whenever `method` learns them.
-
-        Example:
-            >>> recipe = benchmark("split-cifar100").recipe
-            >>> recipe.augments("er"), recipe.augments("finetune")
-            (True, False)
-        """
-        own = self.methods[method].augment if method in self.methods else None
-        return self.augment if own is None else own
-
-    def fields(self, method: str, setting: SettingName) -> dict[str, Value]:
-        """The hyper-parameters that are set for `method` in a setting; none for a method that has no tuning.
-
-        Example:
-            >>> benchmark("split-mnist-002").recipe.fields("ewc", "domain")["strength"]
-            100
-        """
-        tuning = self.methods.get(method, Tuning())
-        return {**tuning.fields, **tuning.by_setting.get(setting, {})}
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark:
-    """A scenario that people can name, and how it is trained.
-
-    Attributes:
-        name: What people type.
-        description: One line.
-        paper: Where it comes from.
-        settings: The settings it may be had in, with the options of its paper; the first is the default.
-        make: From a setting and a seed to the scenario.
-        recipe: How it is trained.
-    """
-
-    name: str
-    description: str
-    paper: str
-    settings: tuple[Setting, ...]
-    make: Callable[[Setting, int], Scenario]
-    recipe: Recipe
-
-    @property
-    def setting_names(self) -> tuple[SettingName, ...]:
-        """The names of its settings, the default first."""
-        return tuple(setting.kind for setting in self.settings)
-
-    def scenario(self, setting: Setting | SettingName | None = None, *, seed: int = 0) -> Scenario:
-        """The scenario in a setting.
-
-        Args:
-            setting: One of `setting_names`, which has the options of the benchmark's paper, or a setting
-                with options of one's own; the default unless given.
-            seed: Draws what differs from run to run: class orders, permutations. Many benchmarks have
-                nothing to draw.
-
-        Example:
-            >>> benchmark("split-mnist").scenario("task").n_units
-            10
-            >>> benchmark("mini-domainnet").scenario("class")
-            Traceback (most recent call last):
-            engram.core.errors.InputError: mini-domainnet makes no sense in the class setting: ...
-        """
-        if setting is None:
-            chosen = self.settings[0]
-        else:
-            chosen = setting_of(setting, what=self.name, allowed=self.setting_names)
-            if isinstance(setting, str):
-                chosen = next(own for own in self.settings if own.kind == chosen.kind)
-        return replace(self.make(chosen, seed), name=self.name)
+__all__ = ["BENCHMARKS", "SLT_PATTERN", "Benchmark", "benchmark"]
 
 
 def benchmark(name: str) -> Benchmark:
@@ -236,7 +56,7 @@ def benchmark(name: str) -> Benchmark:
 
 # Generators ---------------------------------------------------------------------------------------
 
-# Plain gradient descent does not teach an autoencoder much in so few updates; 002's rows have Adam at .001.
+# Plain gradient descent does not teach an autoencoder much in so few updates; Hsu et al. have Adam at .001.
 _WITH_ADAM = Tuning(optimizer=OptimizerSpec("adam", lr=0.001))
 _GENERATIVE = {"dgr": _WITH_ADAM, "rtf": _WITH_ADAM}
 
@@ -247,12 +67,12 @@ _DOMAIN = DomainSetting()
 _CLASS = ClassSetting()
 _CLASS_KNOWN = ClassSetting(classes_known=True)
 
-_DE_LANGE = "000 De Lange et al."
-_MICHEL = "001 Michel et al."
-_HSU = "002 Hsu et al."
-_CHEN = "003 Chen et al."
-_PFUELB = "004 Pfülb & Gepperth"
-_AFTER_DE_LANGE = "after 000 De Lange et al."
+_DE_LANGE = "De Lange et al. (2023)"
+_MICHEL = "Michel et al. (2023)"
+_HSU = "Hsu et al. (2018)"
+_CHEN = "Chen et al. (2023)"
+_PFUELB = "Pfülb & Gepperth (2019)"
+_AFTER_DE_LANGE = "after De Lange et al. (2023)"
 _OURS = "engram"
 
 
@@ -399,7 +219,7 @@ _PERMUTED_002 = Recipe(
     optimizers=(_kept("adam", 0.0001), _kept("sgd", 0.001), _kept("adagrad", 0.001)),
     batch_size=128,
     epochs=10,
-    hidden=(1000, 1000),
+    model_options={"hidden": (1000, 1000)},
     methods={
         "l2": Tuning(by_setting=_strengths(0.001, 0.02, 0)),
         "ewc": Tuning(_EWC_002, _batch_fisher_in_domain(_strengths(500, 150, 10))),
@@ -414,7 +234,10 @@ _PERMUTED_002 = Recipe(
     },
 )
 _QUEUE_002 = Recipe(
-    optimizers=(_kept("adam", 0.001), _kept("adagrad", 0.001)), batch_size=128, epochs=10, hidden=(256, 256)
+    optimizers=(_kept("adam", 0.001), _kept("adagrad", 0.001)),
+    batch_size=128,
+    epochs=10,
+    model_options={"hidden": (256, 256)},
 )
 
 
@@ -431,7 +254,7 @@ def _chen(
         batch_size=batch_size,
         epochs=epochs,
         model="resnet50",
-        stem=stem,
+        model_options={"stem": stem},
         augment=True,
         methods={
             "er": replay,
@@ -464,7 +287,7 @@ _SLT = Recipe(
     optimizers=(OptimizerSpec("sgd", lr=0.001, momentum=0.99),),
     batch_size=100,
     epochs=10,
-    init="truncated-normal",
+    model_options={"init": "truncated-normal"},
     methods={
         # Their penalty is 1 / (2 · rate) times the sum; "strength" is the whole factor.
         "ewc": Tuning(
@@ -497,7 +320,7 @@ _DIGITS = Recipe(
     optimizers=(OptimizerSpec("sgd", lr=0.05, momentum=0.8),),
     batch_size=32,
     epochs=10,
-    hidden=(64, 64),
+    model_options={"hidden": (64, 64)},
     methods={
         "l2": Tuning({"strength": 0.1}),
         "ewc": Tuning({"strength": 30.0}),
@@ -523,228 +346,202 @@ _DIGITS = Recipe(
 
 # The catalogue ------------------------------------------------------------------------------------
 
-_CATALOGUE = (
-    Benchmark(
-        "split-digits",
-        "The ten digits that scikit-learn ships, two at a time: needs no download",
-        _OURS,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("digits", setting=setting),
-        _DIGITS,
-    ),
-    Benchmark(
-        "permuted-digits",
-        "The shipped digits in five tasks, the pixels of each permuted",
-        _OURS,
-        (_DOMAIN, _TASK, _CLASS_KNOWN),
-        lambda setting, seed: permuted("digits", 5, setting=setting, seed=seed),
-        _DIGITS,
-    ),
-    Benchmark(
-        "rotated-digits",
-        "The shipped digits in five tasks, turned by 0, 36, … 144 degrees",
-        _OURS,
-        (_DOMAIN, _TASK, _CLASS_KNOWN),
-        lambda setting, seed: rotated("digits", range(0, 180, 36), setting=setting),
-        _DIGITS,
-    ),
-    Benchmark(
-        "split-mnist",
-        "MNIST, two digits at a time, all ten competing from the start",
-        _DE_LANGE,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("mnist", setting=setting),
-        _MLP_000,
-    ),
-    Benchmark(
-        "permuted-mnist",
-        "MNIST in five tasks, the pixels of each permuted",
-        _DE_LANGE,
-        (_DOMAIN, _TASK, _CLASS_KNOWN),
-        lambda setting, seed: permuted("mnist", 5, setting=setting, seed=seed),
-        _MLP_000,
-    ),
-    Benchmark(
-        "rotated-mnist",
-        "MNIST in twenty tasks, turned by 0, 9, … 171 degrees",
-        _DE_LANGE,
-        (_DOMAIN, _TASK, _CLASS_KNOWN),
-        lambda setting, seed: rotated("mnist", range(0, 180, 9), setting=setting),
-        _MLP_000,
-    ),
-    Benchmark(
-        "split-cifar10",
-        "CIFAR-10, two classes at a time",
-        _DE_LANGE,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("cifar10", setting=setting),
-        _RESNET_000,
-    ),
-    Benchmark(
-        "split-mini-imagenet",
-        "Mini-ImageNet, five classes at a time",
-        _DE_LANGE,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("mini-imagenet", 5, setting=setting),
-        _MINI_IMAGENET,
-    ),
-    Benchmark(
-        "mini-domainnet",
-        "126 classes as clipart, painting, photograph and sketch",
-        _DE_LANGE,
-        (_DOMAIN, _TASK),
-        lambda setting, seed: domains(
-            tuple(f"mini-domainnet-{domain}" for domain in ("clipart", "painting", "real", "sketch")),
-            setting=setting,
-        ),
-        _MINI_DOMAINNET,
-    ),
-    Benchmark(
-        "digits-domains",
-        "Digits of MNIST, then SVHN, then USPS, all 32×32 in three channels",
-        _DE_LANGE,
-        (_DOMAIN, _TASK),
-        lambda setting, seed: domains(("mnist", "svhn", "usps"), setting=setting, size=32),
-        _MLP_000,
-    ),
-    Benchmark(
-        "split-fashion-mnist",
-        "Fashion-MNIST, two classes at a time",
-        _AFTER_DE_LANGE,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("fashion-mnist", setting=setting),
-        _MLP_000,
-    ),
-    Benchmark(
-        "split-kmnist",
-        "Kuzushiji-MNIST, two characters at a time",
-        _AFTER_DE_LANGE,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("kmnist", setting=setting),
-        _MLP_000,
-    ),
-    Benchmark(
-        "split-emnist-letters",
-        "EMNIST letters, two at a time, thirteen tasks",
-        _AFTER_DE_LANGE,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("emnist-letters", setting=setting),
-        _MLP_000,
-    ),
-    Benchmark(
-        "split-svhn",
-        "Street View House Numbers, two digits at a time",
-        _AFTER_DE_LANGE,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: split("svhn", setting=setting),
-        _RESNET_000,
-    ),
-    Benchmark(
-        "split-cifar100",
-        "CIFAR-100, ten classes at a time in a drawn order, every image seen once",
-        _MICHEL,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: online(
-            split("cifar100", 10, setting=setting, seed=seed, transforms=(UNIT_RANGE,))
-        ),
-        _ONLINE_001,
-    ),
-    Benchmark(
-        "split-tiny-imagenet",
-        "Tiny ImageNet, two classes at a time in a drawn order, every image seen once",
-        _MICHEL,
-        (_CLASS_KNOWN, _TASK, _DOMAIN),
-        lambda setting, seed: online(
-            split("tiny-imagenet", 2, setting=setting, seed=seed, transforms=(UNIT_RANGE,))
-        ),
-        _ONLINE_001,
-    ),
-    Benchmark(
-        "split-mnist-002",
-        "MNIST padded to 32×32, two digits at a time, only those seen competing",
-        _HSU,
-        (_CLASS, _TASK, _DOMAIN),
-        lambda setting, seed: split("mnist", setting=setting, transforms=_PADDED),
-        _SPLIT_002,
-    ),
-    Benchmark(
-        "permuted-mnist-002",
-        "MNIST padded to 32×32 in ten tasks, as it is and then permuted",
-        _HSU,
-        (_DOMAIN, _TASK, _CLASS),
-        lambda setting, seed: permuted(
-            "mnist", 10, setting=setting, seed=seed, identity_first=True, transforms=_PADDED
-        ),
-        _PERMUTED_002,
-    ),
-    Benchmark(
-        "queue-002",
-        "78 two-class tasks of five data sets, all 28×28 and grey",
-        _HSU,
-        (_TASK, _DOMAIN, _CLASS),
-        lambda setting, seed: queue(setting=setting),
-        _QUEUE_002,
-    ),
-    Benchmark(
-        "split-cifar10-003",
-        "CIFAR-10, two classes a task, tasks in a drawn order",
-        _CHEN,
-        (_TASK, _DOMAIN, _CLASS),
-        lambda setting, seed: shuffled(split("cifar10", setting=setting), seed),
-        _chen(batch_size=64, epochs=50, per_class=50),
-    ),
-    Benchmark(
-        "split-cifar100-003",
-        "CIFAR-100, five classes a task, tasks in a drawn order",
-        _CHEN,
-        (_TASK, _DOMAIN, _CLASS),
-        lambda setting, seed: shuffled(split("cifar100", 5, setting=setting), seed),
-        _chen(batch_size=64, epochs=50, per_class=20),
-    ),
-    Benchmark(
-        "cifar100-superclasses",
-        "CIFAR-100, one fine class of each superclass a task, tasks in a drawn order",
-        _CHEN,
-        (_TASK, _DOMAIN, _CLASS),
-        lambda setting, seed: shuffled(superclasses(setting=setting), seed),
-        _chen(batch_size=64, epochs=50, per_class=5),
-    ),
-    Benchmark(
-        "clear10",
-        "Ten classes as photographed in the years 2005 to 2014",
-        _CHEN,
-        (_DOMAIN, _TASK),
-        lambda setting, seed: domains(
-            _years("clear10"),
-            setting=setting,
-            transforms=(Resize(224), usual_normalisation("clear10")),
-        ),
-        _chen(batch_size=128, epochs=100, per_class=10, stem="224"),
-    ),
-    Benchmark(
-        "clear100",
-        "A hundred classes as photographed in the years 2005 to 2014",
-        _CHEN,
-        (_DOMAIN, _TASK),
-        lambda setting, seed: domains(
-            _years("clear100"),
-            setting=setting,
-            transforms=(Resize(224), usual_normalisation("clear100")),
-        ),
-        _chen(batch_size=128, epochs=100, per_class=5, stem="224"),
-    ),
-    Benchmark(
-        "split-imagenet",
-        "ImageNet at 64×64, ten classes a task, tasks in a drawn order",
-        _CHEN,
-        (_TASK, _DOMAIN, _CLASS),
-        lambda setting, seed: shuffled(
-            split("imagenet", 10, setting=setting, transforms=(Resize(64), usual_normalisation("imagenet"))),
-            seed,
-        ),
-        _chen(batch_size=256, epochs=100, per_class=10, inner_steps=1),
-    ),
-)
 
-BENCHMARKS: Registry[Benchmark] = Registry("scenario", {entry.name: entry for entry in _CATALOGUE})
-"""All benchmarks but the sequential learning tasks, which `benchmark` makes from their names."""
+@scenario("split-digits", paper=_OURS, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_DIGITS)
+def split_digits(setting: Setting) -> Scenario:
+    """The ten digits that scikit-learn ships, two at a time: needs no download."""
+    return split("digits", setting=setting)
+
+
+@scenario("permuted-digits", paper=_OURS, settings=(_DOMAIN, _TASK, _CLASS_KNOWN), recipe=_DIGITS)
+def permuted_digits(setting: Setting, seed: int) -> Scenario:
+    """The shipped digits in five tasks, the pixels of each permuted."""
+    return permuted("digits", 5, setting=setting, seed=seed)
+
+
+@scenario("rotated-digits", paper=_OURS, settings=(_DOMAIN, _TASK, _CLASS_KNOWN), recipe=_DIGITS)
+def rotated_digits(setting: Setting) -> Scenario:
+    """The shipped digits in five tasks, turned by 0, 36, … 144 degrees."""
+    return rotated("digits", range(0, 180, 36), setting=setting)
+
+
+@scenario("split-mnist", paper=_DE_LANGE, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_MLP_000)
+def split_mnist(setting: Setting) -> Scenario:
+    """MNIST, two digits at a time, all ten competing from the start."""
+    return split("mnist", setting=setting)
+
+
+@scenario("permuted-mnist", paper=_DE_LANGE, settings=(_DOMAIN, _TASK, _CLASS_KNOWN), recipe=_MLP_000)
+def permuted_mnist(setting: Setting, seed: int) -> Scenario:
+    """MNIST in five tasks, the pixels of each permuted."""
+    return permuted("mnist", 5, setting=setting, seed=seed)
+
+
+@scenario("rotated-mnist", paper=_DE_LANGE, settings=(_DOMAIN, _TASK, _CLASS_KNOWN), recipe=_MLP_000)
+def rotated_mnist(setting: Setting) -> Scenario:
+    """MNIST in twenty tasks, turned by 0, 9, … 171 degrees."""
+    return rotated("mnist", range(0, 180, 9), setting=setting)
+
+
+@scenario("split-cifar10", paper=_DE_LANGE, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_RESNET_000)
+def split_cifar10(setting: Setting) -> Scenario:
+    """CIFAR-10, two classes at a time."""
+    return split("cifar10", setting=setting)
+
+
+@scenario(
+    "split-mini-imagenet", paper=_DE_LANGE, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_MINI_IMAGENET
+)
+def split_mini_imagenet(setting: Setting) -> Scenario:
+    """Mini-ImageNet, five classes at a time."""
+    return split("mini-imagenet", 5, setting=setting)
+
+
+@scenario("mini-domainnet", paper=_DE_LANGE, settings=(_DOMAIN, _TASK), recipe=_MINI_DOMAINNET)
+def mini_domainnet(setting: Setting) -> Scenario:
+    """126 classes as clipart, painting, photograph and sketch."""
+    return domains(
+        tuple(f"mini-domainnet-{domain}" for domain in ("clipart", "painting", "real", "sketch")),
+        setting=setting,
+    )
+
+
+@scenario("digits-domains", paper=_DE_LANGE, settings=(_DOMAIN, _TASK), recipe=_MLP_000)
+def digits_domains(setting: Setting) -> Scenario:
+    """Digits of MNIST, then SVHN, then USPS, all 32×32 in three channels."""
+    return domains(("mnist", "svhn", "usps"), setting=setting, size=32)
+
+
+@scenario(
+    "split-fashion-mnist", paper=_AFTER_DE_LANGE, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_MLP_000
+)
+def split_fashion_mnist(setting: Setting) -> Scenario:
+    """Fashion-MNIST, two classes at a time."""
+    return split("fashion-mnist", setting=setting)
+
+
+@scenario("split-kmnist", paper=_AFTER_DE_LANGE, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_MLP_000)
+def split_kmnist(setting: Setting) -> Scenario:
+    """Kuzushiji-MNIST, two characters at a time."""
+    return split("kmnist", setting=setting)
+
+
+@scenario(
+    "split-emnist-letters", paper=_AFTER_DE_LANGE, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_MLP_000
+)
+def split_emnist_letters(setting: Setting) -> Scenario:
+    """EMNIST letters, two at a time, thirteen tasks."""
+    return split("emnist-letters", setting=setting)
+
+
+@scenario("split-svhn", paper=_AFTER_DE_LANGE, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_RESNET_000)
+def split_svhn(setting: Setting) -> Scenario:
+    """Street View House Numbers, two digits at a time."""
+    return split("svhn", setting=setting)
+
+
+@scenario("split-cifar100", paper=_MICHEL, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_ONLINE_001)
+def split_cifar100(setting: Setting, seed: int) -> Scenario:
+    """CIFAR-100, ten classes at a time in a drawn order, every image seen once."""
+    return online(split("cifar100", 10, setting=setting, seed=seed, transforms=(UNIT_RANGE,)))
+
+
+@scenario("split-tiny-imagenet", paper=_MICHEL, settings=(_CLASS_KNOWN, _TASK, _DOMAIN), recipe=_ONLINE_001)
+def split_tiny_imagenet(setting: Setting, seed: int) -> Scenario:
+    """Tiny ImageNet, two classes at a time in a drawn order, every image seen once."""
+    return online(split("tiny-imagenet", 2, setting=setting, seed=seed, transforms=(UNIT_RANGE,)))
+
+
+@scenario("split-mnist-002", paper=_HSU, settings=(_CLASS, _TASK, _DOMAIN), recipe=_SPLIT_002)
+def split_mnist_002(setting: Setting) -> Scenario:
+    """MNIST padded to 32×32, two digits at a time, only those seen competing."""
+    return split("mnist", setting=setting, transforms=_PADDED)
+
+
+@scenario("permuted-mnist-002", paper=_HSU, settings=(_DOMAIN, _TASK, _CLASS), recipe=_PERMUTED_002)
+def permuted_mnist_002(setting: Setting, seed: int) -> Scenario:
+    """MNIST padded to 32×32 in ten tasks, as it is and then permuted."""
+    return permuted("mnist", 10, setting=setting, seed=seed, identity_first=True, transforms=_PADDED)
+
+
+@scenario("queue-002", paper=_HSU, settings=(_TASK, _DOMAIN, _CLASS), recipe=_QUEUE_002)
+def queue_002(setting: Setting) -> Scenario:
+    """78 two-class tasks of five data sets, all 28×28 and grey."""
+    return queue(setting=setting)
+
+
+@scenario(
+    "split-cifar10-003",
+    paper=_CHEN,
+    settings=(_TASK, _DOMAIN, _CLASS),
+    recipe=_chen(batch_size=64, epochs=50, per_class=50),
+)
+def split_cifar10_003(setting: Setting, seed: int) -> Scenario:
+    """CIFAR-10, two classes per task, tasks in a drawn order."""
+    return shuffled(split("cifar10", setting=setting), seed)
+
+
+@scenario(
+    "split-cifar100-003",
+    paper=_CHEN,
+    settings=(_TASK, _DOMAIN, _CLASS),
+    recipe=_chen(batch_size=64, epochs=50, per_class=20),
+)
+def split_cifar100_003(setting: Setting, seed: int) -> Scenario:
+    """CIFAR-100, five classes per task, tasks in a drawn order."""
+    return shuffled(split("cifar100", 5, setting=setting), seed)
+
+
+@scenario(
+    "cifar100-superclasses",
+    paper=_CHEN,
+    settings=(_TASK, _DOMAIN, _CLASS),
+    recipe=_chen(batch_size=64, epochs=50, per_class=5),
+)
+def cifar100_superclasses(setting: Setting, seed: int) -> Scenario:
+    """CIFAR-100, one fine class of each superclass per task, tasks in a drawn order."""
+    return shuffled(superclasses(setting=setting), seed)
+
+
+@scenario(
+    "clear10",
+    paper=_CHEN,
+    settings=(_DOMAIN, _TASK),
+    recipe=_chen(batch_size=128, epochs=100, per_class=10, stem="224"),
+)
+def clear10(setting: Setting) -> Scenario:
+    """Ten classes as photographed in the years 2005 to 2014."""
+    return domains(
+        _years("clear10"),
+        setting=setting,
+        transforms=(Resize(224), usual_normalisation("clear10")),
+    )
+
+
+@scenario(
+    "clear100",
+    paper=_CHEN,
+    settings=(_DOMAIN, _TASK),
+    recipe=_chen(batch_size=128, epochs=100, per_class=5, stem="224"),
+)
+def clear100(setting: Setting) -> Scenario:
+    """A hundred classes as photographed in the years 2005 to 2014."""
+    return domains(
+        _years("clear100"),
+        setting=setting,
+        transforms=(Resize(224), usual_normalisation("clear100")),
+    )
+
+
+@scenario(
+    "split-imagenet",
+    paper=_CHEN,
+    settings=(_TASK, _DOMAIN, _CLASS),
+    recipe=_chen(batch_size=256, epochs=100, per_class=10, inner_steps=1),
+)
+def split_imagenet(setting: Setting, seed: int) -> Scenario:
+    """ImageNet at 64×64, ten classes per task, tasks in a drawn order."""
+    return shuffled(
+        split("imagenet", 10, setting=setting, transforms=(Resize(64), usual_normalisation("imagenet"))),
+        seed,
+    )

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from engram.core.errors import InputError
+from engram.core.schema import Since
 from engram.core.values import Heads
 
 
@@ -24,7 +25,7 @@ class Source:
 
     dataset: str
     classes: tuple[int, ...]
-    unused: int = 0
+    unused: Annotated[int, Since("2")] = 0
 
     def __post_init__(self) -> None:
         if self.unused < 0:
@@ -151,8 +152,8 @@ class ClassSetting:
     Attributes:
         classes_known: Whether all classes compete from the start; else only those seen so far do, in the
             loss.
-        mask_evaluation: Whether classes not yet seen are also kept out of the answers (002's code lets
-            them win).
+        mask_evaluation: Whether classes not yet seen are also kept out of the answers (the code of Hsu et al.
+            2018 lets them win).
         boundaries: Whether the learner is told that a new task begins.
     """
 
@@ -190,7 +191,16 @@ class Scenario:
     setting: Setting
     phases: tuple[tuple[int, ...], ...] = ()
     passes: int | None = None
-    held_out: float = 0.0
+    held_out: Annotated[float, Since("2")] = 0.0
+
+    def __repr__(self) -> str:
+        phases = "" if len(self.phases) == len(self.tasks) else f", {len(self.phases)} phases"
+        passes = "" if self.passes is None else f", {self.passes} passes" if self.passes > 1 else ", online"
+        hidden = "" if getattr(self.setting, "boundaries", True) else ", boundaries hidden"
+        return (
+            f"Scenario({self.name!r}, {self.setting.kind} setting, {len(self.tasks)} tasks, "
+            f"{self.n_units} output units{phases}{passes}{hidden})"
+        )
 
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:

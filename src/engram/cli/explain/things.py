@@ -5,11 +5,12 @@ from __future__ import annotations
 from inspect import getdoc
 from typing import TYPE_CHECKING
 
-from engram.cli.describe import counted, duration
 from engram.cli.explain.value import Explanation, prose
+from engram.core.words import counted, duration
 
 if TYPE_CHECKING:
-    from engram.scenarios.catalogue import Benchmark, Recipe
+    from engram.scenarios.named import Benchmark
+    from engram.scenarios.recipe import Recipe
     from engram.scenarios.values import Scenario
 
 TIMED = ("finetune", "er", "ewc")
@@ -99,8 +100,10 @@ def _samples(stream: Scenario) -> str:
 
 
 def _model(recipe: Recipe) -> str:
-    widths = ",".join(map(str, recipe.hidden)) if recipe.model in ("mlp", "lwta") else ""
-    return f"{recipe.model} {widths}".strip()
+    from engram.models.spec import ModelSpec
+
+    options = ModelSpec(recipe.model, options=recipe.model_options).described()
+    return f"{recipe.model} {options}".strip()
 
 
 def _training(recipe: Recipe, stream: Scenario) -> str:
@@ -140,15 +143,15 @@ def explain_model(name: str) -> Explanation:
         >>> [label for label in lines if label.startswith("--")]
         ['--hidden', '--block']
     """
-    from engram.models import MODELS, PRETRAINED
+    from engram.models import MODELS
 
     model = MODELS[name]
-    pretrained = PRETRAINED.get(name)
+    pretrained = model.pretrained
     return Explanation(
         kind="model",
         name=name,
         heading=name,
-        text=prose(getdoc(model) or ""),
+        text=prose(getdoc(model.function) or ""),
         lines={
             "weights": _weights(name),
             "pretrained": f"on {pretrained.on}" if pretrained is not None and pretrained.on else "",
@@ -158,29 +161,13 @@ def explain_model(name: str) -> Explanation:
 
 
 def _model_options(name: str) -> dict[str, str]:
-    """The options of `engram run` that a model takes, with their meaning."""
-    from engram.cli.options import RunOptions
-    from engram.models.spec import _USED_BY
+    """The options that a model takes, with their meaning; those of users' own go into `--set model.NAME`."""
+    from engram.models import MODELS
 
-    options = {option for option, models in _USED_BY.items() if name in models}
+    prefix = "--" if MODELS.is_ours(name) else "--set model."
     return {
-        f"--{option.replace('_', '-')}": text
-        for option, text in _help_texts(RunOptions).items()
-        if option in options
-    }
-
-
-def _help_texts(options: type[object]) -> dict[str, str]:
-    """What the help says about each field of a dataclass of options."""
-    from typing import get_type_hints
-
-    from typer.models import OptionInfo
-
-    hints = get_type_hints(options, include_extras=True)
-    return {
-        name: next((str(note.help) for note in hint.__metadata__ if isinstance(note, OptionInfo)), "")
-        for name, hint in hints.items()
-        if hasattr(hint, "__metadata__")
+        f"{prefix}{option.name.replace('_', '-')}": f"{option.help} (default: {option.show(option.default)})"
+        for option in MODELS[name].declared
     }
 
 
@@ -339,7 +326,10 @@ def card_questions() -> dict[str, tuple[str, str]]:
     from engram.results.questions import CONSTRAINTS, QUESTIONS
 
     questions = {name: (question.question, question.how) for name, question in QUESTIONS.items()}
-    constraints = {name: ("a constraint that applications set (Pfülb & Gepperth 2019)", question.how) for name, question in CONSTRAINTS.items()}
+    constraints = {
+        name: ("a constraint that applications set (Pfülb & Gepperth 2019)", question.how)
+        for name, question in CONSTRAINTS.items()
+    }
     return {**questions, **constraints}
 
 

@@ -68,7 +68,7 @@ Often = Annotated[
 ]
 
 
-@with_run_options
+@with_run_options(without=("on",))
 def causal(
     scenario: Streams,
     method: Method,

@@ -48,7 +48,7 @@ Upstream = Annotated[
 ]
 
 
-@with_run_options
+@with_run_options(without=("on",))
 def forward_transfer(
     scenario: Scenario,
     method: Methods,

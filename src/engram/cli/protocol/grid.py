@@ -23,7 +23,7 @@ from engram.cli.protocol.request import (
 )
 
 
-@with_run_options
+@with_run_options(without=("on",))
 def grid(
     scenario: Scenario,
     method: Method,

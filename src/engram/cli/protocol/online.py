@@ -15,12 +15,10 @@ from engram.cli.protocol.request import (
     Selection,
     SelectOn,
     Subset,
-    without_options,
 )
 
 
-@without_options("epochs", "updates")
-@with_run_options
+@with_run_options(without=("on", "epochs", "updates"))
 def online(
     scenario: Scenario,
     method: Method,

@@ -19,7 +19,7 @@ from engram.cli.protocol.request import (
 )
 
 
-@with_run_options
+@with_run_options(without=("on",))
 def queue(
     scenario: Scenario,
     method: Method,

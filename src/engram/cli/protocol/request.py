@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -144,7 +143,7 @@ class ProtocolRequest:
         options.check(subset=subset)
         if jobs < 1:
             raise InputError(f"jobs must be at least 1, got {jobs}")
-        if options.per_epoch and every is None:
+        if options.chosen.get("per_epoch") and every is None:
             raise InputError("--per-epoch counts the updates of --every within each epoch: add --every N")
         return cls(
             protocol=protocol,
@@ -167,7 +166,7 @@ class ProtocolRequest:
             method: The method, if it is not the request's.
             whole_curve: Evaluate as often, and on as many samples, as `engram run` does.
         """
-        evaluation = self.options.evaluation()
+        evaluation: dict[str, Any] = {}
         if self.every is not None or not whole_curve:
             evaluation["every"] = AT_TASK_ENDS if self.every is None else self.every
         if self.subset is not None or not whole_curve:
@@ -204,29 +203,3 @@ def whole_numbers(name: str, text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         raise InputError(f"{name} must be whole numbers with commas, such as 5,10, got {text!r}") from None
-
-
-def without_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Take options away from a verb that `with_run_options` made: they keep their defaults.
-
-    Example:
-        >>> @without_options("lr")
-        ... def verb(*, lr: float = 0.1, epochs: int = 1) -> None:
-        ...     print(lr, epochs)
-        >>> list(inspect.signature(verb).parameters)
-        ['epochs']
-        >>> verb(epochs=2)
-        0.1 2
-    """
-
-    def leave_out(verb: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(verb)
-        kept = [parameter for name, parameter in signature.parameters.items() if name not in names]
-        annotations: dict[str, Any] = {
-            name: hint for name, hint in verb.__annotations__.items() if name not in names
-        }
-        verb.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-        verb.__annotations__ = annotations
-        return verb
-
-    return leave_out

@@ -1,16 +1,18 @@
-"""A user's own data: arrays, PyTorch data sets, folders of images.
+"""Users' own data: arrays, PyTorch data sets, folders of images, and `@engram.dataset` for plugins.
 
-Each function registers the data for this process and returns its name, which ends in the first eight
-digits of a hash of what it holds: other data are another name, and so never another experiment's result.
+The functions register data for this process and return their name, which ends in the first eight digits of a
+hash of what they hold: other data have another name, and so never another experiment's result. The decorator
+gives data a plain name, and the hash is part of the identity of every experiment that uses them.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -19,11 +21,13 @@ from torch.utils.data import Dataset as TorchDataset
 
 from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.core.errors import InputError
+from engram.core.plugins import explain_failure
+from engram.core.registry import Lazy, check_name
 from engram.datasets.folders import Files, Listing, checked, class_folders, images_in, train_and_test
 from engram.datasets.formats import Pixels, as_labels, channels_first
-from engram.datasets.images import Dataset, InMemory, OnDisk
-from engram.datasets.loading import OWN, affordable_bytes, from_listing, gathered
+from engram.datasets.loading import OWN, affordable_bytes, forget, from_listing, gathered
 from engram.datasets.pictures import shape_of
+from engram.datasets.storage import Dataset, InMemory, OnDisk
 
 Samples = Pixels | Tensor | Sequence[Any]
 
@@ -34,6 +38,71 @@ class MapStyle(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+Load = TypeVar("Load", bound=Callable[[], Any])
+
+
+def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Load], Load]:
+    """Give data of your own a name, under which scenarios and every command know them (`--plugin FILE`).
+
+    What is decorated is a function without parameters that returns `(x_train, y_train), (x_test, y_test)`:
+    arrays or tensors as `arrays` takes them; or two map-style PyTorch data sets, as for `torch_dataset`. It
+    is called when the data are first needed, and not before. A hash of what it returns is part of the
+    identity of experiments, so other data under the same name are another experiment.
+
+    Args:
+        name: What it is called.
+        classes: The names of the classes; numbers if not given.
+
+    Example:
+        >>> @dataset("test-stripes")
+        ... def stripes():
+        ...     x, y = np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 0, 1])
+        ...     x[y == 1, ::2] = 255
+        ...     return (x, y), (x, y)
+        >>> DATASETS["test-stripes"].classes, DATASETS["test-stripes"].shape
+        (2, (1, 8, 8))
+    """
+
+    def register(function: Load) -> Load:
+        @cache
+        def made() -> tuple[DatasetInfo, InMemory | OnDisk, InMemory | OnDisk]:
+            try:
+                train, test, digest = _parts(name, function())
+            except InputError:
+                raise
+            except Exception as error:
+                raise explain_failure(f"data set {name}", error) from error
+            info = _info(name, digest, train, test, classes)
+            return replace(info, name=name, digest=digest[:12]), train, test
+
+        def opened(_limit: int) -> Dataset:
+            info, train, test = made()
+            return Dataset(name, train, test, info.class_names)
+
+        DATASETS.add_own(name, Lazy(lambda: made()[0]), origin=function.__module__)
+        OWN[name] = opened
+        forget(name)
+        return function
+
+    return register
+
+
+def accept_dataset(name: str, function: Callable[[], Any]) -> DatasetInfo:
+    """What is known of the data of a function that an installed package declares."""
+    dataset(name)(function)
+    return DATASETS[name]
+
+
+def _parts(name: str, returned: Any) -> tuple[InMemory | OnDisk, InMemory | OnDisk, str]:
+    """The training and test samples that a function returned, and a hash of them."""
+    if not isinstance(returned, tuple | list) or len(returned) != 2:
+        raise InputError(f"data set {name}: the function must return (x_train, y_train), (x_test, y_test)")
+    if all(isinstance(part, tuple | list) and len(part) == 2 for part in returned):
+        (x_train, y_train), (x_test, y_test) = returned
+        return _in_memory(x_train, y_train, x_test, y_test)
+    return _from_map_style(name, *returned)
 
 
 def arrays(
@@ -66,9 +135,8 @@ def arrays(
         >>> arrays("mine", x, y, x, y)
         'mine-3b7bb5d1'
     """
-    train = InMemory(_samples(x_train, "x_train"), _labels(y_train, "y_train", samples=len(x_train)))
-    test = InMemory(_samples(x_test, "x_test"), _labels(y_test, "y_test", samples=len(x_test)))
-    return _register_in_memory(name, train, test, classes)
+    train, test, digest = _in_memory(x_train, y_train, x_test, y_test)
+    return _register_parts(name, train, test, digest, classes)
 
 
 def torch_dataset(name: str, train: MapStyle, test: MapStyle, *, classes: Sequence[str] | None = None) -> str:
@@ -87,28 +155,7 @@ def torch_dataset(name: str, train: MapStyle, test: MapStyle, *, classes: Sequen
         >>> torch_dataset("pairs", pairs, pairs)
         'pairs-9aa89efa'
     """
-    parts = {}
-    for part, samples in (("train", train), ("test", test)):
-        if len(samples) == 0:
-            raise InputError(f"the {part} set of {name} is empty: give at least one sample")
-        parts[part] = _Inputs(samples, part)
-    first = parts["train"][0]
-    shape = tuple(first.shape)
-    size = (len(train) + len(test)) * first.nbytes
-    images = {
-        # Workers would each need a copy of whatever the user's object holds on to.
-        part: OnDisk(inputs, inputs.labels(), shape, workers=0 if size <= affordable_bytes() else None)
-        for part, inputs in parts.items()
-    }
-    if size <= affordable_bytes():
-        return _register_in_memory(name, gathered(images["train"]), gathered(images["test"]), classes)
-    digest = hashlib.sha256()
-    for image in images.values():
-        few = torch.linspace(0, len(image) - 1, 16).long()
-        for samples in (*OnDisk.read(image, [few]), image.labels):
-            _absorb(digest, samples)
-    info = _info(name, digest.hexdigest(), images["train"], images["test"], classes)
-    return _register(info, lambda _: Dataset(info.name, images["train"], images["test"], info.class_names))
+    return _register_parts(name, *_from_map_style(name, train, test), classes)
 
 
 def image_folder(
@@ -119,7 +166,7 @@ def image_folder(
     test_fraction: float = 0.2,
     seed: int = 0,
 ) -> str:
-    """Register a folder of images: `train` and `test` with one folder a class, or one folder a class.
+    """Register a folder of images: `train` and `test` with one folder per class, or one folder per class.
 
     In the second form a part of each class, drawn with the seed, is kept for testing. Images are decoded
     when the data set is loaded, if they fit in memory, else when batches ask for them; those of another
@@ -138,7 +185,7 @@ def image_folder(
     """
     root = Path(folder).expanduser()
     if not root.is_dir():
-        raise InputError(f"{root} is not a folder: name one that holds one folder of images a class")
+        raise InputError(f"{root} is not a folder: name one that holds one folder of images per class")
     if (root / "train").is_dir() and (root / "test").is_dir():
         listing = train_and_test(root / "train", root / "test")
     else:
@@ -255,11 +302,59 @@ def _labels(y: Samples, what: str, *, samples: int) -> Tensor:
     return torch.from_numpy(as_labels(array, what, samples=samples))
 
 
-def _register_in_memory(name: str, train: InMemory, test: InMemory, classes: Sequence[str] | None) -> str:
+def _from_map_style(
+    name: str, train: MapStyle, test: MapStyle
+) -> tuple[InMemory | OnDisk, InMemory | OnDisk, str]:
+    """The samples of two map-style data sets, in memory if they fit, and a hash of them."""
+    parts = {}
+    for part, samples in (("train", train), ("test", test)):
+        if len(samples) == 0:
+            raise InputError(f"the {part} set of {name} is empty: give at least one sample")
+        parts[part] = _Inputs(samples, part)
+    first = parts["train"][0]
+    size = (len(train) + len(test)) * first.nbytes
+    images = {
+        # Workers would each need a copy of whatever the user's object holds on to.
+        part: OnDisk(
+            inputs, inputs.labels(), tuple(first.shape), workers=0 if size <= affordable_bytes() else None
+        )
+        for part, inputs in parts.items()
+    }
+    if size <= affordable_bytes():
+        read = gathered(images["train"]), gathered(images["test"])
+        return *read, _digest(*read)
+    digest = hashlib.sha256()
+    for image in images.values():
+        few = torch.linspace(0, len(image) - 1, 16).long()
+        for samples in (*OnDisk.read(image, [few]), image.labels):
+            _absorb(digest, samples)
+    return images["train"], images["test"], digest.hexdigest()
+
+
+def _in_memory(
+    x_train: Samples, y_train: Samples, x_test: Samples, y_test: Samples
+) -> tuple[InMemory, InMemory, str]:
+    """Arrays as samples in memory, and a hash of them."""
+    train = InMemory(_samples(x_train, "x_train"), _labels(y_train, "y_train", samples=len(x_train)))
+    test = InMemory(_samples(x_test, "x_test"), _labels(y_test, "y_test", samples=len(x_test)))
+    return train, test, _digest(train, test)
+
+
+def _digest(train: InMemory, test: InMemory) -> str:
     digest = hashlib.sha256()
     for tensor in (train.pixels, train.labels, test.pixels, test.labels):
         _absorb(digest, tensor)
-    info = _info(name, digest.hexdigest(), train, test, classes)
+    return digest.hexdigest()
+
+
+def _register_parts(
+    name: str,
+    train: InMemory | OnDisk,
+    test: InMemory | OnDisk,
+    digest: str,
+    classes: Sequence[str] | None,
+) -> str:
+    info = _info(name, digest, train, test, classes)
     return _register(info, lambda _: Dataset(info.name, train, test, info.class_names))
 
 
@@ -280,16 +375,14 @@ def _info(
     count = 1 + int(train.labels.max())
     names = tuple(map(str, range(count))) if classes is None else tuple(classes)
     if len(names) != count:
-        raise InputError(f"{name}: {len(names)} class names for {count} classes: give one a class")
+        raise InputError(f"{name}: {len(names)} class names for {count} classes: give one per class")
     return DatasetInfo(
         _name(name, digest), name, count, train.shape, len(train), len(test), class_names=names
     )
 
 
 def _name(name: str, digest: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise InputError(f"{name!r} cannot name a data set: use letters, digits, dots, dashes, underscores")
-    return f"{name}-{digest[:8]}"
+    return f"{check_name('data set', name)}-{digest[:8]}"
 
 
 def _register(info: DatasetInfo, opener: Callable[[int], Dataset]) -> str:

@@ -73,7 +73,7 @@ class OnDisk:
         samples: Gives one sample as a tensor of this shape for an index.
         labels: The class of each sample.
         shape: The shape of one sample.
-        workers: How many processes read ahead; None for one a core, four at most; 0 for none.
+        workers: How many processes read ahead; None for one per core, four at most; 0 for none.
     """
 
     def __init__(

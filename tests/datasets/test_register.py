@@ -60,7 +60,7 @@ class TestArrays:
         [
             ({"y_train": [0, 1, 2]}, "y_train has 3 labels for 4 samples"),
             ({"y_train": [0, 1, -2, 0]}, "y_train has label -2"),
-            ({"y_train": [0.0, 1.0, 2.0, 0.0]}, "must be one whole number a sample"),
+            ({"y_train": [0.0, 1.0, 2.0, 0.0]}, "must be one whole number per sample"),
             ({"y_train": [0, 1, 0, 1]}, "class 2 is tested but has no training samples"),
             ({"x_train": np.zeros((4, 9, 8), np.uint8)}, "training samples have shape"),
             ({"x_train": np.zeros((4, 8, 8), np.int64)}, "x_train holds int64"),

@@ -1,0 +1,89 @@
+"""Users' own scripts, which register methods, models, scenarios, data sets or metrics."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from engram.core.errors import InputError
+from engram.core.registry import OPEN
+
+PLUGIN_MODULE = "engram_plugin_"
+"""What the names of plugins' modules begin with."""
+
+
+def load_plugin(path: Path | str) -> None:
+    """Run a user's own script, which registers something with one of engram's decorators.
+
+    One decorator is enough: a script that has only a data set, only a scenario or only a metric is fine.
+
+    Raises:
+        InputError: The script is not there, does not run (the message says in which line), or registers
+            nothing.
+
+    Example:
+        >>> import tempfile
+        >>> script = Path(tempfile.mkdtemp()) / "mine.py"
+        >>> _ = script.write_text("import engram\\n\\nundefined_name")
+        >>> load_plugin(script)
+        Traceback (most recent call last):
+        engram.core.errors.InputError: the plugin ...mine.py, line 3: NameError: name 'undefined_name' ...
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"the plugin {path} is not there: give a Python file")
+    spec = spec_from_file_location(f"{PLUGIN_MODULE}{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"the plugin {path} is not a Python file: its name must end in .py")
+    before = _added()
+    module = module_from_spec(spec)
+    # Dataclasses look up the module that they are written in.
+    sys.modules[spec.name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        # Whatever it is, it is the user's own script that failed; the traceback is the exception's cause.
+        raise InputError(f"the plugin {path}{_line(error, str(path))}: {_reason(error)}") from error
+    if _added() == before:
+        decorators = [registry.decorator for registry in OPEN]
+        raise InputError(
+            f"the plugin {path} registers nothing: write a decorator above a class or function of yours, "
+            f"such as {' or '.join(decorators)}"
+        )
+
+
+def _added() -> int:
+    """How many things are registered that are not engram's own, counting each time that one is."""
+    return sum(registry.added for registry in OPEN)
+
+
+def explain_failure(what: str, error: BaseException) -> InputError:
+    """The error of a user's function that failed when it was called, with the file and line where it did.
+
+    Example:
+        >>> try:
+        ...     1 / 0
+        ... except ZeroDivisionError as error:
+        ...     print(explain_failure("data set mine", error))
+        data set mine: ..., line 2: ZeroDivisionError: division by zero
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    return InputError(f"{what}: {where}{_reason(error)}")
+
+
+def _line(error: BaseException, path: str) -> str:
+    """Where in the script an error arose: the last line of it that was being run."""
+    if isinstance(error, SyntaxError) and error.filename == path:
+        return f", line {error.lineno}"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    return f", line {lines[-1]}" if lines else ""
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, InputError):
+        return str(error)
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return " ".join(f"{type(error).__name__}: {text}".split())

@@ -1,0 +1,38 @@
+"""Numbers and times in words, for whoever prints them."""
+
+from __future__ import annotations
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, in the singular or the plural.
+
+    Example:
+        >>> counted(1, "epoch"), counted(5, "seed"), counted(2, "class"), counted(1200, "update")
+        ('1 epoch', '5 seeds', '2 classes', '1,200 updates')
+    """
+    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
+    return f"{number:,} {what}{ending}"
+
+
+def every(number: int, what: str) -> str:
+    """How often something is done.
+
+    Example:
+        >>> every(1, "update"), every(10, "update")
+        ('every update', 'every 10 updates')
+    """
+    return f"every {what}" if number == 1 else f"every {counted(number, what)}"
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    Example:
+        >>> duration(0.3), duration(42), duration(600), duration(9000), duration(260000)
+        ('1 s', '42 s', '10 min', '2.5 h', '3 days')
+    """
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else counted(round(seconds / 86400), "day")

@@ -1,0 +1,63 @@
+"""What an experiment will do, for people to read before it does it."""
+
+from __future__ import annotations
+
+from engram.core.words import counted, every
+from engram.engine.options import parts
+from engram.record.experiment import Experiment
+
+
+def description(experiment: Experiment) -> dict[str, str]:
+    """What is run, defaults included: one short text for each part of the experiment.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> rows = description(experiment("split-digits", "er", model="lwta", block=4, updates=1))
+        >>> rows["model"], rows["training"]
+        ('lwta hidden=64,64 block=4', 'sgd lr=0.05 momentum=0.8, batches of 32, 1 update per task')
+        >>> rows["evaluation"]
+        'every update, on 1,000 test samples per task'
+    """
+    stream, model = experiment.scenario, experiment.model
+    settings = " ".join(f"{name}={value}" for name, value in experiment.settings.items())
+    tasks = counted(len(stream.tasks), "task")
+    hidden = "" if stream.setting.shows_boundaries else ", boundaries hidden"
+    return {
+        "scenario": f"{stream.name}, {tasks}, {stream.setting.kind} setting{hidden}",
+        "method": f"{experiment.method} {settings}".strip(),
+        "model": f"{model.name} {model.described()}".strip(),
+        "training": _training(experiment),
+        "evaluation": _evaluation(experiment),
+    }
+
+
+def _training(experiment: Experiment) -> str:
+    optimizer = experiment.optimizer
+    # What is 0 or as usual is not said, but for the learning rate and the momentum.
+    rates = " ".join(
+        f"{option.name}={option.show(getattr(optimizer, option.field))}"
+        for option in parts()["optimizer"].values()
+        if option.name in ("lr", "momentum")
+        or (option.name != "optimizer" and getattr(optimizer, option.field) != option.default)
+    )
+    if experiment.scenario.passes == 1:
+        passes = "one pass"
+    elif experiment.updates:
+        passes = f"{counted(experiment.updates, 'update')} per task"
+    else:
+        passes = counted(experiment.epochs, "epoch")
+    augmented = ", images cropped and mirrored" if experiment.augment else ""
+    return f"{optimizer.name} {rates}, batches of {experiment.batch_size}, {passes}{augmented}"
+
+
+def _evaluation(experiment: Experiment) -> str:
+    spec = experiment.evaluation
+    often = f"about {spec.points} times per task" if spec.points else every(spec.every, "update")
+    samples = "all" if spec.subset is None else f"{spec.subset:,}"
+    extras = [
+        option.name.replace("_", " ")
+        for option in parts()["evaluation"].values()
+        if option.default is False and getattr(spec, option.field)
+    ]
+    more = f" ({', '.join(extras)})" if extras else ""
+    return f"{often}, on {samples} {spec.on} samples per task{more}"

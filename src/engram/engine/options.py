@@ -1,0 +1,176 @@
+"""The options of an experiment: gathered from the dataclasses that declare them, each of them once.
+
+`engram.experiment` takes them as keywords, `engram run` as options, sweep files as keys, grids as fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from engram.core.errors import InputError, unknown_name
+from engram.core.schema import Flag, Option, options_of
+from engram.core.values import OptimizerSpec
+from engram.models.spec import ModelSpec, option_of, shared_options
+from engram.record.experiment import Experiment
+from engram.record.specs import EvaluationSpec
+from engram.scenarios.values import SettingName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions:
+    """What may be changed of a scenario that is given by its name."""
+
+    setting: Annotated[SettingName | None, Field(description="What learner and evaluator may know")] = None
+    classes: Annotated[
+        Literal["known", "unknown"] | None,
+        Field(description="Number of classes in the class setting"),
+    ] = None
+    boundaries: Annotated[
+        bool | None,
+        Flag("--show-boundaries/--hide-boundaries"),
+        Field(description="Whether the learner is told when a new task begins"),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """What a run starts from, if not from random weights."""
+
+    weights: Annotated[
+        Path | None, Field(description="Weights to start from: a state dict, .pt or .safetensors")
+    ] = None
+
+
+@cache
+def parts() -> dict[str, dict[str, Option]]:
+    """The options by the part of the experiment that they belong to, and by name.
+
+    Example:
+        >>> list(parts()), list(parts()["network"])[:3]
+        (['scenario', 'network', 'optimizer', 'training', 'evaluation'], ['model', 'hidden', 'dropout_input'])
+    """
+    name, *others = options_of(ModelSpec)
+    network = (name, *shared_options().values(), *others, *options_of(StartOptions))
+    gathered = {
+        "scenario": options_of(StreamOptions),
+        "network": network,
+        "optimizer": options_of(OptimizerSpec),
+        "training": options_of(Experiment),
+        "evaluation": options_of(EvaluationSpec),
+    }
+    return {part: {option.name: option for option in options} for part, options in gathered.items()}
+
+
+@cache
+def all_options() -> dict[str, Option]:
+    """All options by name.
+
+    Example:
+        >>> all_options()["block"].help
+        'Units that compete in each block (lwta).'
+    """
+    return {name: option for options in parts().values() for name, option in options.items()}
+
+
+def find_option(name: str) -> Option:
+    """The option of this name: one of the above, or one of a user's own network.
+
+    Raises:
+        InputError: There is none; the nearest names are in the message.
+
+    Example:
+        >>> find_option("learning_rat")
+        Traceback (most recent call last):
+        engram.core.errors.InputError: unknown option 'learning_rat': ...
+    """
+    option = all_options().get(name) or option_of(name)
+    if option is None:
+        raise unknown_name("option", name, all_options())
+    return option
+
+
+def checked(options: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]:
+    """Options with their values checked and converted; those that are None, and so left open, are gone.
+
+    Args:
+        options: Values by name.
+        text: Whether they were typed.
+
+    Raises:
+        InputError: A name is unknown or a value cannot be used.
+
+    Example:
+        >>> checked({"hidden": "64,64", "lr": None}, text=True)
+        {'hidden': (64, 64)}
+    """
+    known = {}
+    for name, value in options.items():
+        option = find_option(name)
+        if value is not None or option.zero_means_all:
+            known[name] = option.check(value, text=text)
+    return known
+
+
+def of_part(part: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """The chosen options of a part, by the names of its fields.
+
+    Example:
+        >>> of_part("optimizer", {"optimizer": "adam", "lr": 0.1, "epochs": 3})
+        {'name': 'adam', 'lr': 0.1}
+    """
+    return {option.field: chosen[name] for name, option in parts()[part].items() if name in chosen}
+
+
+def changed(base: Experiment, chosen: Mapping[str, Any]) -> Experiment:
+    """An experiment with some of its options changed: those of the network, optimiser, training, evaluation.
+
+    Passes that are asked for are not overruled by a number of updates that the experiment already had.
+
+    Raises:
+        InputError: An option cannot be changed in an experiment that is made, or the network has no such.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> changed(experiment("split-digits", "er"), {"lr": 0.1, "epochs": 3})
+        Experiment(er on split-digits, class setting, 5 tasks, mlp, seed 0,
+                   id split-digits-class-er-s0-...)
+    """
+    fixed = [*parts()["scenario"], "model", "weights"]
+    if wrong := [name for name in chosen if name in fixed]:
+        raise InputError(f"{wrong[0]} cannot be changed in an experiment that exists: make another one")
+    network = {name: value for name, value in chosen.items() if option_of(name) is not None}
+    network |= {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
+    training = of_part("training", chosen)
+    if "epochs" in training:
+        training.setdefault("updates", None)
+    return replace(
+        base,
+        model=replace(base.model, **network),
+        optimizer=replace(base.optimizer, **of_part("optimizer", chosen)),
+        evaluation=replace(base.evaluation, **of_part("evaluation", chosen)),
+        **training,
+    )
+
+
+def value_of(experiment: Experiment, name: str) -> Any:
+    """The value that an experiment has for an option.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> value_of(experiment("split-digits", "er"), "lr")
+        0.05
+    """
+    for part, holder in (
+        ("optimizer", experiment.optimizer),
+        ("training", experiment),
+        ("evaluation", experiment.evaluation),
+    ):
+        if name in parts()[part]:
+            return getattr(holder, parts()[part][name].field)
+    return experiment.model.options[name]

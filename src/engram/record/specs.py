@@ -1,0 +1,141 @@
+"""The parts of an experiment that say when it is evaluated, what it starts from, and what differs by phase.
+
+Every option is declared here once, at its field: see `engram.core.schema`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from engram.core.errors import InputError
+from engram.core.schema import INTERNAL, Flag, Since, ZeroMeansAll
+
+
+@dataclass(frozen=True, slots=True)
+class TransferSpec:
+    """How what was learned is tried on the next task, at the end of every task but the last.
+
+    As in Chen et al. (2023): a few samples of each class of the next task train a new linear head on fixed
+    features, and, if asked, all weights of a copy of the network; feature diversity is measured on the same
+    features.
+
+    Attributes:
+        shots: Samples of each class; several numbers are tried.
+        lr: Learning rate of the linear head.
+        epochs: Passes over the few samples.
+        batch_size: Samples in an update, at most.
+        tuned_lrs: Learning rates with which all weights are trained; none leaves that out.
+        tuned_epochs: After how many passes those networks are asked.
+    """
+
+    shots: tuple[int, ...] = (5, 10, 20, 100)
+    lr: float = 0.01
+    epochs: int = 100
+    batch_size: int = 50
+    tuned_lrs: tuple[float, ...] = ()
+    tuned_epochs: tuple[int, ...] = (10, 50, 100)
+
+    def __post_init__(self) -> None:
+        counted = (*self.shots, self.epochs, self.batch_size, *self.tuned_epochs)
+        if not self.shots or not self.tuned_epochs or min(counted) < 1:
+            raise InputError(
+                f"shots {','.join(map(str, self.shots)) or 'none'}, epochs {self.epochs} and batch size "
+                f"{self.batch_size} cannot be used to probe: give whole numbers above 0"
+            )
+        for rate in (self.lr, *self.tuned_lrs):
+            if not rate > 0:
+                raise InputError(f"lr={rate} cannot be used to probe: give a learning rate above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The weights that a run starts from: what they are says who it is, where they lie does not.
+
+    Attributes:
+        sha256: The hash of the file's content.
+        file: Where the file lies on this machine; no part of what is compared, hashed or written down.
+
+    Example:
+        >>> Start("12ab", Path("here.pt")) == Start("12ab", Path("there.pt"))
+        True
+    """
+
+    sha256: str
+    file: Path = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSpec:
+    """Overrides for one phase of a stream.
+
+    Attributes:
+        lr: The learning rate; None for the experiment's.
+        updates: The number of updates; None for as many as the experiment says.
+    """
+
+    lr: float | None = None
+    updates: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.updates is not None and self.updates < 1:
+            raise InputError(f"updates of a phase must be at least 1, got {self.updates}")
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSpec:
+    """When and on what a run is evaluated.
+
+    Attributes:
+        every: After every so many updates.
+        per_epoch: Count updates anew in every epoch (the code of De Lange et al. 2023).
+        subset: Samples of each task; None for all.
+        redraw: Draw the subset anew for every evaluation (the code of De Lange et al. 2023).
+        tasks: The tasks `seen` so far, or `all`.
+        on: `test` data, `train`ing data, or the `validation` data that the scenario holds out.
+        before: Also before the first update.
+        full_ends: Also on everything at the end of each task.
+        losses: Record the loss of each task as well.
+        gradients: Record the plasticity and stability parts of each evaluated update: the norms of their
+            gradients, and their losses.
+        transfer: Try what was learned on the next task, at the end of each task.
+        balances: At the very end, record the accuracy of merged networks over their balance (IMM).
+        upstream: A data set that the start was pretrained on: how much of it is remembered.
+        points: About how often each phase is evaluated, whatever its length and `every` (Pfülb & Gepperth
+            2019: 90); 0 for as often as `every` says.
+    """
+
+    every: Annotated[int, Field(ge=1, description="Evaluate after every N updates")] = 1
+    per_epoch: Annotated[bool, Field(description="Count --every within each epoch")] = False
+    subset: Annotated[
+        int | None, ZeroMeansAll(), Field(ge=1, description="Samples of each task; 0 for all")
+    ] = 1000
+    redraw: Annotated[bool, Field(description="Draw the subset anew for every evaluation")] = False
+    tasks: Annotated[Literal["seen", "all"], Field(description="Evaluate the tasks seen so far, or all")] = (
+        "seen"
+    )
+    on: Annotated[
+        Literal["test", "train", "validation"], Field(description="Evaluate on this part of the data")
+    ] = "test"
+    before: Annotated[
+        bool, Flag("--before/--no-before"), Field(description="Evaluate before the first update as well")
+    ] = True
+    full_ends: Annotated[bool, Field(description="Also evaluate all samples at the end of each task")] = False
+    losses: Annotated[bool, Field(description="Record losses as well")] = False
+    gradients: Annotated[bool, Field(description="Record stability and plasticity gradient norms")] = False
+    transfer: Annotated[TransferSpec | None, Since("2"), INTERNAL] = None
+    balances: Annotated[bool, Since("2"), INTERNAL] = False
+    upstream: Annotated[str, Since("2"), INTERNAL] = ""
+    points: Annotated[int, Since("2"), INTERNAL] = 0
+
+    def every_in(self, steps: int) -> int:
+        """After every so many updates of a phase that has so many.
+
+        Example:
+            >>> EvaluationSpec(every=7).every_in(3000), EvaluationSpec(points=90).every_in(3000)
+            (7, 33)
+        """
+        return max(1, steps // self.points) if self.points else self.every
