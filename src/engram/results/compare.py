@@ -81,8 +81,9 @@ def compare_runs(
     Raises:
         InputError: There is nothing to compare, or the runs are not comparable; one line says why.
     """
-    given = {run.folder: run for run in runs}
-    groups = group_runs(given.values())
+    # A run that was never saved has no folder to be known by.
+    distinct = {run.folder or id(run): run for run in runs}
+    groups = group_runs(distinct.values())
     if len(groups) < 2:
         names = ", ".join(group.label for group in groups) or "none"
         raise InputError(f"nothing to compare: found runs of one experiment only ({names}); give two or more")
@@ -93,7 +94,7 @@ def compare_runs(
         listed = "; ".join(f"{name}: {_listed(found)}" for name, found in by_seed.items())
         raise InputError(f"no seed was run with every method ({listed}): run the same seeds with each")
     for seed in shared:
-        _refuse_other_draw({name: given[found[seed].folder] for name, found in by_seed.items()}, seed)
+        _refuse_other_draw({name: found[seed] for name, found in by_seed.items()}, seed)
 
     paired = {name: [found[seed] for seed in shared] for name, found in by_seed.items()}
     rankings, undefined = {}, {}
@@ -108,7 +109,7 @@ def compare_runs(
             undefined[metric] = f"no seed has a value for every method; {', '.join(lacking)} lack some"
     if not rankings:
         raise InputError(f"nothing to compare: {'; '.join(f'{n}: {why}' for n, why in undefined.items())}")
-    first = given[groups[0].runs[0].folder]
+    first = groups[0].runs[0]
     left_out = {name: tuple(sorted(set(found) - set(shared))) for name, found in by_seed.items()}
     return RunComparison(
         scenario=first.scenario,
@@ -161,14 +162,19 @@ def _by_seed(group: RunGroup) -> dict[int, Run]:
     for run in group.runs:
         seed = run.description.get("seed")
         if not isinstance(seed, int):
-            raise InputError(f"the run {run.folder} has no seed: runs are paired by seed, so record one")
+            raise InputError(f"the run {_place(run)} has no seed: runs are paired by seed, so record one")
         if seed in found:
             raise InputError(
-                f"two runs of {group.label} have the seed {seed}: {found[seed].folder} and {run.folder}; "
+                f"two runs of {group.label} have the seed {seed}: {_place(found[seed])} and {_place(run)}; "
                 "leave one out"
             )
         found[seed] = run
     return found
+
+
+def _place(run: Run) -> str:
+    """Where a run lies, or what it is called where it lies nowhere."""
+    return str(run.folder or run.id)
 
 
 def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
@@ -178,7 +184,7 @@ def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
         if ours != theirs:
             raise InputError(
                 f"{first} and {name} cannot be compared: with seed {seed} they were given different tasks "
-                f"({reference.folder} and {run.folder})"
+                f"({_place(reference)} and {_place(run)})"
             )
 
 
