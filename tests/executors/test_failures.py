@@ -86,7 +86,7 @@ CASES = {
     "diverged": Case(
         diverging,
         "diverged",
-        "loss became nan at step 3 while learning task 1: try a learning rate smaller than 1000000000.0",
+        "the loss became nan at step 3 while learning task 1: try a learning rate smaller than 1000000000.0",
         step=3,
         task=0,
     ),
