@@ -315,7 +315,7 @@ def test_dir_lists_the_public_names() -> None:
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'engram' has no attribute 'runn'"):
-        _ = engram.runn  # type: ignore[attr-defined]
+        _ = engram.runn
 
 
 def test_import_is_light_and_modules_do_not_take_the_place_of_functions() -> None:

@@ -174,6 +174,18 @@ def test_whoever_runs_it_the_others_go_on(plugin: Path, tmp_path: Path) -> None:
     assert [run.experiment.id for run in runs] == [diverging().id, crashing().id, good.id]
 
 
+@pytest.mark.parametrize("how", [alone, in_this_process])
+def test_a_network_that_does_not_fit_into_memory_is_a_failure(
+    how: Callable[[Experiment, Where], Run], tmp_path: Path
+) -> None:
+    planned = experiment("split-digits", "finetune", hidden=(3_000_000, 3_000_000), updates=2)
+    run = how(planned, Where(out=tmp_path))
+    assert run.failure is not None and run.failure.kind is FailureKind.OUT_OF_MEMORY
+    assert "use a smaller network or batch" in run.failure.reason and "\n" not in run.failure.reason
+    assert (run.failure.step, run.failure.task) == (None, None)
+    assert Run.load(tmp_path / planned.id).failure == run.failure
+
+
 def test_a_run_that_is_tried_again_forgets_its_failure(tmp_path: Path) -> None:
     good = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
     write_json(tmp_path / good.id / FAILURE, {"kind": "crashed", "reason": "no luck"})
