@@ -3,6 +3,7 @@
 import math
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -42,7 +43,7 @@ def main(folder: Path) -> None:
     """Learn the digits again pair by pair, and ask the old head what is left."""
     weights = folder / "digits.pt"
     pretrain(weights)
-    options = {"setting": "task", "model": "tanh-net", "weights": weights, "lr": 0.1}
+    options: dict[str, Any] = {"setting": "task", "model": "tanh-net", "weights": weights, "lr": 0.1}
     groups = {
         method: [engram.experiment("split-digits", method, **options, evaluation={"every": 1000})]
         for method in ("finetune", "lp-ft")

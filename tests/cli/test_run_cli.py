@@ -124,7 +124,6 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
             "hidden must be whole numbers with commas, such as 400,400, got '4,a'",
         ),
         (["split-digits", "er", "--hidden", "-4"], "hidden must be at least 1, got '-4'"),
-        (["split-digits", "er", "--hidden", "3000000,3000000"], "out of memory"),
         (["split-digits", "er", "--block", "4"], "model mlp has no option block: it belongs to lwta"),
         (["split-digits", "er", "--model", "lwta", "--block", "1"], "block must be at least 2, got 1"),
         (["split-digits", "er", "--optimizer", "adamw", "--momentum", ".9"], "belongs to sgd and rmsprop"),
@@ -160,6 +159,16 @@ def test_diverging_run(tmp_path: Path, engram: Engram) -> None:
     done = engram("run", "split-digits", "finetune", *SHORT, "--lr", "1e9", "--out", tmp_path)
     assert done.returncode == 2 and "try a learning rate smaller" in done.stderr.splitlines()[-1]
     assert len(list(tmp_path.glob("*/trace.parquet"))) == 1
+
+
+def test_a_network_that_does_not_fit_into_memory_is_one_line(tmp_path: Path, engram: Engram) -> None:
+    done = engram("run", "split-digits", "er", "--hidden", "3000000,3000000", "--out", tmp_path / "runs")
+    assert done.returncode == 2, done.stderr
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("error: out of memory") and "Traceback" not in done.stderr
+    (failure,) = (tmp_path / "runs").glob("*/failure.json")
+    assert json.loads(failure.read_text())["kind"] == "out of memory"
+    assert {file.name for file in failure.parent.iterdir()} == {"experiment.json", "failure.json"}
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path, engram: Engram) -> None:

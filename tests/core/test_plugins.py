@@ -79,7 +79,7 @@ def test_only_a_data_set(script: Path) -> None:
     assert engram.datasets.load("test-stripes").classes == ("across", "down")
     stream = engram.scenarios.split("test-stripes", 1, setting="class")
     planned = engram.experiment(stream, "finetune", hidden=(8,), batch_size=10)
-    assert run(planned).evaluator.step == 4
+    assert run(planned).updates == 4
     assert planned.as_json()["code"] == {"data set test-stripes": info.digest}
     before = planned.id
     # Other data under the same name are another experiment, and are what is loaded.

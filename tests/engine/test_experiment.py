@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.drained import learned as learned_by
 from torch import nn
 
 import engram
@@ -111,7 +112,7 @@ def test_a_module_is_a_network_and_its_weights_are_part_of_the_identity() -> Non
     started = build(planned.model, shape=(1, 8, 8), n_units=10, seed=3)
     x = torch.rand(4, 1, 8, 8)
     assert torch.equal(started(x), module(x)) and started.width == 9
-    learned = run(planned).method.predictor()
+    learned = learned_by(planned).predictor()
     # A copy was trained.
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
     assert not torch.equal(learned(x), module(x))
@@ -132,7 +133,7 @@ def test_a_function_that_makes_modules() -> None:
     assert torch.equal(one.head.weight, same.head.weight) and not torch.equal(
         one.head.weight, other.head.weight
     )
-    assert run(planned).evaluator.step == 10
+    assert run(planned).updates == 10
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ class Diary(Watcher):
 
 
 def check_order(diary: Diary) -> None:
-    """A run begins once, then its steps in their order, each told in the order of what happened, then its end."""
+    """A run begins once, its steps come in order, each told as it happened, and it ends once."""
     names = diary.names()
     assert names[0] == "began" and names[-1] == "ended"
     assert names.count("began") == names.count("ended") == 1

@@ -93,7 +93,7 @@ CASES = {
     "diverged": Case(
         diverging,
         "diverged",
-        "loss became nan at step 3 while learning task 1: try a learning rate smaller than 1000000000.0",
+        "the loss became nan at step 3 while learning task 1: try a learning rate smaller than 1000000000.0",
         step=3,
         task=0,
     ),
@@ -179,6 +179,18 @@ def test_whoever_runs_it_the_others_go_on(plugin: Path, tmp_path: Path) -> None:
     runs = Serial(Where(out=tmp_path))([diverging(), crashing(), good])
     assert [run.status for run in runs] == ["failed", "failed", "done"]
     assert [run.experiment.id for run in runs] == [diverging().id, crashing().id, good.id]
+
+
+@pytest.mark.parametrize("how", [alone, in_this_process])
+def test_a_network_that_does_not_fit_into_memory_is_a_failure(
+    how: Callable[[Experiment, Where], Run], tmp_path: Path
+) -> None:
+    planned = experiment("split-digits", "finetune", hidden=(3_000_000, 3_000_000), updates=2)
+    run = how(planned, Where(out=tmp_path))
+    assert run.failure is not None and run.failure.kind is FailureKind.OUT_OF_MEMORY
+    assert "use a smaller network or batch" in run.failure.reason and "\n" not in run.failure.reason
+    assert (run.failure.step, run.failure.task) == (None, None)
+    assert Run.load(tmp_path / planned.id).failure == run.failure
 
 
 def test_a_run_that_is_tried_again_forgets_its_failure(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +150,13 @@ def test_finished_runs_gain_it(plugin: Path, runs: Path) -> None:
     for run in find_runs([runs]):
         matrix = run.matrix
         assert run.metrics["worst-task"] == matrix[-1].min()
-        assert run.metrics["ACC"] == run.result["metrics"]["ACC"]
+        assert run.metrics["ACC"] == run.stored["ACC"]
 
 
 def test_nothing_is_read_where_nothing_is_missing(runs: Path) -> None:
     for run in find_runs([runs]):
-        why = {"FWT": "left out"}
-        (run.folder / "result.json").write_text(json.dumps({**run.result, "why": why}))
+        assert run.folder is not None
+        replace(run, why={"FWT": "left out"}).save()
         (run.folder / "trace.parquet").write_bytes(b"")
     assert all("ACC" in run.metrics for run in find_runs([runs]))
 
@@ -175,8 +176,7 @@ def test_runs_are_compared_by_it(named: bool, plugin: Path, runs: Path, engram: 
 
 def test_a_metric_without_its_plugin_has_no_direction(runs: Path, engram: Engram) -> None:
     for run in find_runs([runs]):
-        metrics = {**run.result["metrics"], "theirs": 0.5}
-        (run.folder / "result.json").write_text(json.dumps({**run.result, "metrics": metrics}))
+        replace(run, stored={**run.stored, "theirs": 0.5}).save()
     code, _, err = engram("compare", runs, "--metric", "theirs")
     assert code == 2 and err.count("\n") == 1
     assert "give the file that registers it with --plugin" in err

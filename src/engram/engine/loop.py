@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from engram.core.errors import InputError
 from engram.engine.check import complete
-from engram.engine.failures import RunFailed
+from engram.engine.failures import RunFailed, failure_of
 from engram.engine.observers import Step
 from engram.engine.state import RunState
 from engram.engine.where import Where
@@ -40,9 +41,7 @@ def run_steps(
         >>> [step.step for step in steps]
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
-    state = RunState(complete(experiment), where or Where(out=None))
-    if resume is not None:
-        state.load_state_dict(resume)
+    state = _state(complete(experiment), where or Where(out=None), resume)
     folder = None if where is None or where.out is None else where.out / experiment.id
     begun = Run(planned=state.experiment, folder=folder)
     try:
@@ -72,6 +71,20 @@ def run_steps(
         return state.finished()
     except Exception as error:
         raise RunFailed(state.failed(error)) from error
+
+
+def _state(experiment: Experiment, where: Where, resume: dict[str, Any] | None) -> RunState:
+    """Where a run begins, or resumes; a method that crashes while it is set up has failed."""
+    try:
+        state = RunState(experiment, where)
+        if resume is not None:
+            state.load_state_dict(resume)
+    except InputError:
+        # It cannot be run as asked, which is no failure of a run.
+        raise
+    except Exception as error:
+        raise RunFailed(Run(planned=experiment, failure=failure_of(error))) from error
+    return state
 
 
 def run(experiment: Experiment, where: Where | None = None) -> Run:

@@ -138,7 +138,7 @@ def measured(
         >>> adam = lambda seed: experiment("split-mnist-002", "finetune", seed=seed)
         >>> piece = measured("Adam", adam, {cell: percent("AvgAcc")}, seeds=10)
         >>> made_up = lambda experiments: [
-        ...     Run(planned, {"metrics": {"AvgAcc": 0.5}}) for planned in experiments
+        ...     Run(planned=planned, stored={"AvgAcc": 0.5}) for planned in experiments
         ... ]
         >>> list(drive(piece.plan([0, 1]), made_up).values())
         [[50.0, 50.0]]
@@ -156,7 +156,7 @@ def percent(metric: str) -> Callable[[Run], float]:
 
     Example:
         >>> from engram.engine.recipe import experiment
-        >>> percent("ACC")(Run(experiment("split-digits", "er"), {"metrics": {"ACC": 0.25}}))
+        >>> percent("ACC")(Run(planned=experiment("split-digits", "er"), stored={"ACC": 0.25}))
         25.0
     """
     return lambda run: 100 * run.metric(metric)

@@ -83,8 +83,9 @@ def compare_runs(
     Raises:
         InputError: There is nothing to compare, or the runs are not comparable; one line says why.
     """
-    by_folder = {run.folder: run for run in runs}
-    groups = group_runs(by_folder.values())
+    # A run that was never saved has no folder to be known by.
+    distinct = {run.folder or id(run): run for run in runs}
+    groups = group_runs(distinct.values())
     if len(groups) < 2:
         names = ", ".join(group.label for group in groups) or "none"
         raise InputError(f"nothing to compare: found runs of one experiment only ({names}); give two or more")
@@ -182,14 +183,19 @@ def _by_seed(group: RunGroup) -> dict[int, Run]:
     for run in group.runs:
         seed = run.description.get("seed")
         if not isinstance(seed, int):
-            raise InputError(f"the run {run.folder} has no seed: runs are paired by seed, so record one")
+            raise InputError(f"the run {_place(run)} has no seed: runs are paired by seed, so record one")
         if seed in by_seed:
             raise InputError(
-                f"two runs of {group.label} have the seed {seed}: {by_seed[seed].folder} and {run.folder}; "
+                f"two runs of {group.label} have the seed {seed}: {_place(by_seed[seed])} and {_place(run)}; "
                 "leave one out"
             )
         by_seed[seed] = run
     return by_seed
+
+
+def _place(run: Run) -> str:
+    """Where a run lies, or what it is called where it lies nowhere."""
+    return str(run.folder or run.id)
 
 
 def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
@@ -199,7 +205,7 @@ def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
         if ours != theirs:
             raise InputError(
                 f"{first} and {name} cannot be compared: with seed {seed} they were given different tasks "
-                f"({reference.folder} and {run.folder})"
+                f"({_place(reference)} and {_place(run)})"
             )
 
 
