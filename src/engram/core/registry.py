@@ -26,7 +26,7 @@ T = TypeVar("T")
 OPEN: list[Registry[Any]] = []
 """The registries that users add to with a decorator; each of them adds itself."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
+_NAME = re.compile(r"[^\W_][\w.+*-]*")
 
 
 class Declared(NamedTuple):

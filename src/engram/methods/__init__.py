@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, Unpack
 
-from engram.core.registry import Registry
+from engram.core.registries import METHODS
 from engram.methods.traits import Declaration, Traits, declared_traits
 
 M = TypeVar("M", bound=type[Any])
@@ -27,13 +27,8 @@ def _built_in() -> dict[str, str]:
     return {name: f"{__name__}.{module}" for module, here in names.items() for name in here}
 
 
-METHODS: Registry[type[Any]] = Registry(
-    "method",
-    _built_in(),
-    group="engram.methods",
-    decorator="@engram.method('name')",
-    accept="engram.methods.registration:accepted",
-)
+for _name, _module in _built_in().items():
+    METHODS.add(_name, _module)
 
 
 def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:

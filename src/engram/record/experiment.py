@@ -14,9 +14,9 @@ from pydantic import Field
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 from engram.core.plugins import PLUGIN_MODULE
+from engram.core.registries import METHODS
 from engram.core.schema import INTERNAL, Flag, Since, as_fields, from_fields, later_fields
 from engram.core.values import OptimizerSpec
-from engram.methods import METHODS
 from engram.models.spec import MODELS, ModelSpec
 from engram.record.specs import EvaluationSpec, PhaseSpec, Start, TransferSpec
 from engram.scenarios.values import Scenario
