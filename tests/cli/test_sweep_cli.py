@@ -54,7 +54,7 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
     assert done.stdout.count("try a learning rate smaller") == 2
     assert "2 of 4 runs failed; run the same command again to retry them" in done.stdout
     assert "ACC" in done.stdout and "±" in done.stdout
-    assert "failed: split-digits-class-finetune-s0" in done.stderr
+    assert "failed: finetune on split-digits (class), seed 0: the loss became" in done.stderr
 
     file.write_text(file.read_text().replace("1e9", "0.2"))
     again = engram(*command, "--json")
