@@ -164,7 +164,8 @@ def test_a_cheat_is_recorded_and_stopped(tmp_path: Path, engram: Engram) -> None
         )
         assert not list((tmp_path / "strict").glob("*/result.json"))
         grid = ("protocol", "grid", *command[1:], "--grid", "lr=.1,.01", "--out", tmp_path / "strict")
-        assert engram(*grid, "--strict").stderr.splitlines()[-1] == stopped.stderr.splitlines()[-1]
+        reason = stopped.stderr.splitlines()[-1].removeprefix("error: ")
+        assert engram(*grid, "--strict").stderr.splitlines()[-1].endswith(reason)
         assert not list((tmp_path / "strict").glob("*/result.json"))
         assert engram(*command, "--out", tmp_path / "audit").returncode == 0
         file = tmp_path / "sweep.toml"
@@ -173,7 +174,7 @@ def test_a_cheat_is_recorded_and_stopped(tmp_path: Path, engram: Engram) -> None
         failed = engram(*sweep, "--out", tmp_path / "swept")
         assert failed.returncode == 1
         assert json.loads(failed.stdout)["runs"][0]["failure"] == {
-            "kind": "input",
+            "kind": "bad input",
             "reason": stopped.stderr.splitlines()[-1].removeprefix("error: "),
         }
         # What was recorded without `--strict` is refused before anything starts.

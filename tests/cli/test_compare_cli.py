@@ -102,7 +102,7 @@ def test_mistakes_are_one_line(runs: Path, tmp_path: Path, capsys: pytest.Captur
 def test_comparing_needs_no_torch(runs: Path) -> None:
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from engram.results.compare import compare_runs\nfrom engram.results.store import find_runs\n"
+        "from engram.results.compare import compare_runs\nfrom engram.results.runs import find_runs\n"
         f"compare_runs(find_runs([Path({str(runs)!r})]))\n"
         "sys.exit('torch' in sys.modules)"
     )

@@ -44,9 +44,9 @@ def test_finished_runs_tell_how_long_the_others_take(tmp_path: Path) -> None:
 def test_singular_and_plural() -> None:
     one = describe_run(planned(epochs=1))
     assert one["training"].endswith("1 epoch") and one["seeds"] == "1 seed, 0"
-    assert one["evaluation"].startswith("every update on ")
+    assert one["evaluation"].startswith("every update, on ")
     many = describe_run(planned(2, updates=30, evaluation={"every": 10, "subset": None}))
     assert many["training"].endswith("30 updates per task") and many["seeds"] == "2 seeds, 0 to 1"
-    assert many["evaluation"] == "every 10 updates on all test samples per task"
+    assert many["evaluation"] == "every 10 updates, on all test samples per task"
     assert many["to do"].startswith("300 updates, 32 evaluations, about ")
     assert Forecast(1, 0, 1, 1, None, measured=False).text() == "1 update, 1 evaluation"

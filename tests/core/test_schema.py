@@ -25,7 +25,7 @@ def test_every_option_says_what_it_means() -> None:
         ("epochs", 0, "epochs must be at least 1, got 0"),
         ("epochs", 1.0, "epochs must be a whole number, got 1.0"),
         ("momentum", 1, "momentum must be at least 0 and below 1, got 1"),
-        ("tasks", "al", "unknown tasks 'al': did you mean 'all'"),
+        ("tasks", "al", "unknown tasks 'al'; did you mean 'all'"),
         ("tasks", "none", "tasks must be seen or all, got 'none'"),
         ("hidden", (3, 0), "hidden must be at least 1, got 3,0"),
         ("hidden", "a", "hidden must be whole numbers with commas, such as 400,400, got 'a'"),

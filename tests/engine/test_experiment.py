@@ -56,13 +56,13 @@ def test_every_field_is_read_again(tmp_path: Path) -> None:
     ("change", "message"),
     [
         ({"epochs": "three"}, "experiment.json: epochs must be a whole number, got 'three'"),
-        ({"epoch": 3}, "experiment.json: unknown field 'epoch': did you mean 'epochs'"),
+        ({"epoch": 3}, "experiment.json: unknown field 'epoch'; did you mean 'epochs'"),
         ({"format": 9}, "format 9"),
         ({"seed": True}, "seed must be a whole number, got True"),
         ({"optimizer": {"name": "sgd", "learning_rate": 1}}, "optimizer: unknown field 'learning_rate'"),
         ({"scenario": {"name": "x", "tasks": [], "setting": {"kind": "task"}}}, "scenario: .*has no tasks"),
         ({"scenario": {"name": "x", "tasks": [], "setting": {"kind": "new"}}}, "kind of task, domain, class"),
-        ({"model": {"name": "mlp", "hiden": [3]}}, "option of the model mlp 'hiden': did you mean 'hidden'"),
+        ({"model": {"name": "mlp", "hiden": [3]}}, "option of the model mlp 'hiden'; did you mean 'hidden'"),
     ],
 )
 def test_what_cannot_be_read_is_said_where_it_stands(change: dict[str, Any], message: str) -> None:
@@ -181,7 +181,7 @@ def test_a_class_is_as_good_as_its_name() -> None:
     ("options", "message"),
     [
         ({"learning_rat": 1}, "unknown option 'learning_rat'"),
-        ({"epoch": 1}, "unknown option 'epoch': did you mean 'epochs'"),
+        ({"epoch": 1}, "unknown option 'epoch'; did you mean 'epochs'"),
         ({"memory": 1}, "memory is a hyper-parameter of er: give settings={'memory': …}"),
         ({"classes": "many"}, "classes must be known or unknown, got 'many'"),
     ],

@@ -215,7 +215,7 @@ def test_saved_files_are_plain_and_readable(tmp_path: Path) -> None:
         ({"test_sets": [(torch.zeros(0, 2), torch.zeros(0))]}, "is empty"),
         ({"test_sets": [(torch.zeros(2, 2), torch.zeros(3))]}, "2 inputs but 3 labels"),
         ({"test_sets": [3]}, "cannot evaluate on a int"),
-        ({"every": 0}, "every=0"),
+        ({"every": 0}, "every must be at least 1, got 0"),
         ({"subset": 0}, "subset=0"),
         ({"tasks": "some"}, "tasks='some'"),
     ],

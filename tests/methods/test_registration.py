@@ -117,9 +117,11 @@ def test_an_edited_plugin_is_another_experiment(tmp_path: Path) -> None:
 @pytest.fixture
 def as_before() -> Iterator[None]:
     """What a test registers is forgotten."""
-    entries, taken = dict(METHODS._entries), dict(METHODS._taken)
+    names, taken = set(METHODS), dict(METHODS._taken)
     yield
-    METHODS._entries, METHODS._taken = entries, taken
+    for name in set(METHODS) - names:
+        METHODS.remove(name)
+    METHODS._taken = taken
 
 
 FOUR = """
@@ -199,8 +201,12 @@ def test_what_a_method_says_of_itself_stays(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("return loss", "pass", "method test-four: observe gives a NoneType: let it return the loss"),
-        ("return self.network", "pass", "method test-four: predictor gives a NoneType: let it return"),
+        ("return loss", "pass", "method test-four: observe must return the loss as a number, got NoneType"),
+        (
+            "return self.network",
+            "pass",
+            "method test-four: predictor must return the network that answers, got NoneType",
+        ),
     ],
 )
 def test_a_verb_that_gives_nothing_is_one_line(old: str, new: str, message: str, tmp_path: Path) -> None:
@@ -395,4 +401,4 @@ def test_looking_a_method_up_registers_nothing_new(tmp_path: Path) -> None:
         "except ValueError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "registers no method" in done.stdout, done.stderr
+    assert "registers nothing" in done.stdout, done.stderr

@@ -57,7 +57,7 @@ def test_every_name_finds_something(name: str) -> None:
 
 
 def test_an_unknown_name_is_refused_with_near_ones() -> None:
-    with pytest.raises(InputError, match="unknown metric 'WC-AC': did you mean 'WC-ACC'"):
+    with pytest.raises(InputError, match="unknown metric 'WC-AC'; did you mean 'WC-ACC'"):
         find("WC-AC")
 
 
@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[dict[str, Any], Callable[..., Any], str]] = {
     "reads like": ({"name": "acc"}, one, r"'acc' in test_registry.py, line \d+ .* read as ACC"),
     "windowed": ({"name": "WF25"}, one, "read as WF"),
     "no name": ({"name": " "}, one, "has no name"),
-    "need": ({"needs": "bit"}, one, "unknown need of metric 'mine' 'bit': did you mean 'bits'"),
+    "need": ({"needs": "bit"}, one, "unknown need of metric 'mine' 'bit'; did you mean 'bits'"),
     "arguments": (
         {"needs": "classes"},
         one,

@@ -117,11 +117,12 @@ def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
     assert runs_done([piece(), piece()], tmp_path, there=there) == {digits(0).id, digits(1).id}
 
 
-@pytest.mark.parametrize(("kind", "missing", "failures"), [("input", 0, 1), ("killed", 1, 0)])
-def test_a_run_whose_loss_became_no_number_is_done(
-    kind: str, missing: int, failures: int, tmp_path: Path
-) -> None:
-    """One whose process was killed is not: it is run again."""
+@pytest.mark.parametrize(
+    ("kind", "missing", "failures"),
+    [("diverged", 0, 1), ("out of budget", 0, 1), ("bad input", 1, 0), ("crashed", 1, 0), ("killed", 1, 0)],
+)
+def test_a_run_that_would_fail_again_is_done(kind: str, missing: int, failures: int, tmp_path: Path) -> None:
+    """One whose process was killed is not, nor one whose input was wrong: it is run again."""
     Serial(Where(out=tmp_path))([digits(0)])
     said = {"kind": kind, "reason": "the loss became nan", "details": ""}
     write_json(tmp_path / digits(1).id / FAILURE, said)

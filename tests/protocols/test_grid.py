@@ -98,7 +98,7 @@ def test_the_first_of_equals_is_chosen() -> None:
         ({"lr": ["-1"]}, "lr must be above 0, got '-1'"),
         ({"lr": ["x"]}, "lr must be a number, got 'x'"),
         ({"hidden": ["4xa"]}, "hidden must be whole numbers .*, got '4xa'"),
-        ({"memory": ["0"]}, "memory='0'"),
+        ({"memory": ["0"]}, "memory must be greater than 0, got '0'"),
         ({"lr": []}, "no value for lr"),
     ],
 )

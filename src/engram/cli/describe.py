@@ -73,9 +73,10 @@ def forecast(experiments: Sequence[Experiment], out: Path | None = None) -> Fore
         >>> plan.runs, plan.updates, plan.evaluations, plan.measured
         (2, 900, 902, False)
     """
+    from engram.core.files import is_file
     from engram.core.folder import RESULT
 
-    left = [planned for planned in experiments if out is None or not (out / planned.id / RESULT).is_file()]
+    left = [planned for planned in experiments if out is None or not is_file(out / planned.id / RESULT)]
     times = [_measured_seconds(planned, out) if out is not None else None for planned in left]
     measured = bool(left) and all(seconds is not None for seconds in times)
     if not measured:

@@ -26,7 +26,7 @@ T = TypeVar("T")
 OPEN: list[Registry[Any]] = []
 """The registries that users add to with a decorator; each of them adds itself."""
 
-_NAME = re.compile(r"[^\W_][\w.+*-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
 class Declared(NamedTuple):
@@ -120,7 +120,9 @@ class Registry(Generic[T]):
             thing: What it stands for; `Lazy` where it is made when it is first looked up.
             origin: The module in which it is written; the one that the thing names itself unless given.
         """
-        self._entries[check_name(self.kind, name)] = thing
+        if not _is_ours(origin or thing):
+            check_name(self.kind, name)
+        self._entries[name] = thing
         self._origins.pop(name, None)
         if origin:
             self._origins[name] = origin

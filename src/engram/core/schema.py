@@ -378,7 +378,7 @@ def from_fields(hint: Any, value: Any, *, where: str) -> Any:
         Source(dataset='mnist', classes=(0, 1), unused=0)
         >>> from_fields(Source, {"dataset": "mnist", "clases": [0, 1]}, where="here")
         Traceback (most recent call last):
-        engram.core.errors.InputError: here: unknown field 'clases': did you mean 'classes'? ...
+        engram.core.errors.InputError: here: unknown field 'clases'; did you mean 'classes'? ...
     """
     hint = get_args(hint)[0] if get_origin(hint) is Annotated else hint
     origin, parts = get_origin(hint), get_args(hint)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engram.core.errors import InputError, unknown_name
+from engram.core.errors import InputError
 from engram.engine.probing import check_probes
 from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
 from engram.methods.optimizers import check_optimizer
-from engram.models import MODELS
 from engram.record.experiment import Experiment
 from engram.scenarios import joint
 from engram.scenarios.values import Permute, TaskSetting
@@ -22,8 +21,8 @@ def complete(experiment: Experiment) -> Experiment:
     Done before hashing, so that a default and the same value given by hand are the same experiment.
     """
     method, traits = METHODS[experiment.method], traits_of(experiment.method)
-    if experiment.model.name not in MODELS:
-        raise unknown_name("model", experiment.model.name, MODELS)
+    # An unknown name is refused here.
+    _ = experiment.model.model
     Schedule(experiment.evaluation.every, experiment.evaluation.per_epoch)
     check_optimizer(experiment.optimizer)
     check_probes(experiment)

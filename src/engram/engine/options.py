@@ -87,7 +87,7 @@ def find_option(name: str) -> Option:
     Example:
         >>> find_option("learning_rat")
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown option 'learning_rat': ...
+        engram.core.errors.InputError: unknown option 'learning_rat'; ...
     """
     option = all_options().get(name) or option_of(name)
     if option is None:

@@ -75,7 +75,7 @@ def experiment(
         0.1
         >>> experiment("split-digits", "er", learning_rate=0.1)
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown option 'learning_rate': ...
+        engram.core.errors.InputError: unknown option 'learning_rate'; ...
     """
     from engram.engine.check import complete
 

@@ -30,7 +30,7 @@ class Serial:
         >>> execute = Serial(Where(out=Path(tempfile.mkdtemp())))
         >>> planned = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
         >>> [run] = execute([planned])
-        >>> run.experiment is planned, run.status, run.updates
+        >>> run.experiment == planned, run.status, run.updates
         (True, 'done', 10)
     """
 

@@ -12,6 +12,8 @@ from typing import Any, TypeVar, Unpack
 from engram.core.registries import METHODS
 from engram.methods.traits import Declaration, Traits, declared_traits
 
+__all__ = ["METHODS", "VERBS", "method", "traits_of"]
+
 M = TypeVar("M", bound=type[Any])
 
 VERBS = ("begin_task", "observe", "end_task", "predictor")

@@ -234,7 +234,12 @@ class Options:
         return {metric.name: options}
 
 
-METRICS: Final[Registry[Metric]] = Registry("metric")
+METRICS: Final[Registry[Metric]] = Registry(
+    "metric",
+    home="engram.metrics",
+    group="engram.metrics",
+    decorator="@engram.metric('name', higher_is_better=…, source=…)",
+)
 """Every metric by its name; importing `engram.metrics` fills it, and plugins add theirs."""
 
 
@@ -297,7 +302,7 @@ def metric(
         >>> @metric("dips", higher_is_better=False, needs="bitz")
         ... def dips(trace): ...
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown need of metric 'dips' 'bitz': did you mean 'bits'? ...
+        engram.core.errors.InputError: unknown need of metric 'dips' 'bitz'; did you mean 'bits'? ...
     """
 
     def register(function: F) -> F:

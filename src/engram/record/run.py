@@ -447,6 +447,8 @@ def _with_result(run: Run, result: Mapping[str, Any], path: Path) -> Run:
             card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
         )
+    except InputError:
+        raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"{path} cannot be read ({error}): run it again with --again") from error
 

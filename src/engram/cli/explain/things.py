@@ -102,7 +102,7 @@ def _samples(stream: Scenario) -> str:
 def _model(recipe: Recipe) -> str:
     from engram.models.spec import ModelSpec
 
-    options = ModelSpec(recipe.model, options=recipe.model_options).described()
+    options = ModelSpec(recipe.model, **dict(recipe.model_options)).described()
     return f"{recipe.model} {options}".strip()
 
 

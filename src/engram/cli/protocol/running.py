@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engram.cli.output import fail
+from engram.cli.output import fail, stderr
 from engram.record.aside import restore, set_aside
 from engram.record.failure import FailureKind
 
@@ -58,7 +58,8 @@ def executor(request: ProtocolRequest) -> Executor:
     where = replace(request.options.where(), jobs=request.jobs)
 
     def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
-        with ProgressDisplay(len({planned.id for planned in experiments})) as display:
+        runs = len({planned.id for planned in experiments})
+        with ProgressDisplay(runs, name_failures=False) as display:
             return (Serial if request.jobs == 1 else Processes)(where, [display])(experiments)
 
     return run_some
@@ -84,9 +85,16 @@ def again_at_most_once(execute: Executor, out: Path, again: bool) -> Executor:
             for folder, aside in before.items():
                 restore(folder, aside)
             raise
-        # Whatever came out now, even a failure, is what this command has to report.
-        for aside in before.values():
-            shutil.rmtree(aside)
+        not_run = (FailureKind.BAD_INPUT, FailureKind.INTERRUPTED)
+        for run in results:
+            aside = before.pop(out / run.id, None)
+            if aside is None:
+                continue
+            if run.failure is not None and run.failure.kind in not_run:
+                restore(out / run.id, aside)
+            else:
+                # Whatever came out now, even a failure, is what this command has to report.
+                shutil.rmtree(aside)
         return results
 
     return run_some
@@ -108,12 +116,15 @@ def noting_failures(execute: Executor, failures: dict[str, Run]) -> Executor:
 
 
 def report_failures(failed: Collection[Run]) -> None:
-    """Exit with 1 if a run failed for another reason than divergence; each was named when it failed.
+    """Print which runs failed and why; exit with 1 if one failed for another reason than divergence.
 
     That a run diverges says something about its fields, which are then not chosen.
     """
-    kinds = [run.failure.kind for run in failed if run.failure is not None]
-    others = sum(kind is not FailureKind.DIVERGED for kind in kinds)
+    others = 0
+    for run in failed:
+        assert run.failure is not None
+        stderr.print(f"failed: {run.id}: {run.failure.reason}", soft_wrap=True, markup=False)
+        others += run.failure.kind is not FailureKind.DIVERGED
     if others:
         runs = "1 run failed" if others == 1 else f"{others} runs failed"
         fail(
