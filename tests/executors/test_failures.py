@@ -1,13 +1,14 @@
 """One failure, one record: whatever runs an experiment, its folder says the same of what went wrong."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engram.cli.run import run_all
 from engram.core.errors import InputError
 from engram.core.files import write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT
@@ -18,6 +19,11 @@ from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
 from engram.executors.serial import Serial
+from engram.papers.published import Cell
+from engram.papers.reproduce import reproduce
+from engram.papers.values import Piece
+from engram.protocols.drive import Plan, drive
+from engram.protocols.grid import grid
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
@@ -136,13 +142,43 @@ def in_another_process(planned: Experiment, where: Where) -> Run:
     return run
 
 
+def by_the_command(planned: Experiment, where: Where) -> Run:
+    with pytest.raises(InputError):
+        run_all([planned], where)
+    return Run.find(planned, where.folder)
+
+
+def by_a_protocol(planned: Experiment, where: Where) -> Run:
+    with pytest.raises(InputError):
+        drive(grid([planned], {}), Serial(where))
+    return Run.find(planned, where.folder)
+
+
+def by_a_reproduction(planned: Experiment, where: Where) -> Run:
+    def plan(seeds: Sequence[int]) -> Plan[dict[Cell, Sequence[float]]]:
+        yield [planned for _ in seeds]
+        return {}
+
+    [reproduced] = reproduce([Piece("made up", plan, (), 1)], Serial(where))
+    assert [run.id for run in reproduced.failures] == [planned.id]
+    return Run.find(planned, where.folder)
+
+
 @pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest) -> Case:
     return CASES[request.param]
 
 
 @pytest.mark.parametrize(
-    "how", [alone, in_this_process, pytest.param(in_another_process, marks=pytest.mark.slow)]
+    "how",
+    [
+        alone,
+        by_the_command,
+        by_a_protocol,
+        by_a_reproduction,
+        in_this_process,
+        pytest.param(in_another_process, marks=pytest.mark.slow),
+    ],
 )
 def test_the_same_failure_leaves_the_same_record(
     how: Callable[[Experiment, Where], Run], case: Case, plugin: Path, tmp_path: Path
