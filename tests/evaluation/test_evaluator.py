@@ -216,8 +216,8 @@ def test_saved_files_are_plain_and_readable(tmp_path: Path) -> None:
         ({"test_sets": [(torch.zeros(2, 2), torch.zeros(3))]}, "2 inputs but 3 labels"),
         ({"test_sets": [3]}, "cannot evaluate on a int"),
         ({"every": 0}, "every must be at least 1, got 0"),
-        ({"subset": 0}, "subset=0"),
-        ({"tasks": "some"}, "tasks='some'"),
+        ({"subset": 0}, "subset must be at least 1, or None for all samples, got 0"),
+        ({"tasks": "some"}, "tasks must be 'seen' or 'all', got 'some'"),
     ],
 )
 def test_bad_input_is_one_line(arguments: dict[str, Any], message: str) -> None:
