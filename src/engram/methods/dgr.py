@@ -1,6 +1,5 @@
 """Deep generative replay: a generator imitates earlier inputs, and the older network labels them."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -15,10 +14,11 @@ from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.distil import Learned
-from engram.methods.generative import GenerativeMemory, Inputs, check_limits
+from engram.methods.generative import GenerativeMemory, High, Inputs, Latent, Low, check_limits
 from engram.methods.memory import join
 from engram.methods.state import kept_bytes
 from engram.models.heads import head_masks, mask_scores
+from engram.models.network import frozen_copy
 from engram.models.vae import VAE
 
 ROUNDS = 10
@@ -52,7 +52,7 @@ class DGR(Learner):
     new and replayed inputs in one batch; `sure` is not in the paper, and off by default.
     """
 
-    latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
+    latent: Latent = 100
     width: Annotated[
         int | None,
         Field(
@@ -60,12 +60,8 @@ class DGR(Learner):
             description="units in each of its hidden layers (default: as many as the network has features)",
         ),
     ] = None
-    low: Annotated[
-        float | None, Field(description="smallest input value (default: that of the first batch)")
-    ] = None
-    high: Annotated[
-        float | None, Field(description="largest input value (default: that of the first batch)")
-    ] = None
+    low: Low = None
+    high: High = None
     sure: Annotated[
         float,
         Since("2"),
@@ -164,14 +160,13 @@ class DGR(Learner):
     def begin_task(self, task: TaskInfo) -> None:
         """The generator's optimiser starts anew where the network's does."""
         super().begin_task(task)
-        if task.index > 0:
-            self.dreams.begin_task()
+        self.dreams.begin_task(task)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """What is remembered from now on: generator and network as they are."""
         self.learned.end_task()
         self.dreams.end_task()
-        self.teacher = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.teacher = frozen_copy(self.network)
 
     def kept_bytes(self) -> int:
         """The generator now and before, and the older network."""

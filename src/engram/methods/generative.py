@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from typing import Annotated, NamedTuple, Protocol, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from engram.core.errors import InputError
-from engram.core.values import OptimizerSpec
+from engram.core.values import OptimizerSpec, TaskInfo
 from engram.methods.optimizers import build_optimizer
 from engram.methods.state import State
+from engram.models.network import frozen_copy
+
+Latent = Annotated[int, Field(gt=0, description="numbers in the generator's code")]
+Low = Annotated[float | None, Field(description="smallest input value (default: that of the first batch)")]
+High = Annotated[float | None, Field(description="largest input value (default: that of the first batch)")]
 
 
 class Inputs(NamedTuple):
@@ -108,15 +113,15 @@ class GenerativeMemory:
             self.model = self.make(inputs).to(device)
         self.optimizer = build_optimizer(self.optimizer_spec, self.model.parameters())
 
-    def begin_task(self) -> None:
-        """Clear the optimiser's state where the experiment says so."""
-        if self.optimizer_spec.reset and self.model is not None:
+    def begin_task(self, task: TaskInfo) -> None:
+        """Clear the optimiser's state in later tasks, if the experiment resets optimisers."""
+        if self.optimizer_spec.reset and task.index > 0 and self.model is not None:
             self.optimizer = build_optimizer(self.optimizer_spec, self.model.parameters())
 
     def end_task(self) -> None:
         """From now on the model as it is now is what is remembered."""
         if self.model is not None:
-            self.previous = copy.deepcopy(self.model).requires_grad_(False).eval()
+            self.previous = frozen_copy(self.model)
 
     def noise(self, size: int) -> Tensor:
         """Standard normal noise for so many samples."""

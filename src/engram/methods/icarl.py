@@ -1,6 +1,5 @@
 """iCaRL: exemplars that stand for their class, and answers by the nearest mean of exemplars."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -14,7 +13,7 @@ from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.memory import Latest, Samples, Sections, Turns, gather, pool
-from engram.models.network import Network
+from engram.models.network import Network, frozen_copy
 
 READ_AT_ONCE = 512
 
@@ -84,7 +83,7 @@ class ICaRL(Learner):
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Choose exemplars of the task's classes, and keep a copy of the network."""
-        network = copy.deepcopy(self.network).eval().requires_grad_(False)
+        network = frozen_copy(self.network)
         samples = gather(batches)
         classes = samples.y.unique().tolist()
         share = self.memory // (len(self.store.parts) + len(classes))
@@ -99,7 +98,7 @@ class ICaRL(Learner):
 
     def predictor(self) -> nn.Module:
         """The nearest-mean classifier as it would be now; the network itself while nothing was seen."""
-        network = copy.deepcopy(self.network).eval().requires_grad_(False)
+        network = frozen_copy(self.network)
         parts = [part for part in (*self.store.parts, self.recent.samples) if len(part)]
         if not parts:
             return network

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Annotated, Literal, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engram.core.errors import NonFinite
 from engram.core.values import Batch
+from engram.methods.losses import Terms
 from engram.methods.state import State
 from engram.models.heads import allowed_units, mask_scores
 
 Label = Literal["predicted", "sampled", "true"]
 FisherKind = Literal["sample", "batch", "batch-scaled"]
+
+Strength = Annotated[float, Field(ge=0, description="weight of the penalty (λ)")]
+FisherLabel = Annotated[Label, Field(description="the labels whose likelihood gives the Fisher information")]
+FisherGradients = Annotated[
+    FisherKind,
+    Field(description="squared gradients of samples, of mini-batches, or of mini-batches times their size"),
+]
+
 CHUNK_BYTES = 256 * 2**20
+"""How much memory the gradients of single samples may take at a time."""
 
 SampleLosses = Callable[[Tensor, Tensor, Tensor], Tensor]
 """From scores, labels and the units that compete to the loss of each sample."""
@@ -346,6 +357,10 @@ class Anchors:
         value: Tensor = _Parabola.apply(self.importance, self.centre, *here)  # type: ignore[no-untyped-call]
         return value + self.lowest
 
+    def added_to(self, terms: Terms, network: nn.Module, *, strength: float) -> Terms:
+        """A loss with `strength` times the penalty added; unchanged while there are no anchors."""
+        return terms.plus(strength * self.penalty(network.parameters())) if self else terms
+
     def pulls(self, parameters: Iterable[nn.Parameter]) -> tuple[Tensor, list[Tensor]]:
         """The penalty, and half its gradient, Ω(θ − θ*), for who adds the gradient by hand."""
         value, pulls = _parabola(self.importance, self.centre, [p.detach() for p in parameters])
@@ -375,16 +390,25 @@ def _parabola(
     return value, pulls
 
 
+class _Context(Protocol):
+    """What autograd hands from the forward to the backward pass."""
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]: ...
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
 class _Parabola(torch.autograd.Function):
     """Σ Ω (θ − c)² with its gradient 2Ω(θ − c) written down, in half the passes over the weights."""
 
     @staticmethod
-    def forward(ctx: Any, importance: list[Tensor], centre: list[Tensor], *parameters: Tensor) -> Tensor:
+    def forward(ctx: _Context, importance: list[Tensor], centre: list[Tensor], *parameters: Tensor) -> Tensor:
         value, pulls = _parabola(importance, centre, parameters)
         ctx.save_for_backward(*pulls)
         return value
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Context, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         factor = 2 * gradients[0]
         return (None, None, *(factor * pull for pull in ctx.saved_tensors))

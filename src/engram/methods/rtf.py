@@ -1,6 +1,5 @@
 """Replay through feedback: one network classifies, and generates what it has seen before."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -14,9 +13,10 @@ from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.distil import Learned, head_distillation
-from engram.methods.generative import GenerativeMemory, Inputs, check_limits
+from engram.methods.generative import GenerativeMemory, High, Inputs, Latent, Low, check_limits
 from engram.methods.losses import cross_entropy
 from engram.methods.state import kept_bytes
+from engram.models.network import frozen_copy
 from engram.models.vae import Feedback
 
 
@@ -42,7 +42,7 @@ class RtF(Learner):
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
     mean_over_units: Annotated[bool, Field(description="divide distillation by the number of units")] = True
-    latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
+    latent: Latent = 100
     width: Annotated[
         int | None,
         Field(
@@ -50,12 +50,8 @@ class RtF(Learner):
             description="units in the decoder's two hidden layers (default: as many as there are features)",
         ),
     ] = None
-    low: Annotated[
-        float | None, Field(description="smallest input value (default: that of the first batch)")
-    ] = None
-    high: Annotated[
-        float | None, Field(description="largest input value (default: that of the first batch)")
-    ] = None
+    low: Low = None
+    high: High = None
 
     def setup(self) -> None:
         """There is no decoder before the first batch, and no older network."""
@@ -128,14 +124,13 @@ class RtF(Learner):
     def begin_task(self, task: TaskInfo) -> None:
         """The decoder's optimiser starts anew where the network's does."""
         super().begin_task(task)
-        if task.index > 0:
-            self.dreams.begin_task()
+        self.dreams.begin_task(task)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """What is remembered from now on: decoder and network as they are."""
         self.learned.end_task()
         self.dreams.end_task()
-        self.teacher = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.teacher = frozen_copy(self.network)
 
     def kept_bytes(self) -> int:
         """The decoder now and before, and the older network."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from torch import Tensor, nn
 
@@ -101,6 +103,20 @@ class Network(nn.Module):
         network = cls(module, last)
         network.renamed = partial(_name_in_wrapped, f"{head}.")
         return network
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def frozen_copy(module: M) -> M:
+    """A copy of a module in evaluation mode, whose weights are not trained.
+
+    Example:
+        >>> older = frozen_copy(nn.Linear(2, 1))
+        >>> older.training, older.weight.requires_grad
+        (False, False)
+    """
+    return copy.deepcopy(module).requires_grad_(False).eval()
 
 
 def _name_in_wrapped(head: str, name: str) -> str:

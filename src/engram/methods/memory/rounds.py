@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
 
 from engram.core.values import Batch, Heads
+from engram.methods.memory.reservoir import choose
 from engram.methods.memory.samples import CodedSamples, Samples
 from engram.methods.state import State
 from engram.models.heads import head_of_each
@@ -41,6 +44,12 @@ class Sections:
         for part in self.parts:
             if len(part) > share:
                 part.keep(torch.arange(share))
+
+    def add_share(self, batches: Iterable[Batch], *, capacity: int, generator: torch.Generator) -> None:
+        """Add a section of random samples, and trim the others to equal shares of `capacity`."""
+        share = capacity // (len(self.parts) + 1)
+        self.trim(share)
+        self.add(choose(batches, share, generator=generator))
 
     def batch(self, index: Tensor, heads: Heads) -> Batch:
         """Some samples, counted over all sections, as a batch with the units that compete now."""
