@@ -80,14 +80,7 @@ class IMMMode(Learner):
 
     def loss(self, batch: Batch) -> Terms:
         """The loss of the new samples, with L2-transfer and drop-transfer from the previous network."""
-        return transferred_loss(
-            partial(super().loss, batch),
-            self.network,
-            self.ends[-1] if self.ends else None,
-            l2=self.l2_transfer,
-            dropout=self.drop_transfer,
-            generator=self.generator,
-        )
+        return transferred_loss(self, partial(super().loss, batch))
 
     def after_step(self, batch: Batch) -> None:
         """Keep the samples that were seen last."""

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import torch
 from pydantic import Field
@@ -164,30 +164,24 @@ def _accuracy(network: nn.Module, batches: Sequence[Batch]) -> float:
 # Transfer -----------------------------------------------------------------------------------------
 
 
-def transferred_loss(
-    loss: Callable[[], Terms],
-    network: Network,
-    before: Weights | None,
-    *,
-    l2: float,
-    dropout: float,
-    generator: torch.Generator,
-) -> Terms:
-    """A loss with drop-transfer and L2-transfer from the network of the previous task.
+class Transferring(Protocol):
+    """A method whose networks start from those of the previous tasks, `ends`, and stay close to them."""
 
-    Args:
-        loss: Computes the loss of the new samples.
-        network: The network that learns.
-        before: The weights of the previous network; None in the first task.
-        l2: The strength of L2-transfer.
-        dropout: The rate of drop-transfer, see `transfer_dropout`.
-        generator: Draws the units that are dropped.
-    """
-    with transfer_dropout(network, before, rate=dropout, generator=generator):
+    network: Network
+    generator: torch.Generator
+    l2_transfer: L2Transfer
+    drop_transfer: DropTransfer
+    ends: list[Weights]
+
+
+def transferred_loss(method: Transferring, loss: Callable[[], Terms]) -> Terms:
+    """The loss of the new samples, with drop-transfer and L2-transfer from the previous network if any."""
+    before = method.ends[-1] if method.ends else None
+    with transfer_dropout(method.network, before, rate=method.drop_transfer, generator=method.generator):
         terms = loss()
-    if before is None or l2 == 0:
+    if before is None or method.l2_transfer == 0:
         return terms
-    return terms.plus(l2 * squared_distance(network, before))
+    return terms.plus(method.l2_transfer * squared_distance(method.network, before))
 
 
 def squared_distance(network: nn.Module, weights: Weights) -> Tensor:

@@ -11,38 +11,45 @@ from engram.models.network import Network
 from engram.models.options import Residual
 
 
-class BasicBlock(nn.Module):
-    """Two 3×3 convolutions beside a shortcut."""
+class ResidualBlock(nn.Module):
+    """Layers beside a shortcut: the sum of both, rectified."""
 
     expansion = 1
 
-    def __init__(self, channels: int, width: int, stride: int) -> None:
+    def __init__(self, residual: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()
-        self.residual = nn.Sequential(
+        self.residual = residual
+        self.shortcut = shortcut
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input plus what the layers add to it."""
+        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
+        return out
+
+
+class BasicBlock(ResidualBlock):
+    """Two 3×3 convolutions beside a shortcut."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        residual = nn.Sequential(
             _conv(channels, width, kernel=3, stride=stride),
             nn.BatchNorm2d(width),
             nn.ReLU(inplace=True),
             _conv(width, width, kernel=3),
             nn.BatchNorm2d(width),
         )
-        self.shortcut = _shortcut(channels, width, stride)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The input plus what the block adds to it."""
-        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
-        return out
+        super().__init__(residual, _shortcut(channels, width, stride))
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(ResidualBlock):
     """A 3×3 convolution between two 1×1 ones, beside a shortcut; the 3×3 one has the stride."""
 
     expansion = 4
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
-        super().__init__()
         wide = width * self.expansion
-        self.residual = nn.Sequential(
+        residual = nn.Sequential(
             _conv(channels, width, kernel=1),
             nn.BatchNorm2d(width),
             nn.ReLU(inplace=True),
@@ -52,13 +59,7 @@ class Bottleneck(nn.Module):
             _conv(width, wide, kernel=1),
             nn.BatchNorm2d(wide),
         )
-        self.shortcut = _shortcut(channels, wide, stride)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The input plus what the block adds to it."""
-        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
-        return out
+        super().__init__(residual, _shortcut(channels, wide, stride))
 
 
 def slim_resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Network:
