@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -390,7 +390,7 @@ class _Ended(NamedTuple):
     method: Method
 
 
-_WHOLE: dict[tuple[type[Any], Setting], _Ended] = {}
+_WHOLE: dict[tuple[type, Setting], _Ended] = {}
 
 
 def _whole(method: str, setting: Setting) -> _Ended:
@@ -449,7 +449,7 @@ class _Sealed(TaskInfo):
 
     __slots__ = ()
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> object:
         assert name != "identity", "task identity was read although the setting hides it"
         return super().__getattribute__(name)
 

@@ -197,7 +197,7 @@ def test_limits_that_the_data_cannot_have_are_refused_before_anything_is_learned
     method = learner(low=9.0)
     method.begin_task(info(0))
     before = copy.deepcopy(method.network.state_dict())
-    with pytest.raises(InputError, match=r"low=9\.0 cannot be used: the first batch has"):
+    with pytest.raises(InputError, match=r"low=9\.0 does not fit the first batch, whose inputs are"):
         method.observe(samples(0, 1))
     assert all(torch.equal(value, before[name]) for name, value in method.network.state_dict().items())
 

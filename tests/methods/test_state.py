@@ -129,7 +129,7 @@ def test_what_cannot_be_kept_is_named(value: Any, name: str) -> None:
 
 def test_what_has_no_place_yet_is_one_line() -> None:
     state = written_and_read(capture(holder(held=np.random.default_rng(0))))
-    with pytest.raises(InputError, match="a new SimpleNamespace has nothing yet where a numpy generator was"):
+    with pytest.raises(InputError, match="a new SimpleNamespace has nothing to restore a numpy generator into"):
         restore(holder(held=None), state)
 
 

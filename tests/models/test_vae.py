@@ -50,7 +50,7 @@ def test_generated_inputs_stay_within_the_limits_and_values_beyond_count_as_the_
 
 
 def test_a_range_of_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match=r"have no range: give an upper limit above the lower"):
+    with pytest.raises(InputError, match=r"the lower limit of inputs must be below the upper one, got"):
         VAE((4,), hidden=(8,), latent=2, limits=(1.0, 1.0))
 
 

@@ -1,4 +1,4 @@
-"""Elastic weight consolidation: weights that mattered are held where they were."""
+"""Elastic weight consolidation: important weights are held where they were."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ class EWC(Learner):
         return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Drop an anchor."""
+        """Add an anchor at the current weights."""
         fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )

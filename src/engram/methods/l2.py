@@ -37,6 +37,6 @@ class L2(Learner):
         return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor to where the weights are now."""
+        """Move the anchor to the current weights."""
         here = list(self.network.parameters())
         self.anchors.replace([p.new_ones(()) for p in here], here)

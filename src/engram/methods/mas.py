@@ -43,6 +43,6 @@ class MAS(Learner):
         return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor here, and make it stronger."""
+        """Move the anchor to the current weights, and add the sensitivity of the outputs."""
         sensitivity = output_sensitivity(self.network, batches, kind=self.gradients)
         self.anchors.move(sensitivity, self.network.parameters())

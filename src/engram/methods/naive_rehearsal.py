@@ -68,12 +68,12 @@ class NaiveRehearsal(Learner):
         return accompanied(batch, self.store, self.turns, mode=self.mode, samples=self.task.samples)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Every task gives up places for the one that ended."""
+        """Share the memory equally between all tasks so far."""
         self.store.add_share(batches, capacity=self.memory, generator=self.generator)
 
 
 def accompanied(batch: Batch, store: Sections, turns: Turns, *, mode: Mode, samples: int) -> Batch:
-    """New samples together with the remembered ones whose turn it is; `samples` make a pass of the task."""
+    """The new samples joined by the next remembered ones; an epoch of the task has `samples` samples."""
     remembered = len(store)
     if remembered == 0:
         return batch

@@ -55,5 +55,5 @@ class NaiveRehearsalC(Learner):
         return accompanied(batch, self.store, self.turns, mode=self.mode, samples=self.task.samples)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Every task gives up places for the one that ended, whose samples are coded."""
+        """Share the memory equally between all tasks so far; the new samples are coded."""
         self.store.add_share(batches, capacity=self.memory, generator=self.generator)

@@ -1,4 +1,4 @@
-"""Online elastic weight consolidation: one anchor, whose strength adds up over the tasks."""
+"""Online elastic weight consolidation: one anchor, whose importance adds up over the tasks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class OnlineEWC(Learner):
         return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor here, and make it stronger."""
+        """Move the anchor to the current weights, and add the importance of the task."""
         fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )

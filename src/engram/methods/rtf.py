@@ -1,4 +1,4 @@
-"""Replay through feedback: one network classifies, and generates what it has seen before."""
+"""Replay through feedback: one network classifies and generates inputs like those of earlier tasks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class RtF(Learner):
         )
 
     def loss(self, batch: Batch) -> Terms:
-        """Classify and reconstruct, the new and the replayed."""
+        """The classification and reconstruction losses of new and replayed samples."""
         if self.dreams.model is None:
             self.dreams.meet(Inputs.of(batch.x, low=self.low, high=self.high), batch.x.device)
         logits, generative = self._both_ways(batch.x)
@@ -84,7 +84,7 @@ class RtF(Learner):
         return Terms(share * new, (1 - share) * self._replayed_loss(batch))
 
     def _both_ways(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of all units, and the generative loss."""
+        """The scores of all units, and the generative loss."""
         model = self.dreams.model
         assert isinstance(model, Feedback)
         features = self.network.features(x)
@@ -117,21 +117,21 @@ class RtF(Learner):
         return generative + torch.stack(kept).mean()
 
     def after_step(self, batch: Batch) -> None:
-        """The decoder takes its step: the same backward pass has left its gradients."""
+        """Update the decoder with its gradients from the same backward pass."""
         self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
         self.learned.note(batch)
 
     def begin_task(self, task: TaskInfo) -> None:
-        """The decoder's optimiser starts anew where the network's does."""
+        """Reset the decoder's optimiser together with the network's."""
         super().begin_task(task)
         self.dreams.begin_task(task)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """What is remembered from now on: decoder and network as they are."""
+        """Keep copies of the decoder and the network, which are rehearsed from now on."""
         self.learned.end_task()
         self.dreams.end_task()
         self.teacher = frozen_copy(self.network)
 
     def kept_bytes(self) -> int:
-        """The decoder now and before, and the older network."""
+        """The decoder, its previous version, and the older network."""
         return kept_bytes(self, beside=("network", "optimizer", "dreams")) + self.dreams.bytes

@@ -71,7 +71,7 @@ class SI(Learner):
         self.pulls, self.before, self.gradients = [], [], []
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor here, and add the task's importance to its strength."""
+        """Move the anchor to the current weights, and add the importance of the task."""
         here = list(self.network.parameters())
         importance = [
             held + path_importance(path, p.detach() - start, damping=self.damping)

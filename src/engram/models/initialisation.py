@@ -1,4 +1,4 @@
-"""Initial weights other than PyTorch's own."""
+"""Initial weights other than PyTorch's defaults."""
 
 import math
 
@@ -13,9 +13,9 @@ def truncated_normal(network: nn.Module, *, std: float | None = None, bias: floa
     instead), their convolutional network .1 everywhere, both with biases of 0; EWC has .1 for either.
 
     Args:
-        network: Whose weights are drawn.
-        std: The standard deviation; 1/√(inputs of a unit) unless given.
-        bias: What biases become.
+        network: The network.
+        std: The standard deviation (default: 1/√(inputs of a unit)).
+        bias: The value of all biases.
 
     Example:
         >>> layer = nn.Linear(100, 50)

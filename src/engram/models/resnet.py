@@ -73,7 +73,7 @@ def slim_resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Ne
     """
     image = image_shape("slim-resnet18", shape)
     layers = _layers(BasicBlock, (2, 2, 2, 2), first=20, stem=options.stem, channels=image[0])
-    # Small images leave less than one square: then all there is of it is averaged.
+    # Small images leave less than one square, which is averaged as a whole.
     channels, height, width = output_shape(layers, image)
     square = min(4, height), min(4, width)
     layers.extend([nn.AvgPool2d(square), nn.Flatten(1)])
@@ -124,7 +124,7 @@ def _globally_pooled(
 
 
 def name_in_torchvision(depths: Sequence[int], stem: str, name: str) -> str:
-    """The name here of a weight that torchvision's ResNets call `name`.
+    """The name in this network of the weight that torchvision's ResNets call `name`.
 
     Example:
         >>> name_in_torchvision((3, 4, 6, 3), "224", "layer2.0.downsample.1.bias")
@@ -142,7 +142,7 @@ def name_in_torchvision(depths: Sequence[int], stem: str, name: str) -> str:
     block = f"features.{(3 if stem == '32' else 4) + sum(depths[: int(stage) - 1]) + int(number)}"
     if shortcut is not None:
         return f"{block}.shortcut.{shortcut}"
-    # Every convolution is followed by its norm and, but for the last, by a rectifier.
+    # Every convolution is followed by its norm and, except for the last, by a ReLU.
     return f"{block}.residual.{3 * (int(place) - 1) + (kind == 'bn')}.{last}"
 
 

@@ -1,4 +1,4 @@
-"""Batches in which new and remembered samples stand together, and parts of batches."""
+"""Batches of new and remembered samples, and parts of batches."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class Greedy:
         return {"samples": self.samples.state_dict(), "classes": self.classes}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.classes = list(state["classes"])
         x = self.samples.x if self.samples.x is not None else ()

@@ -61,7 +61,7 @@ class Reservoir:
         return {"samples": self.samples.state_dict(), "seen": self.seen}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.seen = state["seen"]
 

@@ -1,4 +1,4 @@
-"""Memories that are divided into sections, and the order in which their samples are rehearsed."""
+"""Memories with sections, and the order in which their samples are rehearsed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sections:
         return sum(len(part) for part in self.parts)
 
     def add(self, samples: Samples) -> None:
-        """One more section."""
+        """Add a section."""
         self.parts.append(self.kind.of(samples))
 
     def trim(self, share: int) -> None:
@@ -72,7 +72,7 @@ class Sections:
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.parts = [self.kind() for _ in state["parts"]]
         for part, held in zip(self.parts, state["parts"], strict=True):
             part.load_state_dict(held)
@@ -96,7 +96,7 @@ class Turns:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, because other samples are remembered."""
+        """Start again with an empty queue, because the remembered samples have changed."""
         self.queue = torch.empty(0, dtype=torch.int64)
         self.met = 0
         self.dealt = 0
@@ -125,9 +125,9 @@ class Turns:
         return self.deal(count, remembered)
 
     def state_dict(self) -> State:
-        """Where it stands; the generator belongs to the method."""
+        """The queue and the counts; the generator belongs to the method."""
         return {"queue": self.queue, "met": self.met, "dealt": self.dealt}
 
     def load_state_dict(self, state: State) -> None:
-        """Continue from there."""
+        """Continue from a state."""
         self.queue, self.met, self.dealt = state["queue"], state["met"], state["dealt"]
