@@ -226,14 +226,14 @@ def test_ewc_has_an_anchor_for_every_task() -> None:
 
 def test_ewc_average_is_the_mean_importance_at_the_latest_weights() -> None:
     method = make(EWC, slots="average", label="true", fisher="batch")
-    found = []
+    fishers = []
     for index in range(3):
         learn(method, index)
-        found.append(batch_fisher(method.network, batches(index)))
+        fishers.append(batch_fisher(method.network, batches(index)))
     assert penalty_of(method).item() == 0
     assert same(method.anchors.centre, weights(method))
-    for held, *each in zip(method.anchors.importance, *found, strict=True):
-        torch.testing.assert_close(held, torch.stack(each).mean(dim=0))
+    for held, *of_tasks in zip(method.anchors.importance, *fishers, strict=True):
+        torch.testing.assert_close(held, torch.stack(of_tasks).mean(dim=0))
 
 
 @pytest.mark.parametrize("kind", [EWC, OnlineEWC])
@@ -254,7 +254,7 @@ def test_the_importance_is_of_the_labels_and_gradients_that_were_asked_for(kind:
                 scale="size" if fisher == "batch-scaled" else "one",
             )
         assert same(method.anchors.importance, expected)
-        sums.add(sum(float(each.sum()) for each in expected))
+        sums.add(sum(float(tensor.sum()) for tensor in expected))
     assert len(sums) == 9
 
 
@@ -264,8 +264,8 @@ def test_online_ewc_adds_up_at_the_latest_weights(decay: float) -> None:
     total = [torch.zeros_like(w) for w in weights(method)]
     for index in range(3):
         learn(method, index)
-        found = diagonal_fisher(method.network, batches(index))
-        total = [decay * old + new for old, new in zip(total, found, strict=True)]
+        fisher = diagonal_fisher(method.network, batches(index))
+        total = [decay * old + new for old, new in zip(total, fisher, strict=True)]
     assert same(method.anchors.centre, weights(method))
     for held, expected in zip(method.anchors.importance, total, strict=True):
         torch.testing.assert_close(held, expected)
@@ -278,8 +278,8 @@ def test_mas_adds_up_sensitivities_and_needs_no_labels(gradients: Any) -> None:
     for index in range(2):
         learn(method, index)
         unlabelled = [Batch(b.x, torch.zeros_like(b.y), heads=b.heads) for b in batches(index)]
-        found = output_sensitivity(method.network, unlabelled, kind=gradients)
-        total = [old + new for old, new in zip(total, found, strict=True)]
+        sensitivity = output_sensitivity(method.network, unlabelled, kind=gradients)
+        total = [old + new for old, new in zip(total, sensitivity, strict=True)]
     for held, expected in zip(method.anchors.importance, total, strict=True):
         torch.testing.assert_close(held, expected)
 

@@ -32,10 +32,10 @@ def weights(method: SI) -> list[Tensor]:
 
 
 def test_the_published_rule() -> None:
-    found = path_importance(
+    importance = path_importance(
         torch.tensor(VECTORS["w"]), torch.tensor(VECTORS["dtheta"]), damping=VECTORS["xi"]
     )
-    assert found.tolist() == pytest.approx(VECTORS["omega"], abs=1e-6)
+    assert importance.tolist() == pytest.approx(VECTORS["omega"], abs=1e-6)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "adagrad"])

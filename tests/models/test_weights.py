@@ -230,10 +230,10 @@ def test_a_model_of_ones_own() -> None:
     @model("test-own", head="last", pretrained=Pretrained(mean=(0.5,), std=(0.5,)))
     def own(shape: tuple[int, ...], n_units: int) -> nn.Module:
         """Mine."""
-        made = nn.Sequential()
-        made.add_module("first", nn.Linear(shape[0], 5))
-        made.add_module("last", nn.Linear(5, 1000))
-        return made
+        module = nn.Sequential()
+        module.add_module("first", nn.Linear(shape[0], 5))
+        module.add_module("last", nn.Linear(5, 1000))
+        return module
 
     try:
         one, other, third = (build(ModelSpec("test-own"), shape=(4,), n_units=3, seed=s) for s in (0, 0, 1))
