@@ -37,7 +37,7 @@ def untouched(module: nn.Module) -> Iterator[None]:
     """Put the module in evaluation mode without gradients; its modes and buffers are restored on exit.
 
     Buffers are restored even if a forward pass changes them in evaluation mode, as a user's own module may
-    do. The gradients of the parameters are left as they are.
+    do. The gradients of the parameters are not changed.
 
     Example:
         >>> norm = nn.BatchNorm1d(2)

@@ -90,7 +90,7 @@ class FOMAML(Learner):
         return self._gradients(weights, drawn())
 
     def _gradients(self, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        """The gradient of a batch at some weights; the network itself is left as it is."""
+        """The gradient of a batch at some weights; the network itself is not changed."""
         leaves = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
         buffers = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         logits = torch.func.functional_call(self.network, (leaves, buffers), (batch.x,))

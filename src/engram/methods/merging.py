@@ -133,7 +133,7 @@ def balance_curve(
     Pfülb & Gepperth (2019) report its highest point.
 
     Args:
-        network: A network of the right shape; it is left as it is.
+        network: A network of the right shape; it is not changed.
         merge: From a balance to merged weights.
         batches: The samples, answered among the units of their heads.
         balances: The balances (default: 0 to 1 in steps of .01).

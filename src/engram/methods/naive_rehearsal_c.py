@@ -45,7 +45,7 @@ class NaiveRehearsalC(Learner):
         self.turns = Turns(self.generator)
 
     def begin_task(self, task: TaskInfo) -> None:
-        """Start a new order of rehearsal over the memory as it is now."""
+        """Start a new order of rehearsal over the current memory."""
         super().begin_task(task)
         self.turns.restart()
 

@@ -1,4 +1,4 @@
-"""What a method is and what it can do, as declared where it is registered."""
+"""The traits of a method, as declared where it is registered."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Traits:
         paper: The paper that introduced it, by author and year.
         needs: What it needs with its default hyper-parameters, of "task identity", "boundaries" and
             "stored data".
-        needs_with: What it needs with other hyper-parameters, where that depends on them.
+        needs_with: What it needs with other hyper-parameters, if that depends on them.
         joint: It learns all tasks at once instead of one after the other.
         learner: It is a `Learner`: it takes a learning rate per phase, images that are augmented for it,
             and can split its gradients.

@@ -22,7 +22,7 @@ __getattr__, __dir__ = lazy_package(__name__, {".network": ("Network",)})
 def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -> Network:
     """A new network with initial weights that depend on `spec`, `shape`, `n_units` and `seed` alone.
 
-    PyTorch's global random state is left as it was.
+    PyTorch's global random state is not changed.
 
     Args:
         spec: Which network.

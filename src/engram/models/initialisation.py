@@ -6,7 +6,7 @@ from torch import nn
 
 
 def truncated_normal(network: nn.Module, *, std: float | None = None, bias: float = 0.0) -> None:
-    """Draw all weights of linear and convolutional layers anew, as Pfülb & Gepperth do, and set all biases.
+    """Redraw all weights of linear and convolutional layers as Pfülb & Gepperth do, and set all biases.
 
     Normal, cut at two standard deviations. Their dense networks have the deviation 1/√(inputs of a unit)
     (for a third hidden layer, which may be of another size than the second, their code takes its own size

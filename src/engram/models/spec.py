@@ -214,7 +214,7 @@ class ModelSpec:
         name: A name of `engram.models.MODELS`.
         init: `default` is PyTorch's, `truncated-normal` that of Pfülb & Gepperth, `truncated-normal-.1` that
             of their EWC: deviation and biases .1.
-        zero_head: Start with all weights of the head at 0, whatever `init` says of the others.
+        zero_head: Start with all weights of the head at 0, whatever `init` is.
         options: The values of the options, by name.
         value: A module, or a function that makes one, given instead of a name; the name then identifies it
             (see `engram.models.values`).

@@ -6,7 +6,7 @@ The name identifies them, because it is part of an experiment's identity:
   classes that are not PyTorch's, and the values of all its weights and buffers. A run starts from a copy of
   it, so these weights are what it starts from, whatever the seed.
 - A function `(shape, n_units) -> nn.Module` becomes `NAME-DIGEST`, where the digest covers its source. Its
-  random weights are drawn anew with the seed of every run.
+  random weights are drawn with the seed of every run.
 """
 
 from __future__ import annotations

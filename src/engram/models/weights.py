@@ -73,7 +73,7 @@ def load_weights(network: Network, path: Path, *, sha256: str | None = None) -> 
 
     Names are those of the network itself or those that it has elsewhere: where it was made by `Network.wrap`,
     in the module that was wrapped; for ResNet-18 and ResNet-50, in torchvision. All features must fit. A head
-    of another size, or none at all, leaves the network's own as it is.
+    of another size, or none at all, leaves the network's own head unchanged.
 
     Args:
         network: The network.

@@ -36,7 +36,7 @@ class Reservoir:
         return len(self.samples)
 
     def add(self, batch: Batch) -> dict[int, int]:
-        """Offer the samples of a batch, one after the other; says which went where: `{place: row}`."""
+        """Offer the samples of a batch one by one; returns the rows that were stored, as `{place: row}`."""
         room = min(max(self.capacity - len(self.samples), 0), len(batch))
         chosen = {len(self.samples) + row: row for row in range(room)}
         count = torch.arange(self.seen + room + 1, self.seen + len(batch) + 1)

@@ -82,7 +82,7 @@ class Samples:
             self.x, self.y, self.head = self.x[index], self.y[index], self.head[index]
 
     def part(self, index: Tensor) -> Samples:
-        """Some samples as a set of their own."""
+        """Some samples as a new set."""
         part = Samples()
         if self.x is not None:
             part.x, part.y, part.head = self.x[index], self.y[index], self.head[index]
@@ -104,7 +104,7 @@ class Samples:
 
     @classmethod
     def of(cls, samples: Samples) -> Samples:
-        """The samples as they are."""
+        """The samples, unchanged."""
         return samples
 
 
@@ -113,8 +113,8 @@ class CodedSamples:
 
     Values are spread linearly over 256 levels, from the lowest to the highest value of the channel (of all
     values, where inputs are not images). Images that were bytes before they were normalised, black and white
-    among their pixels, come back as they were, up to the rounding of floats; else a value is off by at most
-    half a level. Labels and heads take 16 bits instead of 64 (32 where there are more than 32,768 of them).
+    among their pixels, are restored up to the rounding of floats; otherwise a value is off by at most half a
+    level. Labels and heads take 16 bits instead of 64 (32 if there are more than 32,768 of them).
 
     Example:
         >>> store = Samples()
