@@ -1,4 +1,4 @@
-"""The contract of methods, as checks that anybody can run on a method of their own.
+"""The contract of methods, as checks that you can run on your own methods.
 
     import engram.testing
 
@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from unittest.mock import patch
 
 import numpy as np
@@ -60,7 +60,7 @@ from engram.scenarios.values import (
 SIDE = 6
 SETTINGS: tuple[Setting, ...] = (ClassSetting(), DomainSetting(), TaskSetting())
 HIDDEN: tuple[Setting, ...] = (ClassSetting(boundaries=False), DomainSetting(boundaries=False))
-"""Settings in which methods are not told where tasks begin."""
+"""Settings that hide the boundaries between tasks."""
 Groups = tuple[tuple[int, ...], ...]
 """The classes of each task."""
 
@@ -104,7 +104,7 @@ CNN = ModelSpec("contract-cnn")
 
 QUICK: dict[str, dict[str, object]] = {"gdumb": {"epochs": 8}}
 """Hyper-parameters that keep the checks of a method short."""
-UNTOLD: dict[str, dict[str, object]] = {"er": {"policy": "reservoir"}}
+WITHOUT_BOUNDARIES: dict[str, dict[str, object]] = {"er": {"policy": "reservoir"}}
 """Hyper-parameters with which a method does not need boundaries, where its defaults do."""
 
 
@@ -122,7 +122,7 @@ class Check(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MethodReport:
-    """What was checked of a method; there is none of a method that fails.
+    """The checks that a method has passed; a method that fails gets no report.
 
     Example:
         >>> print(MethodReport("er", (Check("same-seed", "two runs with seed 0: equal traces"),)))
@@ -144,12 +144,12 @@ class MethodReport:
 
 
 def sample_experiment(method: str, setting: Setting, *, model: ModelSpec = MLP, seed: int = 0) -> Experiment:
-    """A run of a few updates; 33 samples in batches of 8 leave a last batch of one."""
-    untold = UNTOLD.get(method, {}) if setting in HIDDEN else {}
+    """An experiment of a few updates; 33 samples in batches of 8 leave a last batch of one."""
+    changed = WITHOUT_BOUNDARIES.get(method, {}) if setting in HIDDEN else {}
     return Experiment(
         sample_scenario(setting),
         method,
-        settings={**QUICK.get(method, {}), **untold},
+        settings={**QUICK.get(method, {}), **changed},
         model=model,
         optimizer=OptimizerSpec("sgd", lr=0.05, momentum=0.5),
         batch_size=8,
@@ -178,7 +178,7 @@ def _accepts(method: str, setting: Setting) -> bool:
 
 
 def check_settings(method: str) -> Check:
-    """It runs in at least one setting, and in all that it does not refuse."""
+    """The method runs in at least one setting, and in all that it does not refuse."""
     settings = settings_of(method)
     assert settings, f"{method} refuses every setting"
     for setting in settings:
@@ -189,12 +189,12 @@ def check_settings(method: str) -> Check:
 
 
 def check_learns(method: str) -> Check:
-    """When the first task ends, it can tell its two classes apart."""
+    """At the end of the first task, it can tell the two classes of the task apart."""
     settings = settings_of(method)
     accuracies = [_accuracy_when_learned(method, setting) for setting in settings]
     for setting, accuracy in zip(settings, accuracies, strict=True):
         assert accuracy > 0.75, (
-            f"{method} answers {accuracy:.2f} correctly of what it has just learned ({setting.kind})"
+            f"{method} has an accuracy of {accuracy:.2f} on the task just learned ({setting.kind})"
         )
     return Check("learns", f"accuracy on the first task when it ends: {min(accuracies):.2f}, above .75")
 
@@ -212,7 +212,7 @@ def _accuracy_when_learned(method: str, setting: Setting) -> float:
 
 
 def check_same_seed(method: str) -> Check:
-    """The same seed gives the same bits, another seed others."""
+    """The same seed gives the same bits, another seed gives different ones."""
     settings = settings_of(method)
     for setting in settings:
         first = _whole(method, setting).run
@@ -225,7 +225,7 @@ def check_same_seed(method: str) -> Check:
 
 
 def check_watching(method: str) -> Check:
-    """Evaluation changes nothing: weights and buffers are the same bits without it."""
+    """Evaluation does not change training: weights and buffers have the same bits without it."""
     settings = settings_of(method)
     for setting, model in [*((setting, MLP) for setting in settings), (settings[0], CNN)]:
         planned = sample_experiment(method, setting, model=model)
@@ -269,7 +269,7 @@ def check_resume_batch_norm(method: str) -> Check:
 
 
 def check_hidden_boundaries(method: str) -> Check:
-    """Where boundaries are hidden and it can do without, it stores data as they come, and resumes."""
+    """If it runs with hidden boundaries, it stores data as they arrive, and resumes."""
     settings = settings_of(method, HIDDEN)
     for setting in settings:
         planned, whole = sample_experiment(method, setting), _whole(method, setting)
@@ -278,7 +278,7 @@ def check_hidden_boundaries(method: str) -> Check:
         if traits_of(method).stores_data:
             assert step.method is not None
             kept = step.method.kept_bytes()
-            assert kept > 0, f"{method} stores data, but none before it is told that a task ended"
+            assert kept > 0, f"{method} stores data, but only when it is told that a task ended"
         _check_resumed(planned, whole, stops=(middle,))
     if not settings:
         return Check("hidden-boundaries", "nothing: it needs boundaries")
@@ -288,7 +288,7 @@ def check_hidden_boundaries(method: str) -> Check:
 
 
 def check_identity_hidden(method: str) -> Check:
-    """Where task identity is hidden, it is not read."""
+    """It does not read the task identity if the setting hides it."""
     settings = [setting for setting in settings_of(method) if not isinstance(setting, TaskSetting)]
     for setting in settings:
         try:
@@ -320,7 +320,7 @@ def check_single_sample(method: str) -> Check:
 
 
 def check_accounts(method: str) -> Check:
-    """It accounts for all bytes that it holds, and a new one holds no samples."""
+    """It accounts for all bytes that it holds, and a new instance holds no samples."""
     settings = settings_of(method)
     for setting in settings:
         planned = complete(sample_experiment(method, setting))
@@ -330,7 +330,7 @@ def check_accounts(method: str) -> Check:
         _check_kept(method, learned, retained(learned, stream.shape, answering=learned.predictor()).bytes)
         holds = retained(new, stream.shape, answering=None)
         _check_kept(method, new, holds.bytes)
-        assert holds.samples == 0, f"{method}: a new one holds samples that another was shown"
+        assert holds.samples == 0, f"{method}: a new instance holds samples that another one was shown"
         if traits_of(method).stores_data:
             assert learned.kept_bytes() > 0, f"{method} stores data but accounts for none"
     return Check(
@@ -371,7 +371,7 @@ def check_method(method: str) -> MethodReport:
     """Run all checks, and report what each of them compared.
 
     Raises:
-        AssertionError: A check failed; the message says which promise the method broke.
+        AssertionError: A check failed; the message says what the method did wrong.
 
     Example:
         >>> report = check_method("finetune")
@@ -384,17 +384,17 @@ def check_method(method: str) -> MethodReport:
 
 
 class _Ended(NamedTuple):
-    """A run at its end, and the method that made it."""
+    """A finished run and its method."""
 
     run: Run
     method: Method
 
 
-_WHOLE: dict[tuple[type[Any], Setting], _Ended] = {}
+_WHOLE: dict[tuple[type, Setting], _Ended] = {}
 
 
 def _whole(method: str, setting: Setting) -> _Ended:
-    """The sample run that several checks use; a class that is registered again is run again."""
+    """The sample run that several checks share; a class that is registered again is run again."""
     key = METHODS[method], setting
     if key not in _WHOLE:
         _WHOLE[key] = _drained(run_steps(sample_experiment(method, setting)))
@@ -402,7 +402,7 @@ def _whole(method: str, setting: Setting) -> _Ended:
 
 
 def _check_resumed(planned: Experiment, whole: _Ended, *, stops: tuple[int, ...]) -> None:
-    """Saved at some steps and resumed from files, a run ends like the whole one."""
+    """Saved at some steps and resumed from files, a run ends with the same bits as the whole one."""
     files = {}
     for step in islice(run_steps(planned), max(stops)):
         if step.step in stops:
@@ -449,7 +449,7 @@ class _Sealed(TaskInfo):
 
     __slots__ = ()
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> object:
         assert name != "identity", "task identity was read although the setting hides it"
         return super().__getattribute__(name)
 

@@ -1,8 +1,8 @@
-"""The contract can be broken: each check finds out a method that breaks it."""
+"""Every check of the contract fails for a method that breaks it."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from engram.core.values import Batch, TaskInfo
 from engram.methods import METHODS
 from engram.methods.base import Learner, Terms
+from engram.methods.state import State
 from engram.testing import CHECKS, Check, check_method
 
 
@@ -48,17 +49,17 @@ class Odd(Learner):
 
 @dataclass(kw_only=True, eq=False)
 class Watched(Learner):
-    """Learns differently when it is asked for its answers."""
+    """Learns differently when it is evaluated."""
 
     def setup(self) -> None:
-        self.asked = 0
+        self.evaluations = 0
 
     def loss(self, batch: Batch) -> Terms:
         terms = super().loss(batch)
-        return terms._replace(new=terms.new * (1 + self.asked))
+        return terms._replace(new=terms.new * (1 + self.evaluations))
 
     def predictor(self) -> nn.Module:
-        self.asked += 1
+        self.evaluations += 1
         return self.network
 
 
@@ -137,9 +138,9 @@ class Spread(Learner):
 
 @dataclass(kw_only=True, eq=False)
 class Numb(Learner):
-    """Loses what batch norm has learned when it is taken up again."""
+    """Loses the statistics of batch norm when it is resumed."""
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         super().load_state_dict(state)
         for part in self.network.modules():
             if isinstance(part, nn.BatchNorm2d):
@@ -148,7 +149,7 @@ class Numb(Learner):
 
 @pytest.fixture
 def registered() -> Iterator[None]:
-    for made in (
+    for kind in (
         Nosy,
         Forgetful,
         Odd,
@@ -161,7 +162,7 @@ def registered() -> Iterator[None]:
         Spread,
         Numb,
     ):
-        METHODS.add(f"test-{made.__name__.lower()}", made)
+        METHODS.add(f"test-{kind.__name__.lower()}", kind)
     yield
 
 
@@ -182,7 +183,7 @@ def registered() -> Iterator[None]:
     ],
 )
 @pytest.mark.usefixtures("registered")
-def test_a_broken_method_is_found_out(method: str, check: str) -> None:
+def test_a_broken_method_fails_its_check(method: str, check: str) -> None:
     CHECKS["settings"](method)
     with pytest.raises(AssertionError):
         CHECKS[check](method)

@@ -21,7 +21,7 @@ def mlp(**fields: object) -> nn.Module:
 def hooked() -> nn.Module:
     network = mlp()
     next(layer for layer in network.modules() if isinstance(layer, nn.Linear)).register_forward_hook(
-        lambda _layer, _given, found: found + 1
+        lambda _layer, _inputs, outputs: outputs + 1
     )
     return network
 
@@ -45,8 +45,8 @@ class Named(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Three times the scores."""
-        found: Tensor = 3 * self.chain(x)
-        return found
+        scores: Tensor = 3 * self.chain(x)
+        return scores
 
 
 class Halved(Network):
@@ -54,8 +54,8 @@ class Halved(Network):
 
     def forward(self, x: Tensor) -> Tensor:
         """Half the scores."""
-        found: Tensor = self.head(self.features(x)) / 2
-        return found
+        scores: Tensor = self.head(self.features(x)) / 2
+        return scores
 
 
 CHAINS: dict[str, Callable[[], nn.Module]] = {
@@ -85,12 +85,12 @@ def test_chains_are_computed_by_another_function(name: str) -> None:
         pytest.skip("needs oneDNN, which this PyTorch does not have")
     network, x = CHAINS[name](), torch.randn(70, *SHAPE)
     with torch.inference_mode():
-        found = scorer(network)
-        assert found is not network
-        torch.testing.assert_close(found(x), network(x), atol=1e-5, rtol=1e-5)
-        # Samples of another type are the network's own business.
+        fused = scorer(network)
+        assert fused is not network
+        torch.testing.assert_close(fused(x), network(x), atol=1e-5, rtol=1e-5)
+        # Samples of another type are passed on to the network itself.
         with pytest.raises(RuntimeError, match="dtype"):
-            found(x.double())
+            fused(x.double())
 
 
 @pytest.mark.parametrize("name", OTHERS)

@@ -110,29 +110,29 @@ def test_subset_is_drawn_once_from_its_own_generator() -> None:
 @pytest.mark.parametrize("kind", ["tensors", "arrays", "dataset", "loader"])
 def test_any_kind_of_test_set(kind: str) -> None:
     x, y = samples([0, 1, 2]), torch.tensor([0, 1, 3])
-    given: dict[str, Any] = {
+    test_sets: dict[str, object] = {
         "tensors": (x, y),
         "arrays": (x.numpy(), y.numpy()),
         "dataset": TensorDataset(x, y),
         "loader": DataLoader(TensorDataset(x, y), batch_size=2),
     }
-    watch = Evaluator([given[kind]])
+    watch = Evaluator([test_sets[kind]])
     watch(Fixed(), learning=0)
     assert watch.trace.correct == [2]
 
 
 def test_a_model_may_be_made_only_when_needed() -> None:
-    made = 0
+    calls = 0
 
     def make() -> nn.Module:
-        nonlocal made
-        made += 1
+        nonlocal calls
+        calls += 1
         return Fixed()
 
     watch = Evaluator([(samples([0]), torch.tensor([0]))], every=3)
     for step in range(1, 8):
         watch(make, learning=0, last=step == 7)
-    assert watch.trace.step == [3, 6, 7] and made == 3
+    assert watch.trace.step == [3, 6, 7] and calls == 3
 
 
 def test_end_of_a_task_in_a_loop_of_ones_own() -> None:
@@ -175,14 +175,14 @@ def test_a_routed_network_answers_each_task_by_itself() -> None:
     assert watch.trace.correct == [3, 3, 3]
 
 
-def test_a_score_that_is_no_number_is_never_right() -> None:
+def test_a_nan_score_is_never_right() -> None:
     watch = Evaluator([(torch.full((2, 3), torch.nan), torch.zeros(2))])
     watch(Fixed(), learning=0)
     assert watch.trace.correct == [0]
 
 
-def test_per_epoch_schedule_as_in_the_code_of_000() -> None:
-    """A period longer than an epoch evaluates once an epoch, after its first update."""
+def test_per_epoch_schedule_as_in_the_code_of_de_lange_et_al() -> None:
+    """A period longer than an epoch evaluates once per epoch, after its first update."""
     epoch = 5
     for period in (100, 1000):
         due = [Schedule(period, per_epoch=True).due(1, epoch_step=i % epoch) for i in range(3 * epoch)]
@@ -196,8 +196,8 @@ def test_saved_files_are_plain_and_readable(tmp_path: Path) -> None:
     frame = pl.read_parquet(tmp_path / "mine" / "trace.parquet")
     assert frame.columns == ["step", "learning", "task", "correct", "total", "bits"]
     duckdb = pytest.importorskip("duckdb")
-    found = duckdb.sql(f"select correct, total from '{tmp_path}/mine/trace.parquet'").fetchall()
-    assert found == [(1, 2)]
+    rows = duckdb.sql(f"select correct, total from '{tmp_path}/mine/trace.parquet'").fetchall()
+    assert rows == [(1, 2)]
     again = Trace.load(tmp_path / "mine" / "trace.parquet")
     assert again == watch.trace
     assert sorted(p.name for p in (tmp_path / "mine").iterdir()) == [
@@ -216,14 +216,14 @@ def test_saved_files_are_plain_and_readable(tmp_path: Path) -> None:
         ({"test_sets": [(torch.zeros(2, 2), torch.zeros(3))]}, "2 inputs but 3 labels"),
         ({"test_sets": [3]}, "cannot evaluate on a int"),
         ({"every": 0}, "every must be at least 1, got 0"),
-        ({"subset": 0}, "subset=0"),
-        ({"tasks": "some"}, "tasks='some'"),
+        ({"subset": 0}, "subset must be at least 1, or None for all samples, got 0"),
+        ({"tasks": "some"}, "tasks must be 'seen' or 'all', got 'some'"),
     ],
 )
 def test_bad_input_is_one_line(arguments: dict[str, Any], message: str) -> None:
-    given = {"test_sets": [(torch.zeros(2, 2), torch.zeros(2))], **arguments}
+    complete = {"test_sets": [(torch.zeros(2, 2), torch.zeros(2))], **arguments}
     with pytest.raises(InputError, match=message) as error:
-        Evaluator(**given)
+        Evaluator(**complete)
     assert "\n" not in str(error.value)
 
 

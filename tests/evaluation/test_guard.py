@@ -26,8 +26,8 @@ class Nosy(nn.Module):
         torch.rand(3)
         np.random.rand(3)  # noqa: NPY002
         random.random()
-        found: Tensor = self.drop(self.linear(x))
-        return found
+        scores: Tensor = self.drop(self.linear(x))
+        return scores
 
 
 def states() -> tuple[list[int], list[int], object]:

@@ -25,18 +25,18 @@ from engram.scenarios import split
 
 
 def planned(method: str = "er", **changes: object) -> Experiment:
-    found = experiment("split-digits", method, updates=6, augment=True, evaluation={"every": 3})
-    return replace(found, **changes)  # type: ignore[arg-type]
+    plain = experiment("split-digits", method, updates=6, augment=True, evaluation={"every": 3})
+    return replace(plain, **changes)  # type: ignore[arg-type]
 
 
 def test_crops_and_flips_are_windows_on_the_padded_image() -> None:
     """Every result is one of the 81 windows or its mirror image; both kinds and many places come up."""
     x = torch.rand(300, 3, 6, 5, generator=torch.Generator().manual_seed(0))
-    found = crop_and_flip(x, torch.Generator().manual_seed(1), margin=4)
-    assert found.shape == x.shape
+    windows = crop_and_flip(x, torch.Generator().manual_seed(1), margin=4)
+    assert windows.shape == x.shape
     padded = nn.functional.pad(x, (4, 4, 4, 4))
     seen: Counter[tuple[int, int, bool]] = Counter()
-    for image, changed in zip(padded, found, strict=True):
+    for image, changed in zip(padded, windows, strict=True):
         matches = [
             (down, across, mirrored)
             for down in range(9)
@@ -52,8 +52,8 @@ def test_crops_and_flips_are_windows_on_the_padded_image() -> None:
 
 def test_the_margin_is_an_eighth_of_the_height() -> None:
     x = torch.arange(1.0, 257).view(1, 1, 16, 16)
-    found, same = (crop_and_flip(x, torch.Generator().manual_seed(3), margin=margin) for margin in (None, 2))
-    assert torch.equal(found, same) and not torch.equal(found, x)
+    default, same = (crop_and_flip(x, torch.Generator().manual_seed(3), margin=size) for size in (None, 2))
+    assert torch.equal(default, same) and not torch.equal(default, x)
 
 
 def test_learning_is_changed_and_what_is_remembered_is_not() -> None:
@@ -95,9 +95,9 @@ def test_passes_are_drawn_anew() -> None:
 
 def test_a_run_resumes_to_the_same_bits() -> None:
     whole, last = drained(planned())
-    *_, there = islice(run_steps(planned()), 13)
+    *_, step = islice(run_steps(planned()), 13)
     file = io.BytesIO()
-    torch.save(saved(there), file)
+    torch.save(saved(step), file)
     file.seek(0)
     resumed, end = drained(planned(), resume=torch.load(file, weights_only=True))
     assert last.method is not None and end.method is not None

@@ -12,13 +12,13 @@ from engram.methods.finetune import Finetune
 
 def test_scores_are_those_from_before_the_update() -> None:
     method = make(DERPP, memory=12)
-    said: dict[tuple[float, ...], Tensor] = {}
+    scores_before: dict[tuple[float, ...], Tensor] = {}
     plain = method.loss
 
     def watched(batch):  # type: ignore[no-untyped-def]
         with torch.no_grad():
             for x, z in zip(batch.x, method.network(batch.x), strict=True):
-                said[tuple(x.flatten().tolist())] = z
+                scores_before[tuple(x.flatten().tolist())] = z
         return plain(batch)
 
     method.loss = watched
@@ -27,7 +27,7 @@ def test_scores_are_those_from_before_the_update() -> None:
     assert (len(method.store), len(method.scores)) == (12, 12)
     for x, y, z in zip(method.store.samples.x, method.store.samples.y, method.scores, strict=True):
         assert int(y) in range(4)
-        torch.testing.assert_close(z, said[tuple(x.flatten().tolist())])
+        torch.testing.assert_close(z, scores_before[tuple(x.flatten().tolist())])
     now = method.network(method.store.samples.x)
     assert not torch.allclose(now, method.scores, atol=1e-3)
 
@@ -66,5 +66,5 @@ def test_it_remembers_what_fine_tuning_forgets() -> None:
 
 
 @pytest.mark.parametrize("memory", [1, 12])
-def test_it_goes_on_to_the_same_bits(memory: int) -> None:
+def test_it_resumes_with_the_same_bits(memory: int) -> None:
     assert same_after_resuming(DERPP, memory=memory, memory_batch=6)

@@ -197,7 +197,7 @@ def test_limits_that_the_data_cannot_have_are_refused_before_anything_is_learned
     method = learner(low=9.0)
     method.begin_task(info(0))
     before = copy.deepcopy(method.network.state_dict())
-    with pytest.raises(InputError, match=r"low=9\.0 cannot be used: the first batch has"):
+    with pytest.raises(InputError, match=r"low=9\.0 does not fit the first batch, whose inputs are"):
         method.observe(samples(0, 1))
     assert all(torch.equal(value, before[name]) for name, value in method.network.state_dict().items())
 
@@ -250,9 +250,9 @@ def all_of(part: Images) -> torch.Tensor:
 def test_replayed_digits_look_to_a_judge_like_the_class_they_stand_for(real_data: Path) -> None:
     """Over 90 % of what any task rehearses, if the older network must be sure; of the second task's anyway.
 
-    The set-up of 002's numbers: pixels from 0 to 1, Adam at .001, batches of 128, 2,000 updates a task (later
-    tasks have 800 here, for the sake of time). The shares that have the right label, from the second task to
-    the fifth, means of three seeds, with a judge that has 99.2 % on the test set:
+    The set-up of Hsu et al. (2018): pixels from 0 to 1, Adam at .001, batches of 128, 2,000 updates per task
+    (later tasks have 800 here, for the sake of time). The shares that have the right label, from the second
+    task to the fifth, means of three seeds, with a judge that has 99.2 % on the test set:
 
     - as published, 92.7, 85.4, 75.7 and 69.3 % (the first seed with a judge that has 98.6 %). It is the
       autoencoder that blends digits, and not the replay that spoils them: one that learns the digits 0 to 3

@@ -85,7 +85,7 @@ def test_it_remembers_what_fine_tuning_forgets(policy: Policy) -> None:
 
 @pytest.mark.parametrize("setting", ["class", "domain", "task"])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_it_goes_on_to_the_same_bits(policy: Policy, setting: Literal["class", "domain", "task"]) -> None:
+def test_it_resumes_with_the_same_bits(policy: Policy, setting: Literal["class", "domain", "task"]) -> None:
     assert same_after_resuming(ER, setting=setting, policy=policy, memory=20)
 
 

@@ -71,5 +71,5 @@ def test_it_remembers_what_fine_tuning_forgets(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("setting", ["class", "domain", "task"])
-def test_it_goes_on_to_the_same_bits(setting: Setting) -> None:
+def test_it_resumes_with_the_same_bits(setting: Setting) -> None:
     assert same_after_resuming(ERACE, setting=setting, memory=12, memory_batch=6)

@@ -53,9 +53,9 @@ def gradient_ahead(network: nn.Module, batch: Batch, *, steps: int, rate: float)
     """With a task that is one batch, every drawn batch is that batch."""
     ahead = copy.deepcopy(network)
     for _ in range(steps):
-        found = gradient(ahead, batch)
+        gradients = gradient(ahead, batch)
         with torch.no_grad():
-            for parameter, g in zip(ahead.parameters(), found, strict=True):
+            for parameter, g in zip(ahead.parameters(), gradients, strict=True):
                 parameter.sub_(rate * g)
     return gradient(ahead, batch)
 

@@ -40,8 +40,8 @@ def test_the_learning_rate_follows_pytorchs_own_schedule() -> None:
         optimizer.step()
         schedule.step()
         expected.append(optimizer.param_groups[0]["lr"])
-    found = [warm_restarts(epoch, 0.05, 0.0005) for epoch in range(32)]
-    assert found == pytest.approx(expected)
+    rates = [warm_restarts(epoch, 0.05, 0.0005) for epoch in range(32)]
+    assert rates == pytest.approx(expected)
 
 
 def test_the_fitted_network_is_kept_while_the_memory_stays() -> None:
@@ -55,16 +55,16 @@ def test_the_fitted_network_is_kept_while_the_memory_stays() -> None:
     assert method.predictor() is not fitted
 
 
-def test_being_asked_changes_nothing() -> None:
-    asked, left_alone = (make(GDumb, memory=8, epochs=2, cutmix=0.5) for _ in range(2))
+def test_evaluation_changes_nothing() -> None:
+    evaluated, left_alone = (make(GDumb, memory=8, epochs=2, cutmix=0.5) for _ in range(2))
     torch.manual_seed(3)
     for task in range(3):
-        learn(asked, task, after=lambda step: asked.predictor())
+        learn(evaluated, task, after=lambda step: evaluated.predictor())
         learn(left_alone, task)
-    assert torch.equal(asked.store.samples.x, left_alone.store.samples.x)
+    assert torch.equal(evaluated.store.samples.x, left_alone.store.samples.x)
     torch.manual_seed(4)
     x = batches(0)[0].x
-    assert torch.equal(asked.predictor()(x), left_alone.predictor()(x))
+    assert torch.equal(evaluated.predictor()(x), left_alone.predictor()(x))
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -90,8 +90,8 @@ def test_a_fit_has_momentum_weight_decay_and_clipped_gradients(
             step = min(1, clip / float(norm)) * gradient + weight_decay * parameter.detach()
             moving[place] = momentum * moving[place] + step
             parameter.data -= warm_restarts(epoch, 0.2, 0.0005) * moving[place]
-    for found, wanted in zip(method.predictor().parameters(), parameters, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+    for fitted, wanted in zip(method.predictor().parameters(), parameters, strict=True):
+        torch.testing.assert_close(fitted, wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_before_anything_was_stored_it_answers_with_the_initial_network() -> None:
@@ -162,7 +162,7 @@ def test_a_full_memory_stays_where_no_class_is_new() -> None:
     assert torch.equal(method.store.samples.x, before)
 
 
-def test_it_goes_on_to_the_same_bits() -> None:
+def test_it_resumes_with_the_same_bits() -> None:
     assert same_after_resuming(GDumb, memory=8, epochs=2)
 
 

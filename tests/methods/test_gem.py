@@ -23,8 +23,8 @@ numbers = st.floats(-3, 3, allow_subnormal=False)
 def test_worked_examples(vector: dict[str, Any]) -> None:
     g = torch.tensor(vector["g"], dtype=torch.float64)
     rows = torch.tensor(vector["G"], dtype=torch.float64)
-    found = project(g, rows, margin=vector["margin"], ridge=vector["eps"])
-    np.testing.assert_allclose(found, vector["gtilde"], atol=1e-6)
+    projected = project(g, rows, margin=vector["margin"], ridge=vector["eps"])
+    np.testing.assert_allclose(projected, vector["gtilde"], atol=1e-6)
     dual = _solve((rows @ rows.T).numpy(), (rows @ g).numpy(), margin=vector["margin"], ridge=vector["eps"])
     np.testing.assert_allclose(dual, vector["v"], atol=1e-6)
 
@@ -35,13 +35,13 @@ def test_the_projection_agrees_with_every_memory(data: Any, tasks: int, size: in
     draw = st.lists(numbers, min_size=size, max_size=size)
     g = torch.tensor(data.draw(draw), dtype=torch.float64)
     rows = torch.tensor([data.draw(draw) for _ in range(tasks)], dtype=torch.float64)
-    found = project(g, rows, margin=margin)
+    projected = project(g, rows, margin=margin)
     if bool((rows @ g >= 0).all()):
-        assert found is g
+        assert projected is g
         return
     dual = _solve((rows @ rows.T).numpy(), (rows @ g).numpy(), margin=margin, ridge=1e-3)
     # The programme with its ridge has G·g̃ = (what the bound adds) − ridge·v: not below 0 but for the ridge.
-    slack = rows @ found + 1e-3 * torch.from_numpy(dual)
+    slack = rows @ projected + 1e-3 * torch.from_numpy(dual)
     assert bool((torch.from_numpy(dual) >= margin - 1e-9).all())
     assert bool((slack >= -1e-6).all())
     # A memory whose v is above its bound is met exactly (complementary slackness).
@@ -82,12 +82,12 @@ def test_what_is_remembered(policy: str, expected: range | None) -> None:
     method = make(GEM, memory=10, policy=policy)
     learn(method, 0, size=7)
     x = torch.cat([batch.x for batch in batches(0)])
-    found = [int((x == held).flatten(1).all(dim=1).nonzero()) for held in method.store.x]
-    assert len(set(found)) == 10
+    rows = [int((x == held).flatten(1).all(dim=1).nonzero()) for held in method.store.x]
+    assert len(set(rows)) == 10
     if expected is None:
-        assert found not in (list(range(10)), list(range(30, 40)))
+        assert rows not in (list(range(10)), list(range(30, 40)))
     else:
-        assert found == list(expected)
+        assert rows == list(expected)
     learn(method, 1)
     assert method.sizes == [10, 10]
 
@@ -102,11 +102,11 @@ def test_a_random_memory_is_a_uniform_sample_of_its_task() -> None:
     for _ in range(600):
         method.end_task(iter(task))
     kept = method.store.x.int().reshape(600, 3)
-    assert all(len(set(each)) == 3 for each in kept.tolist())
+    assert all(len(set(triple)) == 3 for triple in kept.tolist())
     # Draws without replacement vary less than the test assumes, so a p-value near 0 means a real difference.
     assert chisquare(kept.flatten().bincount(minlength=12)).pvalue > 0.001
     # Of the 220 sets of three, 600 draws leave about 14 out.
-    assert len({frozenset(each) for each in kept.tolist()}) > 180
+    assert len({frozenset(triple) for triple in kept.tolist()}) > 180
 
 
 @pytest.mark.parametrize("policy", ["random", "first", "ring"])
@@ -120,5 +120,5 @@ def test_a_task_that_ended_is_kept_once(policy: str) -> None:
 
 
 @pytest.mark.parametrize("policy", ["random", "first", "ring"])
-def test_it_goes_on_to_the_same_bits(policy: Literal["random", "first", "ring"]) -> None:
+def test_it_resumes_with_the_same_bits(policy: Literal["random", "first", "ring"]) -> None:
     assert same_after_resuming(GEM, policy=policy, memory=10)

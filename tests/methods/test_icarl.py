@@ -86,10 +86,10 @@ def test_the_nearest_mean_answers() -> None:
     method = make(ICaRL, memory=12)
     assert not isinstance(method.predictor(), NearestMean)
     learn(method, 0)
-    found = method.predictor()
-    assert isinstance(found, NearestMean)
+    predictor = method.predictor()
+    assert isinstance(predictor, NearestMean)
     x = batches(0)[0].x
-    scores = found(x)
+    scores = predictor(x)
     features = directions(method.network, _samples(x))
     means = [
         functional.normalize(directions(method.network, part).mean(dim=0), dim=0)
@@ -123,5 +123,5 @@ def test_it_remembers_what_fine_tuning_forgets(setting: Setting) -> None:
 
 
 @pytest.mark.parametrize("setting", ["class", "domain", "task"])
-def test_it_goes_on_to_the_same_bits(setting: Setting) -> None:
+def test_it_resumes_with_the_same_bits(setting: Setting) -> None:
     assert same_after_resuming(ICaRL, setting=setting, memory=12)

@@ -162,14 +162,14 @@ def test_drop_transfer_makes_training_draw_and_evaluation_not() -> None:
 
 def test_the_curve_over_the_balance_ends_at_the_two_networks_and_leaves_the_network_alone() -> None:
     method = learned(learner(), 0, 1)
-    asked = [samples(0, 1, 2, 2, seed=seed) for seed in range(30)]
-    points = dict(method.curve(asked, (0.0, 0.5, 1.0)))
+    test_batches = [samples(0, 1, 2, 2, seed=seed) for seed in range(30)]
+    points = dict(method.curve(test_batches, (0.0, 0.5, 1.0)))
     for balance, end in ((0.0, method.ends[0]), (1.0, method.ends[1])):
         alone = copy.deepcopy(method.network).eval()
         alone.load_state_dict(end)
-        right = sum(int((alone(batch.x).argmax(dim=1) == batch.y).sum()) for batch in asked)
+        right = sum(int((alone(batch.x).argmax(dim=1) == batch.y).sum()) for batch in test_batches)
         assert points[balance] == right / 120
-    assert len(method.curve(asked[:1])) == 101
+    assert len(method.curve(test_batches[:1])) == 101
 
 
 def test_kept_bytes_are_the_networks_of_the_tasks_that_ended() -> None:

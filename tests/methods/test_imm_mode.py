@@ -117,8 +117,8 @@ def test_weight_transfer_starts_where_the_last_task_ended_and_otherwise_where_th
         learned(method, 0)
         method.begin_task(info(1))
         wanted = method.ends[0] if transfer else start
-        found = weights_of(method.network)
-        assert all(torch.equal(found[name], tensor) for name, tensor in wanted.items())
+        begun = weights_of(method.network)
+        assert all(torch.equal(begun[name], tensor) for name, tensor in wanted.items())
         assert not torch.equal(start["head.weight"], method.ends[0]["head.weight"])
 
 
@@ -143,7 +143,7 @@ def test_drop_transfer_lets_units_fall_back_to_what_the_last_network_makes_of_th
     with torch.no_grad():
         layer.bias.add_(2.0)
     seen: list[Tensor] = []
-    rectifier.register_forward_pre_hook(lambda _module, given: seen.append(given[0].detach().clone()))
+    rectifier.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0].detach().clone()))
     batch = samples(*[2, 3] * 200, head=1)
     method.loss(batch)
     now = nn.functional.linear(batch.x, layer.weight, layer.bias).detach()
@@ -157,12 +157,12 @@ def test_drop_transfer_lets_units_fall_back_to_what_the_last_network_makes_of_th
 
 def test_the_curve_over_the_balance_is_that_of_the_merged_networks() -> None:
     method = learned(learner(), 0, 1)
-    asked = [*data(0), *data(1)]
-    points = method.curve(asked, (0.0, 0.5, 1.0))
+    test_batches = [*data(0), *data(1)]
+    points = method.curve(test_batches, (0.0, 0.5, 1.0))
     assert [balance for balance, _ in points] == [0.0, 0.5, 1.0]
     predictor = method.predictor().eval()
     right = 0
-    for batch in asked:
+    for batch in test_batches:
         assert isinstance(batch.head, int)
         first, last = HEADS[batch.head]
         right += int((predictor(batch.x)[:, first : last + 1].argmax(dim=1) + first == batch.y).sum())

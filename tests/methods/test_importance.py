@@ -90,8 +90,8 @@ def one_by_one(
     return total
 
 
-def assert_close(found: list[Tensor], expected: list[Tensor]) -> None:
-    for one, other in zip(found, expected, strict=True):
+def assert_close(actual: list[Tensor], expected: list[Tensor]) -> None:
+    for one, other in zip(actual, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
 
 
@@ -104,10 +104,10 @@ def test_fisher_is_that_of_single_samples(name: str, heads: str, label: Label) -
     pieces = [Batch(batch.x[:8], batch.y[:8], heads=batch.heads, head=batch.head)]
     pieces.append(Batch(batch.x[8:], batch.y[8:], heads=batch.heads, head=batch.head))
     buffers = [b.clone() for b in network.buffers()]
-    found = diagonal_fisher(network, pieces, label=label)
+    fisher = diagonal_fisher(network, pieces, label=label)
     assert network.training
     assert all(torch.equal(*pair) for pair in zip(buffers, network.buffers(), strict=True))
-    assert_close(found, one_by_one(network, batch, HEADS[heads][2], label=label, size=torch.square))
+    assert_close(fisher, one_by_one(network, batch, HEADS[heads][2], label=label, size=torch.square))
 
 
 def test_fisher_with_a_head_for_each_sample() -> None:
@@ -137,9 +137,9 @@ def test_sampled_labels_follow_the_softmax() -> None:
     with torch.no_grad():
         layer.weight.copy_(torch.tensor([[1.0], [0.0], [-1.0]]))
     many = Batch(torch.ones(20_000, 1), torch.zeros(20_000, dtype=torch.int64), heads=((0, 1, 2),))
-    found = diagonal_fisher(layer, [many], label="sampled", generator=torch.Generator().manual_seed(0))
+    fisher = diagonal_fisher(layer, [many], label="sampled", generator=torch.Generator().manual_seed(0))
     chance = torch.softmax(layer.weight.detach().squeeze(1), dim=0)
-    torch.testing.assert_close(found[0].squeeze(1), chance * (1 - chance), rtol=0, atol=0.01)
+    torch.testing.assert_close(fisher[0].squeeze(1), chance * (1 - chance), rtol=0, atol=0.01)
 
 
 @pytest.mark.parametrize(("kind", "factors"), [("batch", (1, 1)), ("batch-scaled", (8, 1))])
@@ -174,25 +174,25 @@ def test_a_batch_of_one_is_a_sample() -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_sensitivity_of_samples_is_that_of_single_samples(name: str, heads: str) -> None:
     network, batch = NETWORKS[name](), questions(heads)
-    found = output_sensitivity(network, [batch], kind="sample")
-    assert_close(found, one_by_one(network, batch, HEADS[heads][2], label="none", size=torch.abs))
+    sensitivity = output_sensitivity(network, [batch], kind="sample")
+    assert_close(sensitivity, one_by_one(network, batch, HEADS[heads][2], label="none", size=torch.abs))
 
 
 @pytest.mark.parametrize("heads", HEADS)
 def test_sensitivity_of_batches(heads: str) -> None:
     network, batch = convolutional(), questions(heads)
-    found = output_sensitivity(network, [batch, batch])
+    sensitivity = output_sensitivity(network, [batch, batch])
     network.eval()
     loss = network(batch.x)[:, HEADS[heads][2]].square().mean()
-    assert_close(found, [g.abs() for g in torch.autograd.grad(loss, list(network.parameters()))])
+    assert_close(sensitivity, [g.abs() for g in torch.autograd.grad(loss, list(network.parameters()))])
 
 
 @pytest.mark.parametrize("kind", ["batch", "sample"])
 def test_units_out_of_the_competition_do_not_matter(kind: Literal["batch", "sample"]) -> None:
     network, batch = dense(), questions("second head")
     head = list(network.parameters())[-2:]
-    for found in (diagonal_fisher(network, [batch]), output_sensitivity(network, [batch], kind=kind)):
-        weight, bias = found[-2:]
+    for importance in (diagonal_fisher(network, [batch]), output_sensitivity(network, [batch], kind=kind)):
+        weight, bias = importance[-2:]
         assert weight.shape == head[0].shape
         assert not weight[:3].any()
         assert not bias[:3].any()

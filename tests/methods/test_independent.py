@@ -142,12 +142,12 @@ def test_without_keeping_the_newest_network_answers_for_all_and_nothing_adds_up(
 
 def test_without_keeping_tasks_are_forgotten() -> None:
     """Their heads have the initial weights again; and a domain stream, which hides the task, is learned."""
-    found = {}
+    forgetting = {}
     for setting in ("task", "domain"):
         for keep in (True, False)[setting == "domain" :]:
             settings = {"keep": keep}
             planned = experiment("split-digits", "independent", setting=setting, settings=settings, epochs=3)
-            found[setting, keep] = run(planned).metrics["AvgFgt"]
-    assert found["task", True] == 0
-    assert found["task", False] < -0.2
-    assert found["domain", False] < -0.2
+            forgetting[setting, keep] = run(planned).metrics["AvgFgt"]
+    assert forgetting["task", True] == 0
+    assert forgetting["task", False] < -0.2
+    assert forgetting["domain", False] < -0.2

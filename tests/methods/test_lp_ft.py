@@ -44,7 +44,7 @@ def state(module: nn.Module) -> list[Tensor]:
 
 def moves(method: LPFT, steps: int) -> list[tuple[bool, bool]]:
     """Update by update, whether features (statistics included) and head changed."""
-    found = []
+    changes = []
     for seed in range(steps):
         before = state(method.network.features), state(method.network.head)
         method.observe(batch(seed))
@@ -53,8 +53,8 @@ def moves(method: LPFT, steps: int) -> list[tuple[bool, bool]]:
             all(torch.equal(a, b) for a, b in zip(*pair, strict=True))
             for pair in zip(before, after, strict=True)
         ]
-        found.append((not same[0], not same[1]))
-    return found
+        changes.append((not same[0], not same[1]))
+    return changes
 
 
 def test_the_head_alone_learns_for_the_first_passes_of_every_task_then_everything() -> None:
@@ -96,6 +96,8 @@ def test_probing_is_the_gradient_of_the_head_on_features_in_evaluation_mode() ->
     ids=["bare", "linear"],
 )
 def test_a_model_without_separable_features_is_refused(network: nn.Module) -> None:
-    with pytest.raises(InputError, match="method lp-ft needs a network with features and a head") as caught:
+    with pytest.raises(
+        InputError, match="method lp-ft needs a network with trainable features and a separate head"
+    ) as caught:
         learner(network)
     assert "\n" not in str(caught.value)

@@ -35,8 +35,8 @@ def info(index: int) -> TaskInfo:
 
 
 def learner(network: Network | None = None, **settings: Any) -> LwF:
-    found = network or build(ModelSpec(hidden=(8,)), shape=(6,), n_units=4, seed=0)
-    return LwF(network=found, optimizer_spec=OptimizerSpec("sgd", lr=0.1), **settings)
+    network = network or build(ModelSpec(hidden=(8,)), shape=(6,), n_units=4, seed=0)
+    return LwF(network=network, optimizer_spec=OptimizerSpec("sgd", lr=0.1), **settings)
 
 
 def after_one_task(**settings: Any) -> LwF:
@@ -190,10 +190,10 @@ def test_the_heads_of_earlier_tasks_are_averaged() -> None:
     batch = samples(2, 3, head=1)
     assert method.teacher is not None
     now, then = method.network(batch.x).detach(), method.teacher(batch.x)
-    each = [float(distillation(now[:, [a, b]], then[:, [a, b]], temperature=2.0)) for a, b in HEADS]
+    losses = [float(distillation(now[:, [a, b]], then[:, [a, b]], temperature=2.0)) for a, b in HEADS]
     old = method.loss(batch).old
     assert old is not None
-    assert old.item() == pytest.approx(sum(each) / 2, rel=1e-5)
+    assert old.item() == pytest.approx(sum(losses) / 2, rel=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["eval", "train"])

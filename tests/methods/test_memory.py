@@ -123,7 +123,7 @@ def test_class_balanced_memory_draws_classes_equally_until_they_are_exhausted() 
     drawn = [Counter(memory.sample(4, HEADS).y.tolist()) for _ in range(300)]
     first = Counter(int(memory.sample(1, HEADS).y) for _ in range(1000))
     assert chisquare([first[name] for name in range(3)]).pvalue > 0.001
-    assert all(found[1] <= 2 and found[2] <= 1 and found.total() == 4 for found in drawn)
+    assert all(counts[1] <= 2 and counts[2] <= 1 and counts.total() == 4 for counts in drawn)
     assert Counter(memory.sample(99, HEADS).y.tolist()) == Counter(memory.samples.y.tolist())
 
 
@@ -215,9 +215,9 @@ def test_choose_is_uniform_in_choice_and_order() -> None:
     held: Counter[int] = Counter()
     generator = seeded()
     for _ in range(1000):
-        found = numbers(choose([numbered([0] * 7), numbered([0] * 5, start=7)], 4, generator=generator))
-        first[found[0]] += 1
-        held.update(found)
+        chosen = numbers(choose([numbered([0] * 7), numbered([0] * 5, start=7)], 4, generator=generator))
+        first[chosen[0]] += 1
+        held.update(chosen)
     assert chisquare([first[number] for number in range(12)]).pvalue > 0.001
     assert chisquare([held[number] for number in range(12)]).pvalue > 0.001
 
@@ -245,9 +245,9 @@ def test_bytes_of_images_come_back_from_a_quarter_of_the_space() -> None:
 def test_coding_is_off_by_at_most_half_a_level(values: list[float]) -> None:
     x = torch.tensor(values)[:, None]
     coded = CodedSamples.of(gather([Batch(x, torch.zeros(len(x), dtype=torch.int64), heads=HEADS)]))
-    found = coded.batch(torch.arange(len(x)), HEADS).x
+    decoded = coded.batch(torch.arange(len(x)), HEADS).x
     spread = float(x.max() - x.min())
-    assert float((found - x).abs().max()) <= spread / 255 / 2 * 1.001 + 1e-3 * 2**-10
+    assert float((decoded - x).abs().max()) <= spread / 255 / 2 * 1.001 + 1e-3 * 2**-10
 
 
 def test_many_labels_are_kept_whole() -> None:

@@ -1,4 +1,4 @@
-"""Naive rehearsal in 32 and in 8 bits: shares, turns, bytes, and 002's numbers."""
+"""Naive rehearsal in 32 and in 8 bits: shares, turns, bytes, and the numbers of Hsu et al. (2018)."""
 
 from collections import Counter
 from pathlib import Path
@@ -33,7 +33,7 @@ def watch_rehearsal(method: Any) -> list[Batch]:
 
 
 @BOTH
-def test_every_task_keeps_an_equal_share(kind: type[Any]) -> None:
+def test_every_task_keeps_an_equal_share(kind: type) -> None:
     method = make(kind, memory=25)
     kept = []
     for task, expected in enumerate(([25], [12, 12], [8, 8, 8])):
@@ -48,7 +48,7 @@ def test_every_task_keeps_an_equal_share(kind: type[Any]) -> None:
 
 
 @BOTH
-def test_half_of_each_update_is_remembered(kind: type[Any]) -> None:
+def test_half_of_each_update_is_remembered(kind: type) -> None:
     method = make(kind, memory=16)
     seen = watch_rehearsal(method)
     learn(method, 0)
@@ -109,7 +109,7 @@ def test_a_memory_of_bytes_takes_a_quarter_of_the_bytes() -> None:
 
 @BOTH
 @pytest.mark.parametrize("setting", ["class", "domain", "task"])
-def test_it_remembers_what_fine_tuning_forgets(kind: type[Any], setting: Setting) -> None:
+def test_it_remembers_what_fine_tuning_forgets(kind: type, setting: Setting) -> None:
     plain, replay = make(Finetune), make(kind, memory=24)
     for method in (plain, replay):
         for task in range(3):
@@ -123,7 +123,7 @@ def test_it_remembers_what_fine_tuning_forgets(kind: type[Any], setting: Setting
 
 @BOTH
 @pytest.mark.parametrize("mode", ["half", "concat"])
-def test_it_goes_on_to_the_same_bits(kind: type[Any], mode: str) -> None:
+def test_it_resumes_with_the_same_bits(kind: type, mode: str) -> None:
     assert same_after_resuming(kind, memory=20, mode=mode)
 
 
@@ -148,5 +148,5 @@ def test_published_accuracy_on_split_mnist(
         batch_size=64,
         evaluation={"every": 100_000, "subset": None},
     )
-    found = drained(planned, Where(out=None, data=real_data))[1].accuracies
-    assert sum(found.values()) / 5 == pytest.approx(published, abs=0.02)
+    accuracies = drained(planned, Where(out=None, data=real_data))[1].accuracies
+    assert sum(accuracies.values()) / 5 == pytest.approx(published, abs=0.02)

@@ -39,10 +39,10 @@ def test_steps_are_those_of_pytorch(name: str, momentum: float) -> None:
         with pytest.raises(InputError, match=f"momentum belongs to sgd and rmsprop, not to {name}"):
             build_optimizer(spec, [ours])
         return
-    made = build_optimizer(spec, [ours])
-    other = THEIRS[name]([theirs], **options, **({"momentum": momentum} if momentum else {}))
+    built = build_optimizer(spec, [ours])
+    reference = THEIRS[name]([theirs], **options, **({"momentum": momentum} if momentum else {}))
     for _ in range(3):
-        for weights, optimizer in ((ours, made), (theirs, other)):
+        for weights, optimizer in ((ours, built), (theirs, reference)):
             optimizer.zero_grad()
             weights.pow(4).sum().backward()
             optimizer.step()

@@ -107,5 +107,5 @@ def test_no_task_is_forgotten() -> None:
     assert [accuracy(method, task, setting="task") for task in range(3)] == learned
 
 
-def test_it_goes_on_to_the_same_bits() -> None:
+def test_it_resumes_with_the_same_bits() -> None:
     assert same_after_resuming(PackNet, setting="task")

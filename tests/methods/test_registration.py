@@ -102,15 +102,15 @@ def test_names_of_the_package_are_taken(tmp_path: Path) -> None:
 
 def test_an_edited_plugin_is_another_experiment(tmp_path: Path) -> None:
     script = tmp_path / "future.py"
-    found = []
+    ids = []
     try:
         for text in (FUTURE, FUTURE, FUTURE + "# edited"):
             script.write_text(text)
             load_plugin(script)
-            found.append(experiment("split-digits", "test-future").id)
+            ids.append(experiment("split-digits", "test-future").id)
     finally:
         METHODS._entries.pop("test-future", None)
-    assert found[0] == found[1] != found[2]
+    assert ids[0] == ids[1] != ids[2]
     assert "code" not in experiment("split-digits", "er").as_json()
 
 
@@ -289,8 +289,8 @@ def test_a_packages_method_is_loaded_and_checked_when_it_is_used() -> None:
             METHODS[name]
         assert "\n" not in str(error.value)
     METHODS._taken.clear()
-    found, broken = METHODS.loaded()
-    assert "ours" in found and "ewc" in found and "gone" not in found
+    loaded, broken = METHODS.loaded()
+    assert "ours" in loaded and "ewc" in loaded and "gone" not in loaded
     assert len(broken) == 2 and all("package theirs cannot be used" in line for line in broken)
 
 

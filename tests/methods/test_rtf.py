@@ -47,9 +47,9 @@ def after(tasks: int, *, heads: Heads = TASK, **settings: Any) -> RtF:
 
 
 def twin(method: RtF) -> torch.Generator:
-    found = torch.Generator()
-    found.set_state(method.generator.get_state())
-    return found
+    generator = torch.Generator()
+    generator.set_state(method.generator.get_state())
+    return generator
 
 
 def test_the_first_task_classifies_and_reconstructs() -> None:
@@ -96,7 +96,7 @@ def test_earlier_heads_are_compared_on_their_shares_and_averaged() -> None:
     features = method.network.features(x)
     generative = model.loss(features, x, torch.randn(6, 2, generator=draws))
     now, then = method.network.head(features), teacher(x)
-    each = [
+    losses = [
         distillation(
             now[rows][:, units],
             then[rows][:, units],
@@ -108,7 +108,7 @@ def test_earlier_heads_are_compared_on_their_shares_and_averaged() -> None:
         for rows, units in ((slice(3), [0, 1]), (slice(3, 6), [2, 3]))
     ]
     assert terms.old is not None
-    assert terms.old.item() == pytest.approx(2 / 3 * (generative + sum(each) / 2).item(), abs=1e-5)
+    assert terms.old.item() == pytest.approx(2 / 3 * (generative + sum(losses) / 2).item(), abs=1e-5)
 
 
 def test_replay_moves_features_head_and_decoder() -> None:

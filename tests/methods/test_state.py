@@ -43,8 +43,8 @@ def written_and_read(state: dict[str, Any]) -> dict[str, Any]:
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
-    found: dict[str, Any] = torch.load(file, weights_only=True)
-    return found
+    read: dict[str, Any] = torch.load(file, weights_only=True)
+    return read
 
 
 def holder(**attributes: Any) -> SimpleNamespace:
@@ -98,10 +98,10 @@ def test_generators_go_on() -> None:
 
 
 def test_a_parameter_stays_the_one_that_an_optimiser_holds() -> None:
-    own = torch.nn.Parameter(torch.zeros(2))
-    fresh = holder(held=own)
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    fresh = holder(held=parameter)
     restore(fresh, written_and_read(capture(holder(held=torch.nn.Parameter(torch.ones(2))))))
-    assert fresh.held is own and own.tolist() == [1, 1]
+    assert fresh.held is parameter and parameter.tolist() == [1, 1]
 
 
 def test_functions_and_paths_are_configuration() -> None:
@@ -129,7 +129,9 @@ def test_what_cannot_be_kept_is_named(value: Any, name: str) -> None:
 
 def test_what_has_no_place_yet_is_one_line() -> None:
     state = written_and_read(capture(holder(held=np.random.default_rng(0))))
-    with pytest.raises(InputError, match="a new SimpleNamespace has nothing yet where a numpy generator was"):
+    with pytest.raises(
+        InputError, match="a new SimpleNamespace has nothing to restore a numpy generator into"
+    ):
         restore(holder(held=None), state)
 
 

@@ -1,4 +1,4 @@
-"""A small stream that can be learned, two classes a task, and a way to show it to a method."""
+"""A small stream that can be learned, two classes per task, and functions that train a method on it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
-from engram.methods.base import Method
+from engram.evaluation.evaluator import Routes
+from engram.methods.base import Learner, Method
 from engram.models import ModelSpec, build
 from engram.models.network import Network
 
@@ -20,7 +21,7 @@ def network(*, n_units: int = 2 * TASKS, hidden: tuple[int, ...] = (16,), seed: 
     return build(ModelSpec(hidden=hidden), shape=(1, SIDE, SIDE), n_units=n_units, seed=seed)
 
 
-def make(kind: type[Any], *, lr: float = 0.1, momentum: float = 0.0, seed: int = 0, **fields: Any) -> Any:
+def make(kind: type, *, lr: float = 0.1, momentum: float = 0.0, seed: int = 0, **fields: Any) -> Any:
     spec = OptimizerSpec("sgd", lr=lr, momentum=momentum)
     return kind(
         network=network(seed=seed),
@@ -77,7 +78,7 @@ def learn(
     size: int = 8,
     after: Callable[[int], object] = lambda step: None,
 ) -> list[float]:
-    """Show a task, and say what the losses were; `after` is called after every update with its number."""
+    """Train on a task and return the losses; `after` is called after every update with its number."""
     shown = batches(task, setting=setting, count=count, size=size)
     method.begin_task(info(task, shown, setting=setting, epochs=epochs))
     losses = []
@@ -92,23 +93,23 @@ def accuracy(method: Method, task: int, *, setting: Setting = "class", seen: int
     """On samples of the task that were never shown, among the classes of the first `seen` tasks."""
     x, y = samples(task, count=200, seed=50)
     units = torch.tensor(heads(seen - 1, setting)[task if setting == "task" else 0])
-    module: Any = method.predictor()
-    module = module.route(task) if hasattr(module, "route") else module
+    predictor = method.predictor()
+    module = predictor.route(task) if isinstance(predictor, Routes) else predictor
     module.eval()
     with torch.no_grad():
         answers = units[module(x)[:, units].argmax(dim=1)]
     return float((answers == (y % 2 if setting == "domain" else y)).float().mean())
 
 
-def weights(method: Any) -> Tensor:
+def weights(method: Learner) -> Tensor:
     return torch.cat([p.detach().flatten() for p in method.network.parameters()]).clone()
 
 
-def same_after_resuming(kind: type[Any], *, setting: Setting = "class", **fields: Any) -> bool:
-    """Put a method down in the middle of its second task, take a new one up from there: the same bits?"""
+def same_after_resuming(kind: type, *, setting: Setting = "class", **fields: Any) -> bool:
+    """Whether a method that is resumed in the middle of its second task ends with the same bits."""
     shown = batches(1, setting=setting)
 
-    def at_work(method: Any) -> Any:
+    def at_work(method: Learner) -> Learner:
         learn(method, 0, setting=setting, epochs=2)
         method.begin_task(info(1, shown, setting=setting, epochs=2))
         for batch in shown[:3]:

@@ -21,22 +21,22 @@ def test_scores_and_gradients_are_those_of_the_usual_layout(name: str, channels:
     torch.testing.assert_close(network.eval()(x), usual.eval()(x), rtol=1e-4, atol=1e-4)
     # Gradients through batch norm cancel each other: their digits want more precision.
     network.double()
-    found = []
+    gradients = []
     for module in (network, usual):
         network.zero_grad()
         module.train()(x.double()).square().sum().backward()
-        found.append([p.grad.clone() for p in network.parameters() if p.grad is not None])
+        gradients.append([p.grad.clone() for p in network.parameters() if p.grad is not None])
         assert all(p.grad is not None and p.grad.is_contiguous() for p in network.parameters())
-    for mine, theirs in zip(*found, strict=True):
+    for mine, theirs in zip(*gradients, strict=True):
         torch.testing.assert_close(mine, theirs)
 
 
 @pytest.mark.parametrize("channels", [1, 3])
 def test_images_stay_what_they_are(channels: int) -> None:
     x = torch.randn(4, channels, 8, 6)
-    for given in (x, x.transpose(2, 3), x[::2], x.expand(4, channels, 8, 6)):
-        assert torch.equal(channels_last(given), given)
-        assert channels_last(given).is_contiguous(memory_format=torch.channels_last)
+    for images in (x, x.transpose(2, 3), x[::2], x.expand(4, channels, 8, 6)):
+        assert torch.equal(channels_last(images), images)
+        assert channels_last(images).is_contiguous(memory_format=torch.channels_last)
     for other in (x[0], x.flatten(1)):
         assert channels_last(other) is other
 

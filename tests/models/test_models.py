@@ -177,7 +177,7 @@ def test_a_layer_of_winners_has_block_times_its_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"hidden": (0,)}, "hidden must be at least 1, got 0"),
         ({"hidden": (400, -1)}, "hidden must be at least 1, got 400,-1"),
@@ -200,8 +200,8 @@ def test_a_layer_of_winners_has_block_times_its_size() -> None:
         ),
     ],
 )
-def test_networks_that_cannot_be_built_are_refused(options: dict[str, object], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_networks_that_cannot_be_built_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         build(ModelSpec(**options), shape=(64,), n_units=10, seed=0)  # type: ignore[arg-type]
 
 

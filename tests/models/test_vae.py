@@ -41,16 +41,16 @@ def test_the_loss_is_what_the_paper_adds_up() -> None:
 def test_generated_inputs_stay_within_the_limits_and_values_beyond_count_as_the_limits() -> None:
     vae = VAE((4,), hidden=(8,), latent=2, limits=(-0.5, 2.0))
     with torch.no_grad():
-        made = vae.generate(50 * torch.randn(64, 2, generator=torch.Generator().manual_seed(0)))
-    assert made.shape == (64, 4)
-    assert made.min() >= -0.5 and made.max() <= 2.0
+        inputs = vae.generate(50 * torch.randn(64, 2, generator=torch.Generator().manual_seed(0)))
+    assert inputs.shape == (64, 4)
+    assert inputs.min() >= -0.5 and inputs.max() <= 2.0
     noise = torch.zeros(1, 2)
     outside, at_limit = torch.full((1, 4), 9.0), torch.full((1, 4), 2.0)
     assert vae.loss(outside, noise).item() == vae.loss(at_limit, noise).item()
 
 
 def test_a_range_of_nothing_is_refused() -> None:
-    with pytest.raises(InputError, match=r"have no range: give an upper limit above the lower"):
+    with pytest.raises(InputError, match=r"the lower limit of inputs must be below the upper one, got"):
         VAE((4,), hidden=(8,), latent=2, limits=(1.0, 1.0))
 
 
@@ -68,7 +68,7 @@ def test_it_learns_to_make_up_the_two_patterns_that_it_sees() -> None:
         optimizer.step()
     assert after < 0.75 * before
     with torch.no_grad():
-        made = vae.generate(torch.randn(200, 2))
-    nearest = torch.cdist(made, patterns).min(dim=1)
+        inputs = vae.generate(torch.randn(200, 2))
+    nearest = torch.cdist(inputs, patterns).min(dim=1)
     assert nearest.values.mean() < 0.5
     assert nearest.indices.bincount(minlength=2).min() > 30

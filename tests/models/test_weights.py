@@ -162,12 +162,12 @@ class Evil:
         (pickle.dumps({"head.weight": Evil()}), "hold pickled objects or are broken"),
         ("truncated", "are broken"),
         ("module", "hold pickled objects"),
-        ("list", "are no state dict"),
-        ("none", "are no state dict"),
+        ("list", "are not a state dict"),
+        ("none", "are not a state dict"),
         ("shape", "features.1.weight is 7×4 in the file and 6×4 in the network (1 more differ)"),
         ("missing", "features.1.bias is missing; choose the model"),
         ("strange", "the network has no features.9.weight"),
-        ("nan", "features.1.bias holds NaN or infinite values"),
+        ("nan", "are NaN or infinite in features.1.bias"),
     ],
 )
 def test_bad_files_are_one_line(
@@ -230,10 +230,10 @@ def test_a_model_of_ones_own() -> None:
     @model("test-own", head="last", pretrained=Pretrained(mean=(0.5,), std=(0.5,)))
     def own(shape: tuple[int, ...], n_units: int) -> nn.Module:
         """Mine."""
-        made = nn.Sequential()
-        made.add_module("first", nn.Linear(shape[0], 5))
-        made.add_module("last", nn.Linear(5, 1000))
-        return made
+        module = nn.Sequential()
+        module.add_module("first", nn.Linear(shape[0], 5))
+        module.add_module("last", nn.Linear(5, 1000))
+        return module
 
     try:
         one, other, third = (build(ModelSpec("test-own"), shape=(4,), n_units=3, seed=s) for s in (0, 0, 1))
@@ -242,7 +242,7 @@ def test_a_model_of_ones_own() -> None:
         assert MODELS["test-own"].pretrained == Pretrained(mean=(0.5,), std=(0.5,))
         with pytest.raises(InputError, match="has no option dropout_hidden"):
             build(ModelSpec("test-own", dropout_hidden=0.5), shape=(4,), n_units=3, seed=0)
-        with pytest.raises(InputError, match="has weights of its own"):
+        with pytest.raises(InputError, match="comes with its own weights: leave init"):
             build(ModelSpec("test-own", init="truncated-normal"), shape=(4,), n_units=3, seed=0)
     finally:
         MODELS.remove("test-own")

@@ -1,4 +1,4 @@
-"""The accuracy probe: which samples are answered correctly."""
+"""The accuracy probe: which samples are classified correctly."""
 
 from torch import Tensor
 

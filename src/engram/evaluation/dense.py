@@ -1,4 +1,4 @@
-"""Chains of dense layers by oneDNN, which on processors is faster than what PyTorch's `linear` calls."""
+"""Chains of dense layers computed by oneDNN, which on CPUs is faster than PyTorch's `linear`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 _IDLE = (nn.Flatten, nn.Identity, nn.Dropout)
-"""Layers that do nothing to flat samples in evaluation mode."""
+"""Layers that leave flat samples unchanged in evaluation mode."""
 
 
 class _Step(NamedTuple):
@@ -19,12 +19,12 @@ class _Step(NamedTuple):
 
 
 def scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What computes a network's scores fastest, without gradients.
+    """The fastest function that computes a network's scores, without gradients.
 
-    A chain of dense layers and rectifiers in 32 bits on the processor is computed by oneDNN, each layer with
-    its rectifier at once. The products are summed in another order then: scores differ in their last digits,
-    as they do between two batch sizes. Everything else is the network itself: other layers, other devices,
-    hooks, `torch.compile`, a PyTorch that has no such function.
+    A chain of dense layers and ReLUs in 32 bits on the CPU is computed by oneDNN, each layer fused with its
+    ReLU. The products are then summed in another order, so scores differ in their last digits, as they do
+    between two batch sizes. In all other cases (other layers, other devices, hooks, `torch.compile`, a
+    PyTorch without the fused function) the network itself is returned.
 
     Args:
         network: In evaluation mode.
@@ -42,8 +42,8 @@ def scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
 
     def scores(x: Tensor) -> Tensor:
         if x.dtype is not torch.float32 or not x.is_cpu:
-            found: Tensor = network(x)
-            return found
+            plain: Tensor = network(x)
+            return plain
         x = x.flatten(1)
         for layer, rectified in steps:
             x = _linear(x, layer.weight, layer.bias, "relu" if rectified else "none")
@@ -53,7 +53,7 @@ def scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
 
 
 def _chain(network: nn.Module) -> list[_Step] | None:
-    """The dense layers of a network that has nothing else; None where it has."""
+    """The dense layers of a network that consists of nothing else; None for any other network."""
     steps: list[_Step] = []
     for layer in _in_order(network):
         if layer is None or _watched(layer):
@@ -70,7 +70,7 @@ def _chain(network: nn.Module) -> list[_Step] | None:
 
 
 def _in_order(network: nn.Module) -> Iterator[nn.Module | None]:
-    """The layers that a sample passes, one after the other; None where that is not known."""
+    """The layers in the order in which a sample passes through them; None where that is unknown."""
     parts = tuple(network) if type(network) is nn.Sequential else _declared(network)
     if parts is None:
         yield network if next(network.children(), None) is None else None
@@ -82,27 +82,25 @@ def _in_order(network: nn.Module) -> Iterator[nn.Module | None]:
 
 
 def _declared(network: nn.Module) -> tuple[nn.Module, ...] | None:
-    """What the class that wrote the forward pass says of it by a method `chain`; None where it does not."""
+    """The parts that the class defining `forward` declares with a method `chain`; None if it has none."""
     author = next(kind for kind in type(network).__mro__ if "forward" in vars(kind))
     chain = vars(author).get("chain")
     return None if chain is None or "forward" in vars(network) else tuple(chain(network))
 
 
 def _watched(module: nn.Module) -> bool:
-    """Whether somebody wants to know when it is called, or has compiled it."""
-    return bool(
-        module._forward_hooks or module._forward_pre_hooks or getattr(module, "_compiled_call_impl", None)
-    )
+    """Whether the module has hooks or is compiled, so that it must be called itself."""
+    return bool(module._forward_hooks or module._forward_pre_hooks or module._compiled_call_impl)
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, then: str) -> Tensor:
-    found: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
-    return found
+    outputs: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
+    return outputs
 
 
 @cache
 def _available() -> bool:
-    """Whether this PyTorch has the function, and it does what is expected of it."""
+    """Whether this version of PyTorch has the fused function and it gives the expected result."""
     if not torch.backends.mkldnn.is_available():
         return False
     x, weight, bias = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [-3.0, -4.0]]), torch.ones(2)

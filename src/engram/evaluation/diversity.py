@@ -1,4 +1,4 @@
-"""The diversity probe: how much room a network's features leave between the classes of a task (003)."""
+"""The diversity probe: how well a network's features separate the classes of a task."""
 
 from torch import nn
 
@@ -10,7 +10,7 @@ from engram.metrics.diversity import feature_diversity
 def diversity(network: nn.Module, data: EvaluationSet) -> float:
     """FDiv of the network's features on a task's samples: see `engram.metrics.diversity.feature_diversity`.
 
-    For 003's AvgFDiv the samples are the test set of the task that will be learned next.
+    For AvgFDiv (Chen et al. 2023) the samples are the test set of the task that is learned next.
 
     Example:
         >>> import torch

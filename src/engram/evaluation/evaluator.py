@@ -1,12 +1,12 @@
-"""The evaluator: decides when, measures, records. It works in anybody's PyTorch loop."""
+"""The evaluator: decides when to evaluate, measures and records. It works in any PyTorch training loop."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
+from engram.core.jsons import JsonMapping
 from engram.core.trace import COLUMNS, Trace
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.dense import scorer
@@ -30,25 +31,56 @@ if TYPE_CHECKING:
 Answers = Sequence[Sequence[int] | None]
 CHUNK_BYTES = 2**23
 CHUNK_BYTES_CONVOLVED = 2**20
-"""Convolutions make far more numbers of a sample than it has, and these should stay in the cache."""
+"""Smaller, because the activations of convolutions are much larger than their inputs and should stay in the
+cache."""
+
+
+@runtime_checkable
+class Routes(Protocol):
+    """A network that answers every task with a network of its own."""
+
+    def route(self, task: int) -> nn.Module:
+        """The network that answers for a task."""
+
+
+class Counts(TypedDict):
+    """How much an evaluator has done."""
+
+    step: int
+    seconds: float
+    evaluations: int
+
+
+class EvaluatorState(TypedDict):
+    """Everything that an evaluator has recorded, as tensors and plain values."""
+
+    plain: Counts
+    seen: list[int]
+    learned: list[tuple[int, list[int]]]
+    index: list[Tensor]
+    readings: list[Reading]
+    generator: Tensor
+    trace: dict[str, Tensor]
+    ends: dict[str, Tensor]
 
 
 class Evaluator:
-    """Evaluates a network after its updates, without leaving a trace on it.
+    """Evaluates a network after its updates, without changing it.
 
     Call it after every update with the task being learned; it evaluates when an evaluation is due. Tasks are
-    numbered as their test sets stand. All tasks are answered in one pass.
+    numbered in the order of their test sets. All tasks are evaluated in one forward pass.
 
     Args:
-        test_sets: One a task: `(inputs, labels)`, a `DataLoader`, or a map-style data set.
-        every: Evaluate after every so many updates.
-        per_epoch: Count the updates anew in every epoch, as 000's code does (then give `epoch_step`).
-        subset: How many samples of each task are asked, drawn once; None for all.
-        redraw: Draw the subset anew for every evaluation, as 000's code does: it adds noise.
-        seed: Where the subsets come from; no global random state is touched.
+        test_sets: One per task: `(inputs, labels)`, a `DataLoader`, or a map-style data set.
+        every: Evaluate after every `every` updates.
+        per_epoch: Restart the count of updates in every epoch, as the code of De Lange et al. (2023) does;
+            each call then needs `epoch_step`.
+        subset: How many samples of each task to evaluate on, drawn once; None for all.
+        redraw: Draw a new subset for every evaluation, as the code of De Lange et al. does; this adds noise.
+        seed: Seed for drawing the subsets; no global random state is used.
         tasks: `seen` evaluates the tasks learned so far, `all` every task.
-        answers: For each task, the output units among which the answer is sought; None for all units.
-        full_ends: At the end of a task, also evaluate on everything, besides the subsets.
+        answers: For each task, the output units that compete for the answer; None for all units.
+        full_ends: At the end of a task, also evaluate on all samples, besides the subsets.
         losses: Also record the mean loss of each task.
         classes: How many different classes are in use after each task, for RAA and RAF.
 
@@ -64,7 +96,7 @@ class Evaluator:
 
     def __init__(
         self,
-        test_sets: Sequence[Any],
+        test_sets: Sequence[object],
         *,
         every: int = 1,
         per_epoch: bool = False,
@@ -78,14 +110,14 @@ class Evaluator:
         classes: Sequence[int] | None = None,
     ) -> None:
         if not test_sets:
-            raise InputError("there is nothing to evaluate: give one test set a task")
+            raise InputError("there is nothing to evaluate: give one test set per task")
         if subset is not None and subset < 1:
-            raise InputError(f"subset={subset} cannot be used: evaluate on 1 sample or more, or None for all")
+            raise InputError(f"subset must be at least 1, or None for all samples, got {subset}")
         if tasks not in ("seen", "all"):
-            raise InputError(f"tasks={tasks!r} cannot be used: evaluate the tasks 'seen' so far, or 'all'")
-        self.sets: list[EvaluationSet] = [as_evaluation_set(given) for given in test_sets]
-        for number, found in enumerate(self.sets):
-            if len(found.y) == 0:
+            raise InputError(f"tasks must be 'seen' or 'all', got {tasks!r}")
+        self.sets: list[EvaluationSet] = [as_evaluation_set(data) for data in test_sets]
+        for number, test_set in enumerate(self.sets):
+            if len(test_set.y) == 0:
                 raise InputError(f"the test set of task {number} is empty: give it samples, or leave it out")
         self.schedule = Schedule(every, per_epoch)
         self.subset, self.redraw = subset, redraw
@@ -98,7 +130,7 @@ class Evaluator:
         self.seconds = 0.0
         self.evaluations = 0
         self.generator = torch.Generator().manual_seed(seed)
-        self.index = [draw(len(found.y), subset, self.generator) for found in self.sets]
+        self.index = [draw(len(test_set.y), subset, self.generator) for test_set in self.sets]
         self.seen: list[int] = list(range(len(self.sets))) if tasks == "all" else []
         self.learned: dict[int, tuple[int, ...]] = {}
         self._questions: Questions | None = None
@@ -112,15 +144,15 @@ class Evaluator:
         epoch_step: int | None = None,
         together: Sequence[int] | None = None,
     ) -> bool:
-        """Count an update, and evaluate if it is time; says whether it did.
+        """Count an update, and evaluate if an evaluation is due; returns whether it was.
 
         Args:
-            model: The network, inputs to scores of all output units; or a function that makes it, which is
-                called only if it is needed.
+            model: The network, from inputs to the scores of all output units; or a function that makes it,
+                which is called only if an evaluation is due.
             learning: The task being learned.
-            last: Whether this was the task's last update: then it is evaluated in any case.
-            epoch_step: Which update of its epoch it was, from 0 (only for `per_epoch`).
-            together: The tasks that are being learned, where they are several at once.
+            last: Whether this was the task's last update, which is always evaluated.
+            epoch_step: The number of the update in its epoch, from 0 (only for `per_epoch`).
+            together: The tasks being learned, if several are learned at once.
         """
         self.step += 1
         self._meet(learning, together)
@@ -141,7 +173,7 @@ class Evaluator:
         self._evaluate(model, learning, curve=True, full=False)
 
     def end(self, model: nn.Module | Callable[[], nn.Module], *, learning: int) -> None:
-        """Say that a task ended: evaluates unless its last update was evaluated."""
+        """End a task: evaluates unless its last update was evaluated already."""
         done = bool(self.trace.step) and self.trace.step[-1] == self.step
         if not done or self.full_ends:
             self._evaluate(model, learning, curve=not done, full=self.full_ends)
@@ -155,7 +187,7 @@ class Evaluator:
         return latest
 
     def metrics(self) -> dict[str, float]:
-        """Every metric that the trace allows, by the papers' names; NaN where one is undefined."""
+        """All metrics that can be computed from the trace, by name; NaN where one is undefined."""
         return self._measured().final
 
     def _measured(self, *, tolerant: bool = False) -> Measurement:
@@ -169,7 +201,7 @@ class Evaluator:
         return summarise(self.trace, ends=ends, classes_seen=classes, phases=phases, tolerant=tolerant)
 
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
-        """Write the same files as `engram run` leaves, for `engram report` and the like; returns the run."""
+        """Write the same files as `engram run`, which `engram report` and other commands read."""
         place = Path(folder)
         description = {
             "id": place.name,
@@ -179,12 +211,12 @@ class Evaluator:
         }
         return self.run(description=description).save(place)
 
-    def run(self, *, description: Mapping[str, Any], train_seconds: float = 0.0) -> Run:
-        """The finished run that this evaluator watched.
+    def run(self, *, description: JsonMapping, train_seconds: float = 0.0) -> Run:
+        """The finished run, as this evaluator recorded it.
 
         Args:
             description: What the run is: `id` and `label` at least, and `seed` if there is one.
-            train_seconds: How long learning took.
+            train_seconds: How long training took.
         """
         from engram.metrics.summary import Measurement
 
@@ -206,11 +238,11 @@ class Evaluator:
         )
 
     def tables(self) -> Tables:
-        """What was measured so far."""
+        """All measurements so far."""
         return Tables(self.trace, ends=self.ends, readings=self.readings)
 
     def look(self, *, answers: Answers | None, schedule: Schedule) -> None:
-        """Evaluate differently from now on: among these output units, at these times."""
+        """Change the competing output units and the schedule of the evaluations that follow."""
         self.answers, self.schedule = answers, schedule
 
     def note(self, readings: Iterable[Reading], *, seconds: float = 0.0) -> None:
@@ -219,36 +251,35 @@ class Evaluator:
         self.seconds += seconds
 
     def __repr__(self) -> str:
-        """What it watches and what it has seen."""
+        """The test sets, the schedule, and the latest accuracies."""
         sizes = [len(index) for index in self.index]
-        asked = f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
+        samples = f"{sizes[0]}" if len(set(sizes)) == 1 else f"{min(sizes)} to {max(sizes)}"
         latest = ", ".join(f"task {task} {value:.3f}" for task, value in self.accuracies().items())
         return (
-            f"<Evaluator of {len(self.sets)} test sets, {asked} samples each, {self.schedule}: "
+            f"<Evaluator of {len(self.sets)} test sets, {samples} samples each, {self.schedule}: "
             f"{self.evaluations} evaluations in {self.step} updates{f'; {latest}' if latest else ''}>"
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> EvaluatorState:
         """Everything recorded so far, as tensors and plain values."""
-        plain = ("step", "seconds", "evaluations")
         return {
-            "plain": {name: getattr(self, name) for name in plain},
+            "plain": {"step": self.step, "seconds": self.seconds, "evaluations": self.evaluations},
             "seen": list(self.seen),
-            "learned": [[learning, list(tasks)] for learning, tasks in self.learned.items()],
+            "learned": [(learning, list(tasks)) for learning, tasks in self.learned.items()],
             "index": list(self.index),
-            "readings": [list(reading) for reading in self.readings],
+            "readings": list(self.readings),
             "generator": self.generator.get_state(),
             "trace": _packed(self.trace),
             "ends": _packed(self.ends),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what was recorded."""
-        for name, value in state["plain"].items():
-            setattr(self, name, value)
+    def load_state_dict(self, state: EvaluatorState) -> None:
+        """Continue from a recorded state."""
+        plain = state["plain"]
+        self.step, self.seconds, self.evaluations = plain["step"], plain["seconds"], plain["evaluations"]
         self.seen, self.index = list(state["seen"]), list(state["index"])
         self.learned = {learning: tuple(tasks) for learning, tasks in state["learned"]}
-        self.readings = [tuple(reading) for reading in state["readings"]]
+        self.readings = [(*reading,) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = _unpacked(state["trace"]), _unpacked(state["ends"])
 
@@ -273,67 +304,66 @@ class Evaluator:
             device = next((p.device for p in network.parameters()), torch.device("cpu"))
             with untouched(network):
                 if curve:
-                    self._ask(network, learning, self._asked(device), self.trace)
+                    self._answer(network, learning, self._chosen(device), self.trace)
                     self.evaluations += 1
                 if full:
-                    everything = [torch.arange(len(found.y)) for found in self.sets]
-                    asked = Questions(self.sets, everything, self.seen, device=device, hold=False)
-                    self._ask(network, learning, asked, self.ends)
+                    everything = [torch.arange(len(test_set.y)) for test_set in self.sets]
+                    questions = Questions(self.sets, everything, self.seen, device=device, hold=False)
+                    self._answer(network, learning, questions, self.ends)
         self.seconds += time.perf_counter() - started
 
-    def _asked(self, device: torch.device) -> Questions:
-        """The chosen samples of all seen tasks, gathered anew only when there are others to ask."""
+    def _chosen(self, device: torch.device) -> Questions:
+        """The chosen samples of all seen tasks, gathered again only when they have changed."""
         if self.redraw:
-            self.index = [draw(len(found.y), self.subset, self.generator) for found in self.sets]
+            self.index = [draw(len(test_set.y), self.subset, self.generator) for test_set in self.sets]
         held = self._questions
         if held is None or self.redraw or held.tasks != self.seen or held.device != device:
             hold = self.subset is not None or all(self.sets[task].in_memory for task in self.seen)
             held = self._questions = Questions(self.sets, self.index, self.seen, device=device, hold=hold)
         return held
 
-    def _ask(self, network: nn.Module, learning: int, asked: Questions, into: Trace) -> None:
-        """Answer all samples in one pass and record which were right."""
-        units = [None if self.answers is None else self.answers[task] for task in asked.tasks]
-        sought = [None if found is None else tuple(found) for found in units]
-        right = torch.empty(asked.total, dtype=torch.bool)
-        losses = torch.empty(asked.total) if self.losses else None
+    def _answer(self, network: nn.Module, learning: int, questions: Questions, into: Trace) -> None:
+        """Classify all samples in one pass and record which answers are correct."""
+        answers = [None if self.answers is None else self.answers[task] for task in questions.tasks]
+        sought = [None if units is None else tuple(units) for units in answers]
+        right = torch.empty(questions.total, dtype=torch.bool)
+        losses = torch.empty(questions.total) if self.losses else None
         convolved = any(isinstance(module, nn.Conv2d) for module in network.modules())
-        size = asked.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
-        for part in chunks(asked.total, size):
-            x, y = asked.read(part)
-            logits = _scores(network, x, asked, part)
-            for place, rows in asked.spans(part, sought):
+        size = questions.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
+        for part in chunks(questions.total, size):
+            x, y = questions.read(part)
+            logits = _scores(network, x, questions, part)
+            for place, rows in questions.spans(part, sought):
                 here = slice(rows.start - part.start, rows.stop - part.start)
                 right[rows] = answered_right(logits[here], y[here], sought[place])
                 if losses is not None:
                     losses[rows] = answer_loss(logits[here], y[here], sought[place])
         bits = right.numpy()
-        for task, (start, stop) in zip(asked.tasks, asked.bounds, strict=True):
+        for task, (start, stop) in zip(questions.tasks, questions.bounds, strict=True):
             into.add(step=self.step, learning=learning, task=task, right=bits[start:stop])
             if losses is not None and into is self.trace:
                 loss = float(losses[start:stop].mean())
                 self.readings.append((self.step, learning, task, "loss", loss))
 
 
-def _scores(network: nn.Module, x: Tensor, asked: Questions, part: slice) -> Tensor:
-    """The scores of all units; a network that has a `route` of its own for every task answers by task."""
-    route = getattr(network, "route", None)
-    if route is None:
+def _scores(network: nn.Module, x: Tensor, questions: Questions, part: slice) -> Tensor:
+    """The scores of all units; a network with a `route` for every task is evaluated task by task."""
+    if not isinstance(network, Routes):
         return scorer(network)(x)
     pieces = [
-        scorer(route(asked.tasks[place]))(x[rows.start - part.start : rows.stop - part.start])
-        for place, rows in asked.spans(part, asked.tasks)
+        scorer(network.route(questions.tasks[place]))(x[rows.start - part.start : rows.stop - part.start])
+        for place, rows in questions.spans(part, questions.tasks)
     ]
     return torch.cat(pieces)
 
 
-def _packed(trace: Trace) -> dict[str, Any]:
+def _packed(trace: Trace) -> dict[str, Tensor]:
     numbers = {name: torch.tensor(getattr(trace, name), dtype=torch.int64) for name in COLUMNS[:-1]}
     bits = np.frombuffer(b"".join(trace.bits), dtype=np.uint8)
     return {**numbers, "bits": torch.from_numpy(bits.copy())}
 
 
-def _unpacked(state: dict[str, Any]) -> Trace:
+def _unpacked(state: dict[str, Tensor]) -> Trace:
     numbers = {name: state[name].tolist() for name in COLUMNS[:-1]}
     lengths = [(total + 7) // 8 for total in state["total"].tolist()]
     bits = [piece.numpy().tobytes() for piece in state["bits"].split(lengths)] if lengths else []

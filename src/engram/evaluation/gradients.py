@@ -1,4 +1,4 @@
-"""The gradient probe: how strongly an update is pulled towards the new, and towards the old."""
+"""The gradient probe: how strongly new samples and earlier tasks each contribute to an update."""
 
 from collections.abc import Iterable
 
@@ -7,15 +7,15 @@ from torch import Tensor, nn
 
 
 def gradient_norms(parameters: Iterable[nn.Parameter], new: Tensor, old: Tensor | None) -> dict[str, float]:
-    """The Euclidean norms of an update's two gradients (000, Eq. 8 and 9), for anybody's loop.
+    """The Euclidean norms of the two gradients of an update (De Lange et al. 2023, Eq. 8 and 9).
 
-    To be called between the forward and the backward pass; the graph is kept, and no gradient that the
-    parameters hold is changed. Within `engram run` the methods do this themselves, so that changes made to
-    gradients (GEM) count as pull towards the old.
+    For a training loop of your own: call it between the forward and the backward pass. The graph is kept, and
+    the gradients of the parameters are not changed. Within `engram run` the methods do this themselves, and
+    what a method changes in the gradients (GEM, for example) counts as stability.
 
     Args:
-        parameters: The weights that learn.
-        new: The part of the loss that is about new samples (plasticity).
+        parameters: The weights that are trained.
+        new: The part of the loss on new samples (plasticity).
         old: The rest: remembered samples, penalties, distillation (stability); None where there is none.
 
     Example:
@@ -28,7 +28,8 @@ def gradient_norms(parameters: Iterable[nn.Parameter], new: Tensor, old: Tensor 
     def norm(loss: Tensor | None) -> float:
         if loss is None or not loss.requires_grad:
             return 0.0
-        found = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
-        return float(torch.stack([g.double().square().sum() for g in found if g is not None]).sum().sqrt())
+        gradients = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
+        squares = [g.double().square().sum() for g in gradients if g is not None]
+        return float(torch.stack(squares).sum().sqrt())
 
     return {"plasticity-gradient": norm(new), "stability-gradient": norm(old)}

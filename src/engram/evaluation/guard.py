@@ -1,4 +1,4 @@
-"""Watching leaves no trace on the watched."""
+"""Context managers that keep an evaluation from changing a network or the global random states."""
 
 import random
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from torch import nn
 
 @contextmanager
 def same_randomness() -> Iterator[None]:
-    """Whatever is drawn inside, the global random states (torch, NumPy, random) are as before afterwards.
+    """Restore the global random states (torch, NumPy, random) on exit, whatever was drawn inside.
 
     Example:
         >>> with same_randomness():
@@ -34,10 +34,10 @@ def same_randomness() -> Iterator[None]:
 
 @contextmanager
 def untouched(module: nn.Module) -> Iterator[None]:
-    """The module in evaluation mode without gradients; its modes and buffers are as before afterwards.
+    """Put the module in evaluation mode without gradients; its modes and buffers are restored on exit.
 
-    Buffers are put back even if a forward pass changes them in evaluation mode, as a module written by
-    hand may do. Gradients that parameters hold stay as they are.
+    Buffers are restored even if a forward pass changes them in evaluation mode, as a user's own module may
+    do. The gradients of the parameters are not changed.
 
     Example:
         >>> norm = nn.BatchNorm1d(2)

@@ -1,7 +1,7 @@
-"""The k-shot probe: how well a few samples of a task that was not learned yet are learned from here (003).
+"""The k-shot probe: how well a task that was not learned yet is learned from a few samples.
 
-Everything here works on features that were computed once, or on a copy of the network: the network itself,
-its modes, its gradients and the global random states stay as they are.
+See Chen et al. (2023). Everything here works on features that were computed once, or on a copy of the
+network: the network itself, its modes, its gradients and the global random states do not change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Examples(NamedTuple):
 
 
 class Shots(NamedTuple):
-    """A few samples of each class: which rows they are, and the how-manieth of its class each is, from 0."""
+    """A few samples of each class: their rows, and the rank of each within its class, counted from 0."""
 
     rows: Tensor
     rank: Tensor
@@ -40,7 +40,7 @@ class Shots(NamedTuple):
 def draw_shots(y: Tensor, most: int, *, generator: torch.Generator) -> Shots:
     """Up to `most` samples of each class, drawn without replacement; a class that has fewer gives all.
 
-    The samples with a rank below k are the k-shot samples, so that more shots contain fewer.
+    The samples with a rank below k are the k-shot samples, so larger draws contain the smaller ones.
 
     Example:
         >>> drawn = draw_shots(torch.tensor([0, 0, 0, 1]), 2, generator=torch.Generator())
@@ -57,10 +57,10 @@ def draw_shots(y: Tensor, most: int, *, generator: torch.Generator) -> Shots:
 
 
 def features_of(network: nn.Module, data: EvaluationSet, rows: Tensor | None = None) -> Tensor:
-    """The network's features of some samples (all, if None), one flat row a sample, in evaluation mode.
+    """The network's features of some samples (all, if None), one flat row per sample, in evaluation mode.
 
     Raises:
-        InputError: The network does not keep its features apart.
+        InputError: The network has no submodule `features`.
 
     Example:
         >>> from engram.evaluation.samples import TensorSet
@@ -78,15 +78,15 @@ def features_of(network: nn.Module, data: EvaluationSet, rows: Tensor | None = N
     index = torch.arange(len(data.y)) if rows is None else rows
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
     with untouched(network):
-        found = [
+        pieces = [
             extract(data.rows(index[part]).to(device)).flatten(1).cpu() for part in chunks(len(index), CHUNK)
         ]
-        return torch.cat(found)
+        return torch.cat(pieces)
 
 
 def linear_probe(
-    given: Examples,
-    asked: Examples,
+    training: Examples,
+    test: Examples,
     *,
     lr: float = 0.01,
     epochs: int = 100,
@@ -95,102 +95,102 @@ def linear_probe(
 ) -> float:
     """The accuracy of a new linear layer on some features, trained on others.
 
-    Softmax regression by plain SGD with a constant rate, shuffled in every pass; batches are of nearly equal
-    size, `batch_size` at most. Initial weights are drawn as PyTorch draws them. A network that was trained to
-    no numbers at all answers nothing right. Fwt of 003, whose learning rate, passes and batches are the
-    defaults.
+    Softmax regression with plain SGD and a constant learning rate, shuffled in every epoch; batches have
+    nearly equal sizes, `batch_size` at most. Initial weights are drawn as PyTorch draws them. If the weights
+    become NaN, no answer counts as correct. The defaults are those of Fwt in Chen et al. (2023).
 
     Args:
-        given: The features that are learned.
-        asked: The features that are asked.
+        training: The features to train on.
+        test: The features to evaluate on.
         lr: The learning rate.
-        epochs: Passes over the given samples.
-        batch_size: Samples in an update, at most.
-        generator: Initial weights and order of samples.
+        epochs: Passes over the training samples.
+        batch_size: Samples per update, at most.
+        generator: Draws the initial weights and the order of samples.
 
     Example:
         >>> apart = Examples(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1]))
         >>> linear_probe(apart, apart, lr=0.5, generator=torch.Generator())
         1.0
     """
-    classes = 1 + max(int(given.y.max()), int(asked.y.max()))
-    wanted = functional.one_hot(given.y, classes).float()
-    weight, bias = _fresh_head(given.x.shape[1], classes, generator)
+    classes = 1 + max(int(training.y.max()), int(test.y.max()))
+    wanted = functional.one_hot(training.y, classes).float()
+    weight, bias = _fresh_head(training.x.shape[1], classes, generator)
     with torch.inference_mode():
         for _ in range(epochs):
-            order = torch.randperm(len(given.y), generator=generator)
+            order = torch.randperm(len(training.y), generator=generator)
             for part in chunks(len(order), batch_size):
-                x, target = given.x[order[part]], wanted[order[part]]
+                x, target = training.x[order[part]], wanted[order[part]]
                 # The gradient of the mean cross-entropy, written out: autograd would cost more.
                 error = (torch.addmm(bias, x, weight).softmax(dim=1) - target) / len(x)
                 weight.addmm_(x.T, error, alpha=-lr)
                 bias.sub_(error.sum(dim=0), alpha=lr)
-        right = answered_right(torch.addmm(bias, asked.x, weight), asked.y)
+        right = answered_right(torch.addmm(bias, test.x, weight), test.y)
     return float(right.float().mean())
 
 
 def tuned_probe(
     network: nn.Module,
-    given: Examples,
-    asked: Sequence[Examples],
+    training: Examples,
+    tests: Sequence[Examples],
     *,
     lr: float = 0.01,
     epochs: Sequence[int] = (10, 50, 100),
     batch_size: int = 50,
     generator: torch.Generator,
 ) -> dict[int, tuple[float, ...]]:
-    """The accuracies of a copy of the network, all of whose weights were trained on a few samples.
+    """The accuracies of a copy of the network after training all its weights on a few samples.
 
-    The copy gets a new linear layer for the classes of these samples; SGD with a constant rate, as in
-    `linear_probe`. One training serves all numbers of passes.
+    The copy gets a new linear layer for the classes of these samples; SGD with a constant learning rate, as
+    in `linear_probe`. It is trained once and evaluated after each number of epochs.
 
     Args:
-        network: Has `features`; it is copied.
-        given: The inputs that are learned.
-        asked: Sets of inputs that are asked.
+        network: A network with `features`; it is copied.
+        training: The inputs to train on.
+        tests: Sets of inputs to evaluate on.
         lr: The learning rate.
-        epochs: After how many passes they are asked.
-        batch_size: Samples in an update, at most.
-        generator: Initial weights of the layer, order of samples, and the network's own randomness.
+        epochs: After how many epochs to evaluate.
+        batch_size: Samples per update, at most.
+        generator: Draws the initial weights of the layer, the order of samples, and the seed of the
+            network's own randomness.
 
     Returns:
-        For each number of passes, the accuracy on each set.
+        For each number of epochs, the accuracy on each set.
 
     Example:
         >>> from engram.models.network import Network
         >>> net = Network(nn.Linear(2, 2, bias=False), nn.Linear(2, 5))
         >>> data = Examples(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1]))
-        >>> found = tuned_probe(net, data, [data], lr=0.5, epochs=(1, 100), generator=torch.Generator())
-        >>> sorted(found), found[100]
+        >>> scores = tuned_probe(net, data, [data], lr=0.5, epochs=(1, 100), generator=torch.Generator())
+        >>> sorted(scores), scores[100]
         ([1, 100], (1.0,))
     """
     device = next((p.device for p in network.parameters()), torch.device("cpu"))
-    classes = 1 + max(int(found.y.max()) for found in (given, *asked))
+    classes = 1 + max(int(examples.y.max()) for examples in (training, *tests))
     with same_randomness():
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
         features = copy.deepcopy(network.features).requires_grad_(True)
         assert isinstance(features, nn.Module)
         with torch.no_grad():
-            width = features.eval()(given.x[:1].to(device)).flatten(1).shape[1]
+            width = features.eval()(training.x[:1].to(device)).flatten(1).shape[1]
         head = nn.Linear(width, classes).to(device)
         weight, bias = _fresh_head(width, classes, generator)
         with torch.no_grad():
             head.weight.copy_(weight.T)
             head.bias.copy_(bias)
         learner = nn.Sequential(features, nn.Flatten(1), head)
-        step = torch.optim.SGD(learner.parameters(), lr=lr)
-        found: dict[int, tuple[float, ...]] = {}
+        optimizer = torch.optim.SGD(learner.parameters(), lr=lr)
+        accuracies: dict[int, tuple[float, ...]] = {}
         for done in range(1, max(epochs) + 1):
             learner.train()
-            order = torch.randperm(len(given.y), generator=generator)
+            order = torch.randperm(len(training.y), generator=generator)
             for part in chunks(len(order), batch_size):
-                x, y = given.x[order[part]].to(device), given.y[order[part]].to(device)
-                step.zero_grad(set_to_none=True)
+                x, y = training.x[order[part]].to(device), training.y[order[part]].to(device)
+                optimizer.zero_grad(set_to_none=True)
                 functional.cross_entropy(learner(x), y).backward()
-                step.step()
+                optimizer.step()
             if done in epochs:
-                found[done] = tuple(_accuracy(learner, each, device) for each in asked)
-    return found
+                accuracies[done] = tuple(_accuracy(learner, test, device) for test in tests)
+    return accuracies
 
 
 def _fresh_head(width: int, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -200,11 +200,11 @@ def _fresh_head(width: int, classes: int, generator: torch.Generator) -> tuple[T
     return weight, torch.empty(classes).uniform_(-reach, reach, generator=generator)
 
 
-def _accuracy(network: nn.Module, asked: Examples, device: torch.device) -> float:
+def _accuracy(network: nn.Module, test: Examples, device: torch.device) -> float:
     network.eval()
     right = 0
     with torch.inference_mode():
-        for part in chunks(len(asked.y), CHUNK):
-            answers = answered_right(network(asked.x[part].to(device)), asked.y[part].to(device))
+        for part in chunks(len(test.y), CHUNK):
+            answers = answered_right(network(test.x[part].to(device)), test.y[part].to(device))
             right += int(answers.sum())
-    return right / len(asked.y)
+    return right / len(test.y)

@@ -1,4 +1,4 @@
-"""The loss probe: how much probability the network gives to the right answers."""
+"""The loss probe: the cross-entropy of the correct answers."""
 
 from torch import Tensor
 from torch.nn import functional
@@ -9,7 +9,7 @@ from engram.models.heads import Units, head_masks, mask_scores
 def answer_loss(logits: Tensor, y: Tensor, units: Units | None = None) -> Tensor:
     """The cross-entropy of each sample, in which only `units` (all, if None) compete.
 
-    A label outside `units` costs infinity: the right answer cannot be given.
+    The loss of a label outside `units` is infinite, because the correct answer cannot be given.
 
     Example:
         >>> import torch

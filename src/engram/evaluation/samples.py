@@ -1,7 +1,7 @@
-"""What is evaluated: test sets of any kind, and fixed subsets of them."""
+"""Test sets of any kind, and fixed subsets of them."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Protocol, SupportsInt, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -10,8 +10,9 @@ from torch.utils.data import DataLoader
 from engram.core.errors import InputError
 
 
+@runtime_checkable
 class EvaluationSet(Protocol):
-    """Samples with their labels, of which some can be read."""
+    """Labelled samples whose inputs can be read by index."""
 
     @property
     def y(self) -> Tensor:
@@ -19,20 +20,31 @@ class EvaluationSet(Protocol):
 
     @property
     def in_memory(self) -> bool:
-        """Whether reading costs nothing."""
+        """Whether the inputs are in memory, so that reading them is cheap."""
 
     def rows(self, index: Tensor) -> Tensor:
         """The inputs of some samples."""
 
 
+@runtime_checkable
+class Items(Protocol):
+    """A map-style data set of pairs (input, label), such as `torch.utils.data.Dataset`."""
+
+    def __len__(self) -> int:
+        """The number of samples."""
+
+    def __getitem__(self, index: int, /) -> tuple[object, SupportsInt]:
+        """The input and the label of one sample."""
+
+
 class TensorSet:
-    """A test set that is already two tensors."""
+    """A test set given as two tensors."""
 
     in_memory = True
 
     def __init__(self, x: Tensor, y: Tensor) -> None:
         if len(x) != len(y):
-            raise InputError(f"a test set has {len(x)} inputs but {len(y)} labels: give one label an input")
+            raise InputError(f"a test set has {len(x)} inputs but {len(y)} labels: give one label per input")
         self.x, self.y = x, y.long()
 
     def rows(self, index: Tensor) -> Tensor:
@@ -41,11 +53,11 @@ class TensorSet:
 
 
 class ItemSet:
-    """A test set that hands out one sample after the other: any map-style `torch.utils.data.Dataset`."""
+    """A test set that is read sample by sample: any map-style `torch.utils.data.Dataset`."""
 
     in_memory = False
 
-    def __init__(self, items: Any) -> None:
+    def __init__(self, items: Items) -> None:
         self.items = items
         self.y = torch.tensor([int(items[i][1]) for i in range(len(items))], dtype=torch.int64)
 
@@ -54,25 +66,24 @@ class ItemSet:
         return torch.stack([torch.as_tensor(self.items[i][0]) for i in index.tolist()])
 
 
-def as_evaluation_set(given: Any) -> EvaluationSet:
-    """Anything that holds samples and labels: a pair of tensors or arrays, a `DataLoader`, a data set.
+def as_evaluation_set(data: object) -> EvaluationSet:
+    """A test set from a pair of tensors or arrays, a `DataLoader`, or a map-style data set.
 
     Example:
         >>> as_evaluation_set((torch.zeros(3, 2), torch.tensor([0, 1, 0]))).rows(torch.tensor([2])).shape
         torch.Size([1, 2])
     """
-    if hasattr(given, "rows") and hasattr(given, "in_memory"):
-        found: EvaluationSet = given
-        return found
-    if isinstance(given, tuple | list) and len(given) == 2:
-        return TensorSet(torch.as_tensor(given[0]), torch.as_tensor(given[1]))
-    if isinstance(given, DataLoader):
-        pairs = [(batch[0], batch[1]) for batch in given]
+    if isinstance(data, EvaluationSet):
+        return data
+    if isinstance(data, tuple | list) and len(data) == 2:
+        return TensorSet(torch.as_tensor(data[0]), torch.as_tensor(data[1]))
+    if isinstance(data, DataLoader):
+        pairs = [(batch[0], batch[1]) for batch in data]
         return TensorSet(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
-    if hasattr(given, "__getitem__") and hasattr(given, "__len__"):
-        return ItemSet(given)
+    if isinstance(data, Items):
+        return ItemSet(data)
     raise InputError(
-        f"cannot evaluate on a {type(given).__name__}: give (inputs, labels), a DataLoader or a Dataset"
+        f"cannot evaluate on a {type(data).__name__}: give (inputs, labels), a DataLoader or a Dataset"
     )
 
 
@@ -107,22 +118,22 @@ def chunks(total: int, size: int) -> Iterator[slice]:
 
 
 class Questions:
-    """The samples that are asked in one evaluation: those of several tasks, one after the other.
+    """The samples of one evaluation: those of several tasks, concatenated.
 
-    Held in one contiguous tensor where they fit in memory, else read piece by piece.
+    Their inputs are held in one contiguous tensor (`hold`) or read piece by piece.
 
     Args:
         sets: The test sets of all tasks.
-        index: Which samples of each.
-        tasks: The tasks that are asked, in this order.
+        index: For each task, the indices of its samples.
+        tasks: The tasks to evaluate, in this order.
         device: Where the network is.
-        hold: Whether to hold the inputs.
+        hold: Whether to keep the inputs in memory.
 
     Example:
         >>> sets = [TensorSet(torch.zeros(3, 2), torch.zeros(3)), TensorSet(torch.ones(2, 2), torch.ones(2))]
-        >>> asked = Questions(sets, [torch.arange(3), torch.arange(2)], [0, 1], device="cpu", hold=True)
-        >>> x, y = asked.read(slice(2, 4))
-        >>> y, list(asked.spans(slice(2, 4), [(0,), (1,)]))
+        >>> questions = Questions(sets, [torch.arange(3), torch.arange(2)], [0, 1], device="cpu", hold=True)
+        >>> x, y = questions.read(slice(2, 4))
+        >>> y, list(questions.spans(slice(2, 4), [(0,), (1,)]))
         (tensor([0, 1]), [(0, slice(2, 3, None)), (1, slice(3, 4, None))])
     """
 
@@ -141,28 +152,28 @@ class Questions:
         ends = torch.tensor([len(rows) for _, rows in self._parts]).cumsum(0).tolist()
         self.bounds = list(zip([0, *ends[:-1]], ends, strict=True))
         self.total: int = ends[-1]
-        self.y = torch.cat([found.y[rows] for found, rows in self._parts]).to(device)
-        self._held = torch.cat([found.rows(rows) for found, rows in self._parts]).to(device) if hold else None
+        self.y = torch.cat([data.y[rows] for data, rows in self._parts]).to(device)
+        self._held = torch.cat([data.rows(rows) for data, rows in self._parts]).to(device) if hold else None
 
     def rows_in(self, size: int) -> int:
-        """How many samples take `size` bytes."""
-        found, rows = self._parts[0]
-        one = found.rows(rows[:1]) if self._held is None else self._held[:1]
+        """How many samples fit in `size` bytes, at least 32."""
+        data, rows = self._parts[0]
+        one = data.rows(rows[:1]) if self._held is None else self._held[:1]
         return max(32, size // max(1, one.numel() * one.element_size()))
 
     def read(self, part: slice) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of some samples in the row."""
+        """Inputs and labels of a slice of the samples."""
         if self._held is not None:
             return self._held[part], self.y[part]
         pieces = []
-        for (found, rows), (start, stop) in zip(self._parts, self.bounds, strict=True):
+        for (data, rows), (start, stop) in zip(self._parts, self.bounds, strict=True):
             low, high = max(part.start, start), min(part.stop, stop)
             if low < high:
-                pieces.append(found.rows(rows[low - start : high - start]))
+                pieces.append(data.rows(rows[low - start : high - start]))
         return torch.cat(pieces).to(self.device), self.y[part]
 
     def spans(self, part: slice, sought: Sequence[object]) -> Iterator[tuple[int, slice]]:
-        """The pieces of `part` whose answers are sought among the same units, each with its first task."""
+        """The pieces of `part` with equal entries in `sought`, each with the position of its first task."""
         first = None
         for place, (start, stop) in enumerate(self.bounds):
             low, high = max(part.start, start), min(part.stop, stop)

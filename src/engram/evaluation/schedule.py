@@ -9,8 +9,8 @@ from engram.core.errors import InputError
 class Schedule:
     """After every `every` updates, counted over the whole run, and always at the end of a task.
 
-    With `per_epoch` the count restarts with every epoch and the first update of an epoch is evaluated, as in
-    000's code; the end of a task is then not special, as there.
+    With `per_epoch` the count restarts with every epoch and the first update of an epoch is evaluated; the
+    end of a task is then not special. This is what the code of De Lange et al. (2023) does.
 
     Example:
         >>> [step for step in range(1, 8) if Schedule(3).due(step, last=step == 7)]
@@ -27,7 +27,7 @@ class Schedule:
             raise InputError(f"every must be at least 1, got {self.every}")
 
     def __str__(self) -> str:
-        """How often, in words.
+        """The schedule in words.
 
         Example:
             >>> print(Schedule(), Schedule(10), Schedule(10, per_epoch=True), sep=" | ")

@@ -7,26 +7,26 @@ needs to be edited. Methods are imported when they are first looked up.
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import TypeVar, Unpack
 
 from engram.core.registries import METHODS
 from engram.methods.traits import Declaration, Traits, declared_traits
 
 __all__ = ["METHODS", "VERBS", "method", "traits_of"]
 
-M = TypeVar("M", bound=type[Any])
+M = TypeVar("M", bound=type)
 
 VERBS = ("begin_task", "observe", "end_task", "predictor")
-"""What a method does."""
+"""The functions that every method has."""
 
 _DECORATED = re.compile(r'^@method\(\s*"([^"]+)"', re.MULTILINE)
 
 
 def _built_in() -> dict[str, str]:
-    """The names that the files of this package register, found without importing them."""
+    """The names that the files of this package register, read without importing them."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     names = {file.stem: _DECORATED.findall(file.read_text(encoding="utf-8")) for file in files}
-    return {name: f"{__name__}.{module}" for module, here in names.items() for name in here}
+    return {name: f"{__name__}.{module}" for module, registered in names.items() for name in registered}
 
 
 for _name, _module in _built_in().items():
@@ -34,22 +34,21 @@ for _name, _module in _built_in().items():
 
 
 def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
-    """Register a method under a name, which every command then knows, and declare what it is and can do.
+    """Register a method under a name that every command accepts, and declare its traits.
 
     It is a dataclass below `Learner`, or any dataclass with a field `network` and the four verbs
     `begin_task`, `observe`, `end_task`, `predictor`. The latter gets the experiment's `optimizer_spec` and
-    `generator` if it has fields of these names, and all its other fields are hyper-parameters. Where it has
-    no `state_dict`, `load_state_dict` or `kept_bytes` of its own, they are added, and work on whatever its
-    attributes hold.
+    `generator` if it has fields of these names; all its other fields are hyper-parameters. If it does not
+    define `state_dict`, `load_state_dict` or `kept_bytes`, they are added, and cover all its attributes.
 
     Args:
         name: The name.
-        traits: What it is and can do, as keywords: `family`, `paper`, `needs`, `needs_with`, `joint`,
-            `merges`, `bytes_per_value`, `bytes_beside`, `own_augmentation`. See
-            `engram.methods.traits.Traits`; what is left out, its class or its parent says.
+        traits: Its traits, as keywords: `family`, `paper`, `needs`, `needs_with`, `joint`, `merges`,
+            `bytes_per_value`, `bytes_beside`, `own_augmentation`. See `engram.methods.traits.Traits`; those
+            that are left out come from its class attributes or its parent.
 
     Raises:
-        InputError: It cannot be a method; everything that is missing is named.
+        InputError: The class is not a valid method; the message names everything that is missing.
 
     Example:
         >>> from engram.methods.base import Learner
@@ -77,18 +76,18 @@ def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
         ('own', False)
     """
 
-    def register(made: M) -> M:
+    def register(kind: M) -> M:
         from engram.methods.registration import accepted
 
-        accepted(name, made, **traits)
-        METHODS.add_own(name, made)
-        return made
+        accepted(name, kind, **traits)
+        METHODS.add_own(name, kind)
+        return kind
 
     return register
 
 
-def traits_of(method: str | type[Any]) -> Traits:
-    """What a method is and can do, as it was declared where it was registered.
+def traits_of(method: str | type) -> Traits:
+    """The traits of a method, as declared where it was registered.
 
     Args:
         method: Its name or its class.

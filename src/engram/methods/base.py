@@ -1,4 +1,4 @@
-"""What a method is, and the learner that most of them differ from in one or two places."""
+"""What a method is, and `Learner`, the base class that most methods change in one or two places."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ __all__ = ["Learner", "Method", "Terms", "as_learner", "batch_loss", "cross_entr
 
 @runtime_checkable
 class Method(Protocol):
-    """Four verbs, and a state that can be saved and restored: all that an experiment asks of a method."""
+    """What an experiment needs of a method: four verbs, and a state that can be saved and restored."""
 
     def begin_task(self, task: TaskInfo) -> None:
         """A task begins; called once at the start, and later only where the setting shows boundaries."""
 
     def observe(self, batch: Batch) -> float:
-        """Learn from one batch of new samples: one update, the atomic change that evaluation watches."""
+        """Learn from one batch of new samples in one update, and return its loss."""
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """A task ended; its data may be read once more."""
 
     def predictor(self) -> nn.Module:
-        """The network that would answer now: inputs to the scores of all output units."""
+        """The network that answers at this point: from inputs to the scores of all output units."""
 
     def state_dict(self) -> State:
         """Everything that the next update depends on, as tensors and plain values."""
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
 
     def kept_bytes(self) -> int:
         """Bytes held beyond the weights and the optimiser's state."""
@@ -52,15 +52,15 @@ class Method(Protocol):
 class Learner(ABC):
     """Fine-tuning that can be changed in four places: `rehearse`, `loss`, `edit_gradients`, `after_step`.
 
-    A method is a dataclass below this one that overrides those where it differs from fine-tuning. The fields
-    below are filled in by the experiment. The fields that a method adds are its hyper-parameters, each
-    `Annotated` with its bounds and its meaning. What kind of method it is and what it needs is declared at
-    the decorator `engram.method`.
+    A method is a dataclass below this one that overrides those in which it differs from fine-tuning. The
+    experiment sets the fields below. The fields that a method adds are its hyper-parameters, each
+    `Annotated` with its bounds and its description. Its family and its needs are declared in the decorator
+    `engram.method`.
 
     Attributes:
         network: The network that learns.
         optimizer_spec: How it is updated.
-        generator: The method's own randomness, for memories and the like.
+        generator: The source of the method's randomness, for memories and the like.
     """
 
     network: Network
@@ -80,10 +80,10 @@ class Learner(ABC):
     # What a method overrides ------------------------------------------------------------------------
 
     def setup(self) -> None:
-        """Prepare what the method holds besides the network; called once."""
+        """Create what the method holds besides the network; called once."""
 
     def rehearse(self, batch: Batch) -> Batch:
-        """The samples of this update: the new ones, joined by remembered ones."""
+        """The samples of this update: the new ones, and remembered ones where a method adds them."""
         return batch
 
     def loss(self, batch: Batch) -> Terms:
@@ -94,12 +94,12 @@ class Learner(ABC):
         """Change the gradients before the step."""
 
     def after_step(self, batch: Batch) -> None:
-        """Note what was learned; `batch` holds the new samples only."""
+        """Record what was learned; `batch` holds the new samples only."""
 
     # The four verbs -------------------------------------------------------------------------------
 
     def begin_task(self, task: TaskInfo) -> None:
-        """Note the task; clear the optimiser's state where the experiment says so."""
+        """Record the task; clear the optimiser's state if the experiment resets optimisers."""
         self.task = task
         self.step_in_task = 0
         if self.optimizer_spec.reset and task.index > 0:
@@ -130,7 +130,7 @@ class Learner(ABC):
         """The samples as the network sees them: images cropped and mirrored if the experiment augments.
 
         What `rehearse` returns is augmented by `observe`; samples that a method draws elsewhere go through
-        here. Memories store samples as they came, so that they are augmented anew whenever they are learned.
+        here. Memories store samples without augmentation, so that each rehearsal augments them differently.
         """
         if self.augmentation is None:
             return batch
@@ -150,7 +150,7 @@ class Learner(ABC):
         return capture(self)
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` gave: the learner continues with the same bits."""
+        """Restore what `state_dict` returned: the learner continues with the same bits."""
         restore(self, state)
 
     def kept_bytes(self) -> int:
@@ -164,7 +164,7 @@ class Learner(ABC):
                 group["lr"] = self.optimizer_spec.lr * factor
 
     def _gradient_of(self, loss: Tensor) -> list[Tensor]:
-        # On the same graph as the update and before its backward pass, so that the update's own bits stay.
+        # On the graph of the update and before its backward pass, so that its bits do not change.
         parameters = [p for p in self.network.parameters() if p.requires_grad]
         gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
         return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
@@ -189,7 +189,7 @@ declare(Learner, learner=True)
 
 
 def as_learner(method: Method) -> Learner | None:
-    """The method as a `Learner`, if it is one: for what only learners can do.
+    """The method as a `Learner` if it is one, else None.
 
     Example:
         >>> from torch import nn

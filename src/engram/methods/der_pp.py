@@ -1,4 +1,4 @@
-"""Dark experience replay: the memory holds what the network answered as well."""
+"""Dark experience replay: the memory also holds the scores of the network."""
 
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -38,13 +38,13 @@ class DERPP(Learner):
     label_weight: Annotated[float, Field(ge=0, description="weight of the remembered labels (β)")] = 0.5
 
     def setup(self) -> None:
-        """Make an empty memory, beside it the scores of what it holds, place by place."""
+        """Make an empty memory, and a table of the scores of its samples."""
         self.store = Reservoir(self.memory, self.generator)
         self.scores = torch.empty(0, self.network.head.out_features)
         self.answers = torch.empty(0)
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, and what the memory asks: its scores, and its labels."""
+        """The loss of the new samples, and the losses on the scores and the labels of remembered ones."""
         logits = self.network(batch.x)
         self.answers = logits.detach()
         terms = Terms(cross_entropy(logits, batch))
@@ -54,12 +54,12 @@ class DERPP(Learner):
         places = self.store.draw(size)
         again = self.network(self.augmented(self.store.samples.batch(places, batch.heads)).x)
         drift = functional.mse_loss(again, self.scores[places])
-        other = self.augmented(self.store.sample(size, batch.heads))
-        labels = cross_entropy(self.network(other.x), other)
-        return terms.plus(self.logit_weight * drift + self.label_weight * labels)
+        second = self.augmented(self.store.sample(size, batch.heads))
+        label_loss = cross_entropy(self.network(second.x), second)
+        return terms.plus(self.logit_weight * drift + self.label_weight * label_loss)
 
     def after_step(self, batch: Batch) -> None:
-        """The reservoir takes its share of the stream, with the scores that the update began with."""
+        """Offer the new samples to the reservoir, with their scores from before the update."""
         chosen = self.store.add(batch)
         missing = len(self.store) - len(self.scores)
         self.scores = torch.cat(

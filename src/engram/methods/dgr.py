@@ -1,6 +1,5 @@
 """Deep generative replay: a generator imitates earlier inputs, and the older network labels them."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -15,10 +14,11 @@ from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner
 from engram.methods.distil import Learned
-from engram.methods.generative import GenerativeMemory, Inputs, check_limits
+from engram.methods.generative import GenerativeMemory, High, Inputs, Latent, Low, check_limits
 from engram.methods.memory import join
 from engram.methods.state import kept_bytes
 from engram.models.heads import head_masks, mask_scores
+from engram.models.network import frozen_copy
 from engram.models.vae import VAE
 
 ROUNDS = 10
@@ -52,7 +52,7 @@ class DGR(Learner):
     new and replayed inputs in one batch; `sure` is not in the paper, and off by default.
     """
 
-    latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
+    latent: Latent = 100
     width: Annotated[
         int | None,
         Field(
@@ -60,12 +60,8 @@ class DGR(Learner):
             description="units in each of its hidden layers (default: as many as the network has features)",
         ),
     ] = None
-    low: Annotated[
-        float | None, Field(description="smallest input value (default: that of the first batch)")
-    ] = None
-    high: Annotated[
-        float | None, Field(description="largest input value (default: that of the first batch)")
-    ] = None
+    low: Low = None
+    high: High = None
     sure: Annotated[
         float,
         Since("2"),
@@ -97,7 +93,7 @@ class DGR(Learner):
 
     @property
     def share(self) -> float:
-        """The weight of the new: 1/k in the k-th task."""
+        """The weight of the new samples: 1/k in the k-th task."""
         assert self.task is not None
         return 1 / (1 + self.task.index)
 
@@ -126,18 +122,18 @@ class DGR(Learner):
             if len(unsure) == 0:
                 break
             other = self.dreams.imagine(len(unsure))
-            now, said = self._answers(other, turns[unsure])
-            better = now > surety[unsure]
+            other_surety, other_y = self._answers(other, turns[unsure])
+            better = other_surety > surety[unsure]
             places = unsure[better]
-            x[places], surety[places], y[places] = other[better], now[better], said[better]
+            x[places], surety[places], y[places] = other[better], other_surety[better], other_y[better]
         return x, y
 
     def _turns(self, size: int, device: torch.device) -> Tensor:
-        """Which of the earlier heads answers each of `size` inputs: one after the other, equal shares."""
+        """Which of the earlier heads labels each of `size` inputs: equal shares in the order of the heads."""
         return torch.arange(size, device=device) * len(self.learned.before) // size
 
     def _answers(self, x: Tensor, turns: Tensor) -> tuple[Tensor, Tensor]:
-        """How sure the older network is of each input, and its answer, among what that head has learned."""
+        """The probability and the label that the older network gives each input, among the learned units."""
         assert self.teacher is not None
         with torch.no_grad():
             scores = self.teacher(x)
@@ -146,7 +142,7 @@ class DGR(Learner):
         return scores.softmax(dim=1).amax(dim=1), scores.argmax(dim=1)
 
     def after_step(self, batch: Batch) -> None:
-        """The generator learns from the same new inputs, and from its own older ones."""
+        """Train the generator on the new inputs, and on inputs from its previous version."""
         self.learned.note(batch)
         model = self.dreams.model
         assert isinstance(model, VAE) and self.task is not None
@@ -162,17 +158,16 @@ class DGR(Learner):
         self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
 
     def begin_task(self, task: TaskInfo) -> None:
-        """The generator's optimiser starts anew where the network's does."""
+        """Reset the generator's optimiser together with the network's."""
         super().begin_task(task)
-        if task.index > 0:
-            self.dreams.begin_task()
+        self.dreams.begin_task(task)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """What is remembered from now on: generator and network as they are."""
+        """Keep copies of the generator and the network, which are rehearsed from now on."""
         self.learned.end_task()
         self.dreams.end_task()
-        self.teacher = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.teacher = frozen_copy(self.network)
 
     def kept_bytes(self) -> int:
-        """The generator now and before, and the older network."""
+        """The generator, its previous version, and the older network."""
         return kept_bytes(self, beside=("network", "optimizer", "dreams")) + self.dreams.bytes

@@ -1,4 +1,4 @@
-"""Distillation losses, which keep the answers of an older network, and the units that they are about."""
+"""Distillation losses, which preserve the answers of an older network, and the units they apply to."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -113,8 +113,8 @@ def head_distillation(
 class Learned:
     """Which output units of which head have been learned, now and when the last task ended.
 
-    Labels say it, so it works in every setting: heads of their own in the task setting, one head that is
-    the same for all tasks or grows where task identity is hidden.
+    The units are taken from the labels, which works in every setting: with one head per task, and with a
+    single head that is the same for all tasks or grows.
 
     Example:
         >>> learned = Learned()
@@ -128,7 +128,7 @@ class Learned:
         self.before: dict[int, list[int]] = {}
 
     def note(self, batch: Batch) -> None:
-        """The units of a batch's labels are being learned."""
+        """Add the units of a batch's labels to those being learned."""
         heads = head_of_each(batch)
         for head in heads.unique().tolist():
             units = set(batch.y[heads == head].unique().tolist())
@@ -143,5 +143,5 @@ class Learned:
         return {"now": self.now, "before": self.before}
 
     def load_state_dict(self, state: State) -> None:
-        """Put both tables back."""
+        """Restore both tables."""
         self.now, self.before = dict(state["now"]), dict(state["before"])

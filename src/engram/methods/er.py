@@ -1,4 +1,4 @@
-"""Experience replay: every update also looks at remembered samples."""
+"""Experience replay: every update also uses remembered samples."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -78,12 +78,12 @@ class ER(Learner):
         return join(batch, remembered, weight=self.weight, remembered_weight=1 - self.weight)
 
     def after_step(self, batch: Batch) -> None:
-        """A reservoir takes its share of the stream at once."""
+        """Offer the new samples to a reservoir."""
         if isinstance(self.store, Reservoir):
             self.store.add(batch)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """The other memories choose from the whole task."""
+        """Fill the other memories from all samples of the task."""
         if not isinstance(self.store, Reservoir):
             self.store.fill(batches)
 

@@ -1,16 +1,15 @@
-"""Elastic weight consolidation: weights that mattered are held where they were."""
+"""Elastic weight consolidation: important weights are held where they were."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal, final
 
 from pydantic import Field
-from torch import Tensor
 
 from engram.core.values import Batch
 from engram.methods import method
 from engram.methods.base import Learner, Terms
-from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
+from engram.methods.importance import Anchors, FisherGradients, FisherLabel, Strength, fisher_information
 
 
 @method("ewc", family="prior", paper="Kirkpatrick et al. (2017)", needs=("boundaries",))
@@ -34,16 +33,9 @@ class EWC(Learner):
     128.
     """
 
-    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
-    label: Annotated[Label, Field(description="the labels whose likelihood gives the Fisher information")] = (
-        "predicted"
-    )
-    fisher: Annotated[
-        FisherKind,
-        Field(
-            description="squared gradients of samples, of mini-batches, or of mini-batches times their size"
-        ),
-    ] = "sample"
+    strength: Strength = 100.0
+    label: FisherLabel = "predicted"
+    fisher: FisherGradients = "sample"
     slots: Annotated[
         Literal["separate", "average"],
         Field(description="one anchor per task, or one with the running mean of importance"),
@@ -55,16 +47,11 @@ class EWC(Learner):
         self.tasks_ended = 0
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, and the pull of the anchors."""
-        terms = super().loss(batch)
-        return terms.plus(self.strength * self.penalty()) if self.anchors else terms
-
-    def penalty(self) -> Tensor:
-        """The pull of the anchors, before it is multiplied by the strength."""
-        return self.anchors.penalty(self.network.parameters())
+        """The loss of the new samples plus the penalty of the anchors."""
+        return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Drop an anchor."""
+        """Add an anchor at the current weights."""
         fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )

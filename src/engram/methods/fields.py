@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from types import UnionType
 from typing import (
@@ -21,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
 from engram.core.errors import InputError
+from engram.methods.traits import Settings
 
 if TYPE_CHECKING:
     from engram.methods.base import Method
@@ -30,15 +30,15 @@ SHARED = ("network", "optimizer_spec", "generator")
 
 
 class HyperParameter(NamedTuple):
-    """A field of a method: what it is called, what it may be, and what it means."""
+    """A hyper-parameter of a method: its name, its type, its default and its description."""
 
     name: str
     type: str
-    default: Any
+    default: object
     doc: str
 
 
-def fields_of(method: type[Any]) -> list[HyperParameter]:
+def fields_of(method: type) -> list[HyperParameter]:
     """The hyper-parameters of a method, in the order of its file.
 
     Example:
@@ -49,8 +49,8 @@ def fields_of(method: type[Any]) -> list[HyperParameter]:
     return list(_described(method)[0].values())
 
 
-def readable_type(annotation: Any) -> str:
-    """A field's type as people would write it.
+def readable_type(annotation: object) -> str:
+    """The type of a field as people write it.
 
     Example:
         >>> readable_type(Annotated[float, "above 0"] | Literal["mean", "sum"])
@@ -65,8 +65,8 @@ def readable_type(annotation: Any) -> str:
     return "none" if annotation is type(None) else getattr(annotation, "__name__", str(annotation))
 
 
-def validate_fields(name: str, method: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """All hyper-parameters of a method: given ones checked and converted, the others at their defaults.
+def validate_fields(name: str, method: type, values: Settings) -> dict[str, object]:
+    """All hyper-parameters of a method: `values` checked and converted, the others at their defaults.
 
     Text is converted to the field's type, so values may come from a command line.
 
@@ -78,13 +78,15 @@ def validate_fields(name: str, method: type[Any], values: Mapping[str, Any]) -> 
         Traceback (most recent call last):
         engram.core.errors.InputError: method gem: memory must be greater than 0, got 0
     """
-    own, model = _described(method)
-    valid = ", ".join(own) or "none"
+    known, model = _described(method)
+    valid = ", ".join(known) or "none"
     mistakes = {
-        key: f"method {name} has no field {key!r}: its fields are {valid}" for key in values if key not in own
+        key: f"method {name} has no field {key!r}: its fields are {valid}"
+        for key in values
+        if key not in known
     }
     try:
-        checked = dict(model.model_validate({key: value for key, value in values.items() if key in own}))
+        checked = dict(model.model_validate({key: value for key, value in values.items() if key in known}))
     except ValidationError as error:
         for mistake in error.errors():
             where, message = str(mistake["loc"][0]), mistake["msg"]
@@ -95,7 +97,7 @@ def validate_fields(name: str, method: type[Any], values: Mapping[str, Any]) -> 
     return checked
 
 
-def build_method(kind: type[Any], settings: Mapping[str, Any], **shared: Any) -> Method:
+def build_method(kind: type, settings: Settings, **shared: object) -> Method:
     """An instance of a method, with its hyper-parameters and what it shares with all other methods.
 
     Args:
@@ -109,15 +111,17 @@ def build_method(kind: type[Any], settings: Mapping[str, Any], **shared: Any) ->
 
 
 _FINITE = ConfigDict(allow_inf_nan=False)
-_KNOWN: dict[type[Any], tuple[dict[str, HyperParameter], type[BaseModel]]] = {}
+_KNOWN: dict[type, tuple[dict[str, HyperParameter], type[BaseModel]]] = {}
 
 
-def _described(method: type[Any]) -> tuple[dict[str, HyperParameter], type[BaseModel]]:
+def _described(method: type) -> tuple[dict[str, HyperParameter], type[BaseModel]]:
     """A method's fields by name, and the model that checks them; made once per method."""
     if method not in _KNOWN:
         hints = get_type_hints(method, include_extras=True)
-        own = {item.name: item.default for item in fields(method) if item.name not in SHARED and item.init}
-        missing = [name for name, default in own.items() if default is MISSING]
+        defaults = {
+            item.name: item.default for item in fields(method) if item.name not in SHARED and item.init
+        }
+        missing = [name for name, default in defaults.items() if default is MISSING]
         if missing:
             raise InputError(
                 f"{method.__name__}: the field {missing[0]!r} needs a default value, or field(init=False) "
@@ -130,8 +134,8 @@ def _described(method: type[Any]) -> tuple[dict[str, HyperParameter], type[BaseM
                 default,
                 FieldInfo.from_annotation(hints[name]).description or "",
             )
-            for name, default in own.items()
+            for name, default in defaults.items()
         }
-        definitions: dict[str, Any] = {name: (hints[name], default) for name, default in own.items()}
+        definitions: dict[str, Any] = {name: (hints[name], default) for name, default in defaults.items()}
         _KNOWN[method] = described, create_model("Fields", __config__=_FINITE, **definitions)
     return _KNOWN[method]

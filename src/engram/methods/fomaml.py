@@ -47,25 +47,25 @@ class FOMAML(Learner):
     ] = None
 
     def setup(self) -> None:
-        """No data yet: neither of earlier tasks, which stand one after the other, nor of the current one."""
+        """There are no data yet, neither of earlier tasks (stored in order) nor of the current one."""
         self.earlier = Samples()
         self.sizes: list[int] = []
         self.current = Samples()
 
     def begin_task(self, task: TaskInfo) -> None:
-        """What the new task has shown so far is nothing."""
+        """No samples of the new task were seen yet."""
         super().begin_task(task)
         self.current = Samples()
 
     def rehearse(self, batch: Batch) -> Batch:
-        """Take note of the new samples, in the first pass; they are what the update looks at."""
+        """Store the new samples in the first pass; the update itself uses no remembered ones."""
         assert self.task is not None
         if len(self.current) < self.task.samples:
             self.current.append(batch)
         return batch
 
     def edit_gradients(self, batch: Batch) -> None:
-        """Add the gradients that are found a few steps ahead."""
+        """Add the gradients at weights that are a few steps ahead."""
         drawn = torch.randperm(len(self.sizes), generator=self.generator)[: self.previous].tolist()
         places = torch.arange(len(self.earlier)).split(self.sizes)
         tasks = [(self.earlier, places[number]) for number in drawn]
@@ -90,7 +90,7 @@ class FOMAML(Learner):
         return self._gradients(weights, drawn())
 
     def _gradients(self, weights: dict[str, Tensor], batch: Batch) -> dict[str, Tensor]:
-        """The gradient of a batch at some weights; the network itself is left as it is."""
+        """The gradient of a batch at some weights; the network itself is not changed."""
         leaves = {name: weight.detach().requires_grad_() for name, weight in weights.items()}
         buffers = {name: buffer.clone() for name, buffer in self.network.named_buffers()}
         logits = torch.func.functional_call(self.network, (leaves, buffers), (batch.x,))

@@ -80,7 +80,7 @@ class GDumb:
         """Nothing to prepare: boundaries are not used."""
 
     def observe(self, batch: Batch) -> float:
-        """Store what there is room for; nothing is learned, so the loss is 0."""
+        """Offer the samples to the memory; nothing is learned, so the loss is 0."""
         heads = [list(units) for units in batch.heads]
         if self.store.add(batch) or heads != self.heads:
             self.fitted = None
@@ -88,7 +88,7 @@ class GDumb:
         return 0.0
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Everything that is kept was stored as it came."""
+        """Nothing to do: samples are stored by `observe`."""
 
     def predictor(self) -> nn.Module:
         """A network fitted to the memory."""
@@ -97,13 +97,13 @@ class GDumb:
         return self.fitted
 
     def state_dict(self) -> State:
-        """The memory; the fitted network follows from it."""
+        """The memory; the fitted network can be computed from it."""
         state = capture(self)
         del state["fitted"]
         return state
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what `state_dict` gave."""
+        """Restore what `state_dict` returned."""
         restore(self, state)
         self.fitted = None
 
@@ -149,8 +149,8 @@ class GDumb:
         other = torch.randperm(len(batch), generator=chance)
         x, share = cut_and_mix(batch.x, batch.x[other], chance)
         logits = network(x)
-        theirs = replace(batch, y=batch.y[other], head=head_of_each(batch)[other])
-        return share * cross_entropy(logits, batch) + (1 - share) * cross_entropy(logits, theirs)
+        pasted = replace(batch, y=batch.y[other], head=head_of_each(batch)[other])
+        return share * cross_entropy(logits, batch) + (1 - share) * cross_entropy(logits, pasted)
 
 
 def warm_restarts(epoch: int, lr: float, lr_min: float) -> float:
@@ -167,7 +167,7 @@ def warm_restarts(epoch: int, lr: float, lr_min: float) -> float:
 
 
 def cut_and_mix(x: Tensor, other: Tensor, generator: torch.Generator) -> tuple[Tensor, float]:
-    """Images with a rectangle of other images pasted in, and how much of their area is still their own.
+    """Images with a rectangle of other images pasted in, and the share of the area that is unchanged.
 
     The rectangle's area is a share drawn uniformly from 0 to 1 (a Beta distribution with α = 1), its centre
     is drawn uniformly, and what would lie outside of the image is cut off.
@@ -193,7 +193,7 @@ def _span(centre: float, side: float, length: int) -> tuple[int, int]:
 
 
 def _batches(samples: int, size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """All places in random order; a last batch of one joins the one before, for the sake of batch norm."""
+    """All rows in random order; a last batch of one is merged with the previous one, for batch norm."""
     pieces = list(torch.randperm(samples, generator=generator).split(size))
     if len(pieces) > 1 and len(pieces[-1]) == 1:
         pieces[-2:] = [torch.cat(pieces[-2:])]

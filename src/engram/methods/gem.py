@@ -14,6 +14,7 @@ from engram.core.errors import NonFinite
 from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner
+from engram.methods.flat_gradients import assign_gradient, gradient_of, held_gradient
 from engram.methods.losses import cross_entropy
 from engram.methods.memory import Samples
 
@@ -57,24 +58,17 @@ class GEM(Learner):
         if not self.sizes:
             return
         parameters = [p for p in self.network.parameters() if p.requires_grad]
-        own = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-        gradient = torch.cat([g.flatten() for g in own])
+        gradient = held_gradient(parameters)
         places = torch.arange(len(self.store)).split(self.sizes)
         memories = torch.stack([self._gradient_on(place, batch, parameters) for place in places])
         projected = project(gradient, memories, margin=self.margin, ridge=self.ridge)
-        if projected is gradient:
-            return
-        for parameter, piece in zip(
-            parameters, projected.split([p.numel() for p in parameters]), strict=True
-        ):
-            parameter.grad = piece.view_as(parameter)
+        if projected is not gradient:
+            assign_gradient(parameters, projected)
 
     def _gradient_on(self, place: Tensor, batch: Batch, parameters: list[torch.nn.Parameter]) -> Tensor:
         remembered = self.augmented(self.store.batch(place, batch.heads))
         loss = cross_entropy(self.network(remembered.x), remembered)
-        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-        pieces = [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
-        return torch.cat([piece.flatten() for piece in pieces])
+        return gradient_of(loss, parameters)
 
     def after_step(self, batch: Batch) -> None:
         """A ring memory holds the samples that were seen last."""
@@ -94,7 +88,7 @@ class GEM(Learner):
         chosen = self.recent if self.policy == "ring" else self._chosen(batches)
         self.sizes.append(len(chosen))
         self.store.extend(chosen)
-        # Held once: what was stored is no longer recent.
+        # Samples are held once: what is stored is no longer recent.
         self.recent = Samples()
 
     def _chosen(self, batches: Iterable[Batch]) -> Samples:
@@ -116,7 +110,7 @@ class GEM(Learner):
 
 
 def project(gradient: Tensor, memories: Tensor, *, margin: float, ridge: float = 1e-3) -> Tensor:
-    """GEM's projection of a gradient; the same object comes back where no memory disagrees.
+    """GEM's projection of a gradient; returns the same object if no memory disagrees.
 
     The dual quadratic programme is a least-squares problem with bounds, min ‖Lᵀv + L⁻¹Gg‖² with
     GGᵀ + ridge·I = LLᵀ, solved in double precision.

@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, cast
+from typing import Annotated, NamedTuple, Protocol, cast
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from engram.core.errors import InputError
-from engram.core.values import OptimizerSpec
+from engram.core.values import OptimizerSpec, TaskInfo
 from engram.methods.optimizers import build_optimizer
 from engram.methods.state import State
+from engram.models.network import frozen_copy
+
+Latent = Annotated[int, Field(gt=0, description="numbers in the generator's code")]
+Low = Annotated[float | None, Field(description="smallest input value (default: that of the first batch)")]
+High = Annotated[float | None, Field(description="largest input value (default: that of the first batch)")]
 
 
 class Inputs(NamedTuple):
-    """What a generative model must know of the inputs that it imitates: their shape and their range."""
+    """The shape and the range of the inputs that a generative model imitates."""
 
     shape: tuple[int, ...]
     limits: tuple[float, float]
 
     @classmethod
     def of(cls, x: Tensor, *, low: float | None = None, high: float | None = None) -> Inputs:
-        """As a first batch shows them: from its least to its greatest value, where no limit is given.
+        """The inputs of a first batch; limits that are None are its smallest and its largest value.
 
         Example:
             >>> Inputs.of(torch.tensor([[-0.4, 0.0], [2.0, 1.0]]), high=2.5).limits
@@ -36,15 +41,15 @@ class Inputs(NamedTuple):
         if greatest < least:
             limit = f"high={high}" if low is None else f"low={low}"
             raise InputError(
-                f"{limit} cannot be used: the first batch has inputs from {float(x.min()):g} to "
-                f"{float(x.max()):g}; leave it out, or give both limits"
+                f"{limit} does not fit the first batch, whose inputs are from {float(x.min()):g} to "
+                f"{float(x.max()):g}: leave it out, or give both limits"
             )
-        # A first batch that is one value throughout says nothing of the range: any width will do.
+        # If all values of the first batch are equal, the range is unknown, and any width will do.
         return cls(tuple(x.shape[1:]), (least, greatest if greatest > least else least + 1.0))
 
 
 def check_limits(low: float | None, high: float | None) -> None:
-    """Refuse a range of input values that has no width.
+    """Refuse a lower limit that is not below the upper one.
 
     Example:
         >>> check_limits(5.0, 1.0)
@@ -56,26 +61,26 @@ def check_limits(low: float | None, high: float | None) -> None:
 
 
 class Generates(Protocol):
-    """What makes up inputs from standard normal noise of `latent` numbers per sample."""
+    """A model that generates inputs from standard normal noise of `latent` numbers per sample."""
 
     @property
     def latent(self) -> int:
-        """How many numbers stand for a sample."""
+        """How many numbers the code of a sample has."""
 
     def generate(self, code: Tensor) -> Tensor:
-        """Inputs that these codes stand for."""
+        """The inputs of these codes."""
 
 
 class GenerativeMemory:
     """A generative model that learns, its optimiser, and the model as it was when the last task ended.
 
-    The model is made when the first batch shows what inputs look like, so it can be restored into a memory
-    that has not seen any. All randomness comes from one generator: initial weights, noise.
+    The model is made when the first batch shows the shape and range of inputs, or when a state is restored.
+    Initial weights and noise are drawn from one generator.
 
     Args:
         make: Makes the model for inputs of some shape and range.
         optimizer_spec: How it is updated.
-        generator: Where randomness comes from; it belongs to the method.
+        generator: The source of all randomness; it belongs to the method.
 
     Example:
         >>> from engram.models.vae import VAE
@@ -108,25 +113,25 @@ class GenerativeMemory:
             self.model = self.make(inputs).to(device)
         self.optimizer = build_optimizer(self.optimizer_spec, self.model.parameters())
 
-    def begin_task(self) -> None:
-        """Clear the optimiser's state where the experiment says so."""
-        if self.optimizer_spec.reset and self.model is not None:
+    def begin_task(self, task: TaskInfo) -> None:
+        """Clear the optimiser's state in later tasks, if the experiment resets optimisers."""
+        if self.optimizer_spec.reset and task.index > 0 and self.model is not None:
             self.optimizer = build_optimizer(self.optimizer_spec, self.model.parameters())
 
     def end_task(self) -> None:
-        """From now on the model as it is now is what is remembered."""
+        """Keep a copy of the model, which generates inputs from now on."""
         if self.model is not None:
-            self.previous = copy.deepcopy(self.model).requires_grad_(False).eval()
+            self.previous = frozen_copy(self.model)
 
     def noise(self, size: int) -> Tensor:
-        """Standard normal noise for so many samples."""
+        """Standard normal noise for `size` samples."""
         assert self.model is not None
         device = next(self.model.parameters()).device
         latent = cast(Generates, self.model).latent
         return torch.randn(size, latent, generator=self.generator).to(device)
 
     def imagine(self, size: int) -> Tensor:
-        """So many inputs as the previous model makes them up."""
+        """`size` inputs generated by the previous model."""
         assert self.previous is not None
         with torch.no_grad():
             return cast(Generates, self.previous).generate(self.noise(size))
@@ -159,13 +164,13 @@ class GenerativeMemory:
         }
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was held."""
+        """Restore a state."""
         self.inputs = self.model = self.optimizer = self.previous = None
         if state["inputs"] is None:
             return
         (shape, (low, high)), drawn = state["inputs"], self.generator.get_state()
         self.meet(Inputs(tuple(shape), (low, high)), torch.device(state["device"]))
-        # Initial weights were drawn only to be overwritten.
+        # The initial weights that were just drawn are overwritten, so the draw is undone.
         self.generator.set_state(drawn)
         assert self.model is not None and self.optimizer is not None
         self.model.load_state_dict(state["model"])

@@ -1,6 +1,5 @@
-"""iCaRL: exemplars that stand for their class, and answers by the nearest mean of exemplars."""
+"""iCaRL: exemplars of each class, and classification by the nearest mean of exemplars."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -14,7 +13,7 @@ from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.memory import Latest, Samples, Sections, Turns, gather, pool
-from engram.models.network import Network
+from engram.models.network import Network, frozen_copy
 
 READ_AT_ONCE = 512
 
@@ -51,7 +50,7 @@ class ICaRL(Learner):
         self.learned: list[int] = []
 
     def begin_task(self, task: TaskInfo) -> None:
-        """The exemplars have their turns anew."""
+        """Start a new order of rehearsal over the exemplars."""
         super().begin_task(task)
         self.turns.restart()
         self.recent = Latest(max(self.memory // (len(self.store.parts) + len(task.classes)), 1))
@@ -68,38 +67,38 @@ class ICaRL(Learner):
         """Labels for the units of this task, the older answers for the others."""
         assert self.task is not None
         logits = self.network(batch.x)
-        own = sorted(self.task.classes)
+        current = sorted(self.task.classes)
         labels = functional.one_hot(batch.y, logits.shape[1]).to(logits.dtype)
-        terms = Terms(_questions(logits[:, own], labels[:, own]))
-        older = sorted(set(self.learned) - set(own))
+        terms = Terms(_binary_losses(logits[:, current], labels[:, current]))
+        older = sorted(set(self.learned) - set(current))
         if self.teacher is None or not older:
             return terms
         with torch.no_grad():
             before = torch.sigmoid(self.teacher(batch.x))
-        return terms.plus(_questions(logits[:, older], before[:, older]))
+        return terms.plus(_binary_losses(logits[:, older], before[:, older]))
 
     def after_step(self, batch: Batch) -> None:
-        """The latest samples stand for their class until it has exemplars."""
+        """Keep the latest samples, which stand in for the class until it has exemplars."""
         self.recent.add(batch)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Choose exemplars of the task's classes, and keep a copy of the network."""
-        network = copy.deepcopy(self.network).eval().requires_grad_(False)
+        network = frozen_copy(self.network)
         samples = gather(batches)
         classes = samples.y.unique().tolist()
         share = self.memory // (len(self.store.parts) + len(classes))
         self.store.trim(share)
         for name in classes:
-            mine = samples.part(torch.nonzero(samples.y.cpu() == name).squeeze(1))
-            mine.keep(herd(directions(network, mine), share))
-            self.store.add(mine)
+            exemplars = samples.part(torch.nonzero(samples.y.cpu() == name).squeeze(1))
+            exemplars.keep(herd(directions(network, exemplars), share))
+            self.store.add(exemplars)
         self.learned = sorted({*self.learned, *classes})
         self.teacher = network
         self.recent = Latest(self.memory)
 
     def predictor(self) -> nn.Module:
-        """The nearest-mean classifier as it would be now; the network itself while nothing was seen."""
-        network = copy.deepcopy(self.network).eval().requires_grad_(False)
+        """The current nearest-mean classifier; the network itself before any sample was seen."""
+        network = frozen_copy(self.network)
         parts = [part for part in (*self.store.parts, self.recent.samples) if len(part)]
         if not parts:
             return network
@@ -112,7 +111,7 @@ class ICaRL(Learner):
 
 
 class NearestMean(nn.Module):
-    """Scores a unit by how near its class's mean is: minus the squared distance of features of unit length.
+    """Scores each unit by minus the squared distance to the mean of its class, for features of length 1.
 
     Units without a mean score below all others (the largest squared distance is 4).
     """
@@ -134,8 +133,8 @@ class NearestMean(nn.Module):
         return scores
 
 
-def _questions(logits: Tensor, wanted: Tensor) -> Tensor:
-    return functional.binary_cross_entropy_with_logits(logits, wanted, reduction="none").sum(dim=1).mean()
+def _binary_losses(logits: Tensor, targets: Tensor) -> Tensor:
+    return functional.binary_cross_entropy_with_logits(logits, targets, reduction="none").sum(dim=1).mean()
 
 
 def directions(network: Network, samples: Samples | Batch) -> Tensor:
@@ -147,7 +146,7 @@ def directions(network: Network, samples: Samples | Batch) -> Tensor:
 
 
 def herd(features: Tensor, count: int) -> Tensor:
-    """Up to `count` rows, one after the other, so that their mean is as near as can be to the mean of all.
+    """Up to `count` rows, chosen one by one so that their mean is as close as possible to the mean of all.
 
     The k-th row is the one, not yet taken, for which the mean of the k rows is nearest (Rebuffi et al. 2017,
     Algorithm 4).

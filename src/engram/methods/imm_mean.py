@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, final
+from functools import partial
+from typing import final
 
-from pydantic import Field
 from torch import nn
 
 from engram.core.values import Batch, TaskInfo
@@ -12,12 +12,15 @@ from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.merging import (
     Balance,
+    DropTransfer,
+    L2Transfer,
+    LatestShare,
     Weights,
+    WeightTransfer,
     balance_curve,
     merge_means,
     shares,
-    squared_distance,
-    transfer_dropout,
+    transferred_loss,
     weights_of,
     with_weights,
 )
@@ -41,53 +44,41 @@ class IMMMean(Learner):
     first, as here; the statistics of batch norm are averaged as well; drop-transfer drops no inputs.
     """
 
-    balance: Annotated[
-        Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
-        Field(description="weight of the latest network (α), the others sharing the rest; or all equal"),
-    ] = "equal"
-    weight_transfer: Annotated[bool, Field(description="start a task from the weights of the one before")] = (
-        True
-    )
-    l2_transfer: Annotated[float, Field(ge=0, description="strength of the pull to those weights")] = 0.0
-    drop_transfer: Annotated[float, Field(ge=0, lt=1, description="how often a unit falls back to them")] = (
-        0.0
-    )
+    balance: LatestShare = "equal"
+    weight_transfer: WeightTransfer = True
+    l2_transfer: L2Transfer = 0.0
+    drop_transfer: DropTransfer = 0.0
 
     def setup(self) -> None:
-        """There are no finished networks; without weight-transfer all tasks start alike."""
+        """There are no finished networks yet; without weight-transfer, keep the initial weights."""
         self.ends: list[Weights] = []
         self.start: Weights = {} if self.weight_transfer else weights_of(self.network)
         self.learning = False
 
     def begin_task(self, task: TaskInfo) -> None:
-        """Start from the weights of the task before, or from the first ones."""
+        """Start from the weights of the previous task, or from the initial ones."""
         if not self.weight_transfer:
             self.network.load_state_dict(self.start)
         super().begin_task(task)
         self.learning = True
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, near the network before."""
-        before = self.ends[-1] if self.ends else None
-        with transfer_dropout(self.network, before, rate=self.drop_transfer, generator=self.generator):
-            terms = super().loss(batch)
-        if before is None or self.l2_transfer == 0:
-            return terms
-        return terms.plus(self.l2_transfer * squared_distance(self.network, before))
+        """The loss of the new samples, with L2-transfer and drop-transfer from the previous network."""
+        return transferred_loss(self, partial(super().loss, batch))
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """One more network to merge."""
+        """Keep the network of the task that ended."""
         self.ends.append(weights_of(self.network))
         self.learning = False
 
     def predictor(self) -> nn.Module:
-        """The networks of all tasks so far in one."""
+        """The merged network of all tasks so far."""
         if len(self.ends) + self.learning <= 1:
             return self.network
         return with_weights(self.network, self.merged(self.balance))
 
     def merged(self, balance: Balance) -> Weights:
-        """Weights and buffers, merged with some balance."""
+        """The weights and buffers, merged with a given balance."""
         now = [weights_of(self.network)] if self.learning or not self.ends else []
         networks = [*self.ends, *now]
         return merge_means(networks, shares(len(networks), balance))
@@ -95,5 +86,5 @@ class IMMMean(Learner):
     def curve(
         self, batches: Iterable[Batch], balances: Sequence[float] | None = None
     ) -> list[tuple[float, float]]:
-        """Accuracy on some samples over the balance: see `engram.methods.merging.balance_curve`."""
+        """The accuracy over the balance: see `engram.methods.merging.balance_curve`."""
         return balance_curve(self.network, self.merged, batches, balances=balances)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal, final
 
 import torch
@@ -15,12 +16,15 @@ from engram.methods.importance import batch_fisher, diagonal_fisher
 from engram.methods.memory import Samples
 from engram.methods.merging import (
     Balance,
+    DropTransfer,
+    L2Transfer,
+    LatestShare,
     Weights,
+    WeightTransfer,
     balance_curve,
     merge_modes,
     shares,
-    squared_distance,
-    transfer_dropout,
+    transferred_loss,
     weights_of,
     with_weights,
 )
@@ -48,24 +52,17 @@ class IMMMode(Learner):
     drop-transfer drops no inputs.
     """
 
-    balance: Annotated[
-        Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
-        Field(description="weight of the latest network (α), the others sharing the rest; or all equal"),
-    ] = "equal"
-    weight_transfer: Annotated[bool, Field(description="start a task from the weights of the one before")] = (
-        True
-    )
-    l2_transfer: Annotated[float, Field(ge=0, description="strength of the pull to those weights")] = 0.0
-    drop_transfer: Annotated[float, Field(ge=0, lt=1, description="how often a unit falls back to them")] = (
-        0.0
-    )
+    balance: LatestShare = "equal"
+    weight_transfer: WeightTransfer = True
+    l2_transfer: L2Transfer = 0.0
+    drop_transfer: DropTransfer = 0.0
     fisher: Annotated[
         Literal["sample", "batch"], Field(description="squared gradients of samples, or of mini-batches")
     ] = "sample"
     recent: Annotated[int, Field(gt=0, description="samples that stand for the task being learned")] = 256
 
     def setup(self) -> None:
-        """There are no finished networks; without weight-transfer all tasks start alike."""
+        """There are no finished networks yet; without weight-transfer, keep the initial weights."""
         self.ends: list[Weights] = []
         self.importances: list[Weights] = []
         self.start: Weights = {} if self.weight_transfer else weights_of(self.network)
@@ -74,7 +71,7 @@ class IMMMode(Learner):
         self.learning = False
 
     def begin_task(self, task: TaskInfo) -> None:
-        """Start from the weights of the task before, or from the first ones."""
+        """Start from the weights of the previous task, or from the initial ones."""
         if not self.weight_transfer:
             self.network.load_state_dict(self.start)
         super().begin_task(task)
@@ -82,16 +79,11 @@ class IMMMode(Learner):
         self.learning = True
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, near the network before."""
-        before = self.ends[-1] if self.ends else None
-        with transfer_dropout(self.network, before, rate=self.drop_transfer, generator=self.generator):
-            terms = super().loss(batch)
-        if before is None or self.l2_transfer == 0:
-            return terms
-        return terms.plus(self.l2_transfer * squared_distance(self.network, before))
+        """The loss of the new samples, with L2-transfer and drop-transfer from the previous network."""
+        return transferred_loss(self, partial(super().loss, batch))
 
     def after_step(self, batch: Batch) -> None:
-        """Hold on to the samples that were seen last."""
+        """Keep the samples that were seen last."""
         self.latest.append(batch)
         self.heads = [list(units) for units in batch.heads]
         extra = len(self.latest) - self.recent
@@ -99,14 +91,14 @@ class IMMMode(Learner):
             self.latest.keep(torch.arange(extra, len(self.latest)))
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """One more network to merge, and how sure it is of its weights."""
+        """Keep the network of the task that ended, and the importance of its weights."""
         self.ends.append(weights_of(self.network))
         self.importances.append(self._importance(batches, self.generator))
         self.latest = Samples()
         self.learning = False
 
     def _importance(self, batches: Iterable[Batch], generator: torch.Generator) -> Weights:
-        """The Fisher information of all the task's samples, from some of them."""
+        """The Fisher information of all samples of the task, estimated from these batches."""
         assert self.task is not None
         measure = diagonal_fisher if self.fisher == "sample" else batch_fisher
         means = measure(self.network, batches, label="sampled", generator=generator)
@@ -114,13 +106,13 @@ class IMMMode(Learner):
         return {name: self.task.samples * mean for name, mean in zip(names, means, strict=True)}
 
     def predictor(self) -> nn.Module:
-        """The networks of all tasks so far in one."""
+        """The merged network of all tasks so far."""
         if len(self.ends) + self.learning <= 1:
             return self.network
         return with_weights(self.network, self.merged(self.balance))
 
     def merged(self, balance: Balance) -> Weights:
-        """Weights and buffers, merged with some balance."""
+        """The weights and buffers, merged with a given balance."""
         networks, importances = list(self.ends), list(self.importances)
         if len(self.latest):
             networks.append(weights_of(self.network))
@@ -131,16 +123,16 @@ class IMMMode(Learner):
         assert self.task is not None
         heads = tuple(tuple(units) for units in self.heads)
         rows = torch.arange(len(self.latest)).split(self.task.batch_size)
-        return [self.latest.batch(some, heads) for some in rows]
+        return [self.latest.batch(chunk, heads) for chunk in rows]
 
     def _same_draws(self) -> torch.Generator:
-        """A twin of the method's generator, so that looking draws nothing from it."""
-        twin = torch.Generator()
-        twin.set_state(self.generator.get_state())
-        return twin
+        """A copy of the method's generator, so that an evaluation does not advance it."""
+        copied = torch.Generator()
+        copied.set_state(self.generator.get_state())
+        return copied
 
     def curve(
         self, batches: Iterable[Batch], balances: Sequence[float] | None = None
     ) -> list[tuple[float, float]]:
-        """Accuracy on some samples over the balance: see `engram.methods.merging.balance_curve`."""
+        """The accuracy over the balance: see `engram.methods.merging.balance_curve`."""
         return balance_curve(self.network, self.merged, batches, balances=balances)

@@ -1,29 +1,40 @@
-"""How important each weight is for what was learned, and the quadratic penalty on its change."""
+"""The importance of each weight for what was learned, and the quadratic penalty on its change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Annotated, Literal, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engram.core.errors import NonFinite
 from engram.core.values import Batch
+from engram.methods.losses import Terms
 from engram.methods.state import State
 from engram.models.heads import allowed_units, mask_scores
 
 Label = Literal["predicted", "sampled", "true"]
 FisherKind = Literal["sample", "batch", "batch-scaled"]
+
+Strength = Annotated[float, Field(ge=0, description="weight of the penalty (λ)")]
+FisherLabel = Annotated[Label, Field(description="the labels whose likelihood gives the Fisher information")]
+FisherGradients = Annotated[
+    FisherKind,
+    Field(description="squared gradients of samples, of mini-batches, or of mini-batches times their size"),
+]
+
 CHUNK_BYTES = 256 * 2**20
+"""How much memory the gradients of single samples may take at a time."""
 
 SampleLosses = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""From scores, labels and the units that compete to the loss of each sample."""
+"""From scores, labels and the mask of competing units to the loss of each sample."""
 
 Magnitude = Callable[[Tensor], Tensor]
-"""The size of a gradient, summed over samples: of a product it is the product of its factors' sizes."""
+"""The magnitude of a gradient; that of a product must be the product of the magnitudes of its factors."""
 
 
 def fisher_information(
@@ -154,7 +165,7 @@ def output_sensitivity(
 def chosen_label(
     logits: Tensor, y: Tensor, *, label: Label, generator: torch.Generator | None = None
 ) -> Tensor:
-    """The labels whose likelihood is differentiated; units out of the competition have score −∞."""
+    """The labels whose likelihood is differentiated; units that do not compete have score −∞."""
     if label == "true":
         return y
     if label == "predicted":
@@ -167,7 +178,7 @@ def chosen_label(
 
 @contextmanager
 def evaluating(network: nn.Module) -> Iterator[None]:
-    """The network in evaluation mode, every part put back to its own mode afterwards."""
+    """Put the network in evaluation mode; the mode of every part is restored on exit."""
     modes = [(part, part.training) for part in network.modules()]
     network.eval()
     try:
@@ -238,14 +249,14 @@ def _dense_sums(
     def note(layer: nn.Linear, layer_inputs: tuple[Tensor], result: Tensor) -> None:
         called.append(layer)
         inputs.append(layer_inputs[0].detach())
-        # The place in the graph, not the tensor: a rectifier that works in place makes that its own output.
+        # The node in the graph, not the tensor, which an in-place ReLU overwrites with its own output.
         outputs.append(get_gradient_edge(result))
 
     x, y, allowed = questions
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
         with torch.enable_grad():
-            # With a gradient of the input there is one at every layer, also where weights are frozen.
+            # Because the input has a gradient, every layer has one, even if its weights are frozen.
             loss = losses(network(x.detach().requires_grad_()), y, allowed).sum()
     finally:
         for hook in hooks:
@@ -287,10 +298,10 @@ def _any_sums(
 
 
 class Anchors:
-    """A quadratic penalty Σ Ω (θ − θ*)², summed over as many anchors as were dropped.
+    """A quadratic penalty Σ Ω (θ − θ*)², summed over all anchors that were added.
 
-    A sum of parabolas is a parabola: only its curvature ΣΩ, its centre ΣΩθ*/ΣΩ and its lowest value are
-    kept, so that memory and time do not grow with the number of tasks. There is no factor ½.
+    A sum of parabolas is a parabola: only its curvature ΣΩ, its centre ΣΩθ*/ΣΩ and its minimum are kept, so
+    memory and time do not grow with the number of tasks. There is no factor ½.
 
     Example:
         >>> weight = nn.Parameter(torch.tensor([1.0]))
@@ -315,7 +326,7 @@ class Anchors:
         return sum(t.numel() * t.element_size() for t in [*self.importance, *self.centre])
 
     def add(self, importance: list[Tensor], centre: list[Tensor]) -> None:
-        """Drop one more anchor."""
+        """Add an anchor."""
         centre = [c.detach().clone() for c in centre]
         if not self.importance:
             self.importance, self.centre = list(importance), centre
@@ -328,12 +339,12 @@ class Anchors:
             self.importance[i], self.centre[i] = both, old + share * (place - old)
 
     def replace(self, importance: list[Tensor], centre: Iterable[Tensor]) -> None:
-        """Drop all anchors but this one."""
+        """Replace all anchors by this one."""
         self.importance, self.centre = list(importance), [c.detach().clone() for c in centre]
         self.lowest = 0.0
 
     def move(self, importance: list[Tensor], centre: Iterable[Tensor], *, decay: float = 1.0) -> None:
-        """Move the one anchor here: its importance is `decay` times what it was, and the new one added."""
+        """Move the single anchor to `centre`; its importance is `decay` times the old plus the new."""
         if self:
             importance = [decay * old + new for old, new in zip(self.importance, importance, strict=True)]
         self.replace(importance, centre)
@@ -346,17 +357,21 @@ class Anchors:
         value: Tensor = _Parabola.apply(self.importance, self.centre, *here)  # type: ignore[no-untyped-call]
         return value + self.lowest
 
+    def added_to(self, terms: Terms, network: nn.Module, *, strength: float) -> Terms:
+        """A loss with `strength` times the penalty added; unchanged while there are no anchors."""
+        return terms.plus(strength * self.penalty(network.parameters())) if self else terms
+
     def pulls(self, parameters: Iterable[nn.Parameter]) -> tuple[Tensor, list[Tensor]]:
-        """The penalty, and half its gradient, Ω(θ − θ*), for who adds the gradient by hand."""
+        """The penalty and half its gradient, Ω(θ − θ*), for methods that add the gradient themselves."""
         value, pulls = _parabola(self.importance, self.centre, [p.detach() for p in parameters])
         return value + self.lowest, pulls
 
     def state_dict(self) -> State:
-        """All that is kept."""
+        """The parabola."""
         return {"importance": self.importance, "centre": self.centre, "lowest": self.lowest}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was kept."""
+        """Restore a parabola."""
         self.importance, self.centre = list(state["importance"]), list(state["centre"])
         self.lowest = state["lowest"]
 
@@ -375,16 +390,25 @@ def _parabola(
     return value, pulls
 
 
+class _Context(Protocol):
+    """What autograd hands from the forward to the backward pass."""
+
+    @property
+    def saved_tensors(self) -> tuple[Tensor, ...]: ...
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+
 class _Parabola(torch.autograd.Function):
-    """Σ Ω (θ − c)² with its gradient 2Ω(θ − c) written down, in half the passes over the weights."""
+    """Σ Ω (θ − c)² with its gradient 2Ω(θ − c) written out, which halves the passes over the weights."""
 
     @staticmethod
-    def forward(ctx: Any, importance: list[Tensor], centre: list[Tensor], *parameters: Tensor) -> Tensor:
+    def forward(ctx: _Context, importance: list[Tensor], centre: list[Tensor], *parameters: Tensor) -> Tensor:
         value, pulls = _parabola(importance, centre, parameters)
         ctx.save_for_backward(*pulls)
         return value
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: _Context, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         factor = 2 * gradients[0]
         return (None, None, *(factor * pull for pull in ctx.saved_tensors))

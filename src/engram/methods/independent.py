@@ -1,4 +1,4 @@
-"""Independent networks: nothing is shared between tasks, so nothing is transferred."""
+"""Independent networks: nothing is shared or transferred between tasks."""
 
 import copy
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from engram.methods.traits import Settings
 
 
 def needs_with(settings: Settings) -> tuple[str, ...]:
-    """Task identity is needed only to find the network of a task."""
+    """Task identity is needed only to select the network of a task."""
     return ("task identity", "boundaries") if settings["keep"] else ("boundaries",)
 
 
@@ -108,7 +108,7 @@ class Routed(nn.Module):
 
 
 def identity_of(task: TaskInfo) -> int:
-    """Which task it is; an error where several are learned at once, or where the setting hides it.
+    """The identity of a task; an error if several are learned at once or if the setting hides it.
 
     Example:
         >>> identity_of(TaskInfo(0, 3, (6, 7), samples=1, steps=1, epochs=1, batch_size=1))

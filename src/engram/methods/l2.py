@@ -2,15 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, final
-
-from pydantic import Field
-from torch import Tensor
+from typing import final
 
 from engram.core.values import Batch
 from engram.methods import method
 from engram.methods.base import Learner, Terms
-from engram.methods.importance import Anchors
+from engram.methods.importance import Anchors, Strength
 
 
 @method("l2", family="prior", paper="Hsu et al. (2018)", needs=("boundaries",))
@@ -29,22 +26,17 @@ class L2(Learner):
     Deviations: none.
     """
 
-    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 0.01
+    strength: Strength = 0.01
 
     def setup(self) -> None:
         """There is no anchor yet."""
         self.anchors = Anchors()
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, and the pull of the anchor."""
-        terms = super().loss(batch)
-        return terms.plus(self.strength * self.penalty()) if self.anchors else terms
-
-    def penalty(self) -> Tensor:
-        """The pull of the anchor, before it is multiplied by the strength."""
-        return self.anchors.penalty(self.network.parameters())
+        """The loss of the new samples plus the penalty of the anchor."""
+        return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor to where the weights are now."""
+        """Move the anchor to the current weights."""
         here = list(self.network.parameters())
         self.anchors.replace([p.new_ones(()) for p in here], here)

@@ -1,4 +1,4 @@
-"""Linear probing, then fine-tuning: the new head is fitted before the features may move."""
+"""Linear probing, then fine-tuning: the head is trained before the features."""
 
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -36,17 +36,17 @@ class LPFT(Learner):
     probe_epochs: Annotated[int, Field(ge=0, description="passes that train the head alone")] = 10
 
     def setup(self) -> None:
-        """Refuse a network whose features cannot be held while its head learns."""
+        """Refuse a network without trainable features and a trainable head."""
         parts = [getattr(self.network, name, None) for name in ("features", "head")]
         if not all(isinstance(part, nn.Module) and list(part.parameters()) for part in parts):
             raise InputError(
-                "method lp-ft needs a network with features and a head that learn apart: "
+                "method lp-ft needs a network with trainable features and a separate head: "
                 "give the model hidden layers, or wrap it with engram.models.network.Network.wrap"
             )
         self.probe_steps = 0
 
     def begin_task(self, task: TaskInfo) -> None:
-        """Count the updates that are for the head."""
+        """Compute how many updates train the head alone."""
         super().begin_task(task)
         steps_in_pass = -(-task.samples // task.batch_size)
         self.probe_steps = min(self.probe_epochs * steps_in_pass, task.steps // 2)

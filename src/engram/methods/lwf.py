@@ -63,7 +63,7 @@ class LwF(Learner):
         self.learned = Learned()
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, and the change of the older answers to them."""
+        """The loss of the new samples, and the distillation loss on them."""
         logits = self.network(batch.x)
         new = cross_entropy(logits, batch)
         if self.teacher is None:
@@ -97,10 +97,10 @@ class LwF(Learner):
         return torch.stack(heads).mean()
 
     def after_step(self, batch: Batch) -> None:
-        """Note which units of which head are being learned."""
+        """Record which units of which head are being learned."""
         self.learned.note(batch)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """The network as it is now becomes the teacher."""
+        """Keep a copy of the network as the teacher."""
         self.learned.end_task()
         self.teacher = copy.deepcopy(self.network).requires_grad_(False)

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, final
 
 from pydantic import Field
-from torch import Tensor
 
 from engram.core.values import Batch
 from engram.methods import method
 from engram.methods.base import Learner, Terms
-from engram.methods.importance import Anchors, output_sensitivity
+from engram.methods.importance import Anchors, Strength, output_sensitivity
 
 
 @method("mas", family="prior", paper="Aljundi et al. (2018)", needs=("boundaries",))
@@ -29,7 +28,7 @@ class MAS(Learner):
     over all samples. Mini-batches have as many samples as an update; those of Hsu et al. have 128.
     """
 
-    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 1.0
+    strength: Strength = 1.0
     gradients: Annotated[
         Literal["batch", "sample"],
         Field(description="absolute gradients of mini-batches, or of samples (as in the original)"),
@@ -40,15 +39,10 @@ class MAS(Learner):
         self.anchors = Anchors()
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, and the pull of the anchor."""
-        terms = super().loss(batch)
-        return terms.plus(self.strength * self.penalty()) if self.anchors else terms
-
-    def penalty(self) -> Tensor:
-        """The pull of the anchor, before it is multiplied by the strength."""
-        return self.anchors.penalty(self.network.parameters())
+        """The loss of the new samples plus the penalty of the anchor."""
+        return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor here, and make it stronger."""
+        """Move the anchor to the current weights, and add the sensitivity of the outputs."""
         sensitivity = output_sensitivity(self.network, batches, kind=self.gradients)
         self.anchors.move(sensitivity, self.network.parameters())

@@ -6,13 +6,15 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal, Protocol
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.values import Batch
 from engram.methods.importance import evaluating
+from engram.methods.losses import Terms
 from engram.models.heads import allowed_units, mask_scores
 from engram.models.network import Network
 
@@ -21,12 +23,20 @@ Weights = dict[str, Tensor]
 
 Balance = float | Literal["equal"]
 
+LatestShare = Annotated[
+    Annotated[float, Field(ge=0, le=1)] | Literal["equal"],
+    Field(description="weight of the latest network (α), the others sharing the rest; or all equal"),
+]
+WeightTransfer = Annotated[bool, Field(description="start a task from the weights of the one before")]
+L2Transfer = Annotated[float, Field(ge=0, description="strength of the pull to those weights")]
+DropTransfer = Annotated[float, Field(ge=0, lt=1, description="how often a unit falls back to them")]
+
 
 def shares(count: int, balance: Balance) -> list[float]:
-    """How much each of `count` networks counts, oldest first.
+    """The shares of `count` networks in a merged one, oldest first.
 
-    All the same (`"equal"`), or the latest `balance` (α of the papers) and the others what is left, in equal
-    parts; a single network counts 1 in any case.
+    Either all equal (`"equal"`), or `balance` (α in the papers) for the latest network and the rest in equal
+    parts for the others; a single network always has the share 1.
 
     Example:
         >>> shares(2, 0.25), shares(3, 0.5), shares(4, "equal")
@@ -40,12 +50,12 @@ def shares(count: int, balance: Balance) -> list[float]:
 def merge_means(networks: Sequence[Weights], weighted: Sequence[float]) -> Weights:
     """The weighted mean of networks, Σ α_k θ_k (mean-IMM; Lee et al. 2017).
 
-    A network that alone counts comes out to the bit. Buffers of whole numbers (counters) are those of the
-    last network that counts.
+    If only one network has a share above 0, its weights are returned unchanged. Integer buffers (counters)
+    are those of the last network with a share above 0.
 
     Args:
-        networks: Parameters and buffers of each.
-        weighted: How much each counts; together 1.
+        networks: The parameters and buffers of each network.
+        weighted: The share of each network; the shares sum to 1.
 
     Example:
         >>> first, second = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([3.0, 0.0])}
@@ -73,14 +83,14 @@ def merge_modes(
 ) -> Weights:
     """Networks merged by importance, Σ α_k F_k θ_k / Σ α_k F_k, for each weight (mode-IMM; Lee et al. 2017).
 
-    What has no importance (buffers, as of batch norm) is merged as in `merge_means`. A network that alone
-    counts comes out to the bit.
+    Buffers (such as those of batch norm) have no importance and are merged as in `merge_means`. If only one
+    network has a share above 0, its weights are returned unchanged.
 
     Args:
-        networks: Parameters and buffers of each.
-        importances: The Fisher information of each one's parameters.
-        weighted: How much each counts; together 1.
-        damping: Added to the Fisher information, so that what matters to none is the mean.
+        networks: The parameters and buffers of each network.
+        importances: The Fisher information of the parameters of each network.
+        weighted: The share of each network; the shares sum to 1.
+        damping: Added to the Fisher information, so that weights that matter to no network are averaged.
 
     Example:
         >>> first, second = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([3.0, 0.0])}
@@ -123,7 +133,7 @@ def balance_curve(
     Pfülb & Gepperth (2019) report its highest point.
 
     Args:
-        network: A network of the right shape; it is left as it is.
+        network: A network of the right shape; it is not changed.
         merge: From a balance to merged weights.
         batches: The samples, answered among the units of their heads.
         balances: The balances (default: 0 to 1 in steps of .01).
@@ -154,13 +164,33 @@ def _accuracy(network: nn.Module, batches: Sequence[Batch]) -> float:
 # Transfer -----------------------------------------------------------------------------------------
 
 
+class Transferring(Protocol):
+    """A method whose networks start from those of the previous tasks, `ends`, and stay close to them."""
+
+    network: Network
+    generator: torch.Generator
+    l2_transfer: L2Transfer
+    drop_transfer: DropTransfer
+    ends: list[Weights]
+
+
+def transferred_loss(method: Transferring, loss: Callable[[], Terms]) -> Terms:
+    """The loss of the new samples, with drop-transfer and L2-transfer from the previous network if any."""
+    before = method.ends[-1] if method.ends else None
+    with transfer_dropout(method.network, before, rate=method.drop_transfer, generator=method.generator):
+        terms = loss()
+    if before is None or method.l2_transfer == 0:
+        return terms
+    return terms.plus(method.l2_transfer * squared_distance(method.network, before))
+
+
 def squared_distance(network: nn.Module, weights: Weights) -> Tensor:
-    """How far the network's parameters are from these, squared: what L2-transfer holds down.
+    """The squared distance of the network's parameters from these weights: the penalty of L2-transfer.
 
     Example:
         >>> net = nn.Linear(1, 1, bias=False)
-        >>> there = {"weight": net.weight.detach() + 3}
-        >>> round(squared_distance(net, there).item(), 4)
+        >>> previous = {"weight": net.weight.detach() + 3}
+        >>> round(squared_distance(net, previous).item(), 4)
         9.0
     """
     away = [(p - weights[name]).square().sum() for name, p in network.named_parameters()]
@@ -171,18 +201,19 @@ def squared_distance(network: nn.Module, weights: Weights) -> Tensor:
 def transfer_dropout(
     network: Network, before: Weights | None, *, rate: float, generator: torch.Generator
 ) -> Iterator[None]:
-    """Dropout whose zero is the previous network (drop-transfer), in all layers but the head.
+    """Dropout that falls back to the previous network instead of 0 (drop-transfer), in all but the head.
 
-    Every unit of a dense or convolutional layer, before its nonlinearity, is with probability `rate` what the
-    previous weights make of the same inputs, else z/(1 − rate) − z_before·rate/(1 − rate): on average z.
-    Without a previous network it is plain dropout. Nothing happens at rate 0. Units are dropped sample by
-    sample, as in Lee et al.'s code; inputs are not dropped.
+    With probability `rate`, a unit of a dense or convolutional layer has, before its nonlinearity, the value
+    z_before that the previous weights give for the same inputs; otherwise it has z/(1 − rate) −
+    z_before·rate/(1 − rate), so that its mean is z. Without a previous network this is plain dropout, and a
+    rate of 0 changes nothing. Units are dropped for each sample separately, as in the code of Lee et al.;
+    inputs are not dropped.
 
     Args:
-        network: Whose layers; they are hooked inside the context only.
+        network: The network; its layers have hooks inside the context only.
         before: The weights of the previous network.
-        rate: How often a unit falls back to what it was.
-        generator: Where the draws come from.
+        rate: The probability that a unit falls back.
+        generator: Draws the units that are dropped.
 
     Example:
         >>> net, draws = Network(nn.Linear(1, 3), nn.Linear(3, 2)), torch.Generator().manual_seed(0)

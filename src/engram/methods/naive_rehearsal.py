@@ -9,9 +9,12 @@ from pydantic import Field
 from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner
-from engram.methods.memory import Sections, Turns, choose, pool
+from engram.methods.memory import Sections, Turns, pool
 
-Mode = Literal["half", "concat"]
+Mode = Annotated[
+    Literal["half", "concat"],
+    Field(description="as many remembered samples as new ones (half), or the memory mixed in (concat)"),
+]
 
 
 @method(
@@ -47,10 +50,7 @@ class NaiveRehearsal(Learner):
     """
 
     memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 1100
-    mode: Annotated[
-        Mode,
-        Field(description="as many remembered samples as new ones (half), or the memory mixed in (concat)"),
-    ] = "half"
+    mode: Mode = "half"
 
     def setup(self) -> None:
         """Nothing is remembered yet."""
@@ -58,7 +58,7 @@ class NaiveRehearsal(Learner):
         self.turns = Turns(self.generator)
 
     def begin_task(self, task: TaskInfo) -> None:
-        """The memory as it is now has its turns anew."""
+        """Start a new order of rehearsal over the current memory."""
         super().begin_task(task)
         self.turns.restart()
 
@@ -68,14 +68,12 @@ class NaiveRehearsal(Learner):
         return accompanied(batch, self.store, self.turns, mode=self.mode, samples=self.task.samples)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Every task gives up places for the one that ended."""
-        share = self.memory // (len(self.store.parts) + 1)
-        self.store.trim(share)
-        self.store.add(choose(batches, share, generator=self.generator))
+        """Share the memory equally between all tasks so far."""
+        self.store.add_share(batches, capacity=self.memory, generator=self.generator)
 
 
 def accompanied(batch: Batch, store: Sections, turns: Turns, *, mode: Mode, samples: int) -> Batch:
-    """New samples together with the remembered ones whose turn it is; `samples` make a pass of the task."""
+    """The new samples joined by the next remembered ones; an epoch of the task has `samples` samples."""
     remembered = len(store)
     if remembered == 0:
         return batch

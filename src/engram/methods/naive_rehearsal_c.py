@@ -9,7 +9,7 @@ from pydantic import Field
 from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner
-from engram.methods.memory import CodedSamples, Sections, Turns, choose
+from engram.methods.memory import CodedSamples, Sections, Turns
 from engram.methods.naive_rehearsal import Mode, accompanied
 
 
@@ -37,10 +37,7 @@ class NaiveRehearsalC(Learner):
     """
 
     memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 4400
-    mode: Annotated[
-        Mode,
-        Field(description="as many remembered samples as new ones (half), or the memory mixed in (concat)"),
-    ] = "half"
+    mode: Mode = "half"
 
     def setup(self) -> None:
         """Nothing is remembered yet."""
@@ -48,7 +45,7 @@ class NaiveRehearsalC(Learner):
         self.turns = Turns(self.generator)
 
     def begin_task(self, task: TaskInfo) -> None:
-        """The memory as it is now has its turns anew."""
+        """Start a new order of rehearsal over the current memory."""
         super().begin_task(task)
         self.turns.restart()
 
@@ -58,7 +55,5 @@ class NaiveRehearsalC(Learner):
         return accompanied(batch, self.store, self.turns, mode=self.mode, samples=self.task.samples)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Every task gives up places for the one that ended, whose samples are coded."""
-        share = self.memory // (len(self.store.parts) + 1)
-        self.store.trim(share)
-        self.store.add(choose(batches, share, generator=self.generator))
+        """Share the memory equally between all tasks so far; the new samples are coded."""
+        self.store.add_share(batches, capacity=self.memory, generator=self.generator)

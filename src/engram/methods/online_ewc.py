@@ -1,16 +1,15 @@
-"""Online elastic weight consolidation: one anchor, whose strength adds up over the tasks."""
+"""Online elastic weight consolidation: one anchor, whose importance adds up over the tasks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, final
 
 from pydantic import Field
-from torch import Tensor
 
 from engram.core.values import Batch
 from engram.methods import method
 from engram.methods.base import Learner, Terms
-from engram.methods.importance import Anchors, FisherKind, Label, fisher_information
+from engram.methods.importance import Anchors, FisherGradients, FisherLabel, Strength, fisher_information
 
 
 @method("online-ewc", family="prior", paper="Schwarz et al. (2018)", needs=("boundaries",))
@@ -30,35 +29,23 @@ class OnlineEWC(Learner):
     as many samples as an update; those of Hsu et al. have 128.
     """
 
-    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 100.0
+    strength: Strength = 100.0
     decay: Annotated[
         float, Field(ge=0, le=1, description="what is left of the earlier importance when a task ends (γ)")
     ] = 1.0
-    label: Annotated[Label, Field(description="the labels whose likelihood gives the Fisher information")] = (
-        "predicted"
-    )
-    fisher: Annotated[
-        FisherKind,
-        Field(
-            description="squared gradients of samples, of mini-batches, or of mini-batches times their size"
-        ),
-    ] = "sample"
+    label: FisherLabel = "predicted"
+    fisher: FisherGradients = "sample"
 
     def setup(self) -> None:
         """There is no anchor yet."""
         self.anchors = Anchors()
 
     def loss(self, batch: Batch) -> Terms:
-        """The loss of the new samples, and the pull of the anchor."""
-        terms = super().loss(batch)
-        return terms.plus(self.strength * self.penalty()) if self.anchors else terms
-
-    def penalty(self) -> Tensor:
-        """The pull of the anchor, before it is multiplied by the strength."""
-        return self.anchors.penalty(self.network.parameters())
+        """The loss of the new samples plus the penalty of the anchor."""
+        return self.anchors.added_to(super().loss(batch), self.network, strength=self.strength)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor here, and make it stronger."""
+        """Move the anchor to the current weights, and add the importance of the task."""
         fisher = fisher_information(
             self.network, batches, kind=self.fisher, label=self.label, generator=self.generator
         )

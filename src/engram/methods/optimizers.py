@@ -23,7 +23,7 @@ _FUSED: dict[str, Callable[..., Optimizer]] = {
 
 
 def check_optimizer(spec: OptimizerSpec) -> None:
-    """Raise an error if no optimiser can follow this specification."""
+    """Raise an error if the specification is not valid."""
     if spec.name not in OPTIMIZERS:
         raise unknown_name("optimizer", spec.name, OPTIMIZERS)
     if not spec.lr > 0 or not math.isfinite(spec.lr):
@@ -51,7 +51,7 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
     check_optimizer(spec)
     weights = list(parameters)
     if spec.name == "sgd":
-        # All tensors in one call; torch's fused kernel cannot learn to move parts that rested before.
+        # All tensors in one call; the fused kernel fails if a parameter gets its first gradient later.
         together = bool(spec.momentum) or None
         return torch.optim.SGD(
             weights, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, foreach=together
@@ -60,7 +60,7 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
         return torch.optim.RMSprop(
             weights, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay
         )
-    # One pass over each tensor instead of one per operation: on processors twice as fast.
+    # One pass over each tensor instead of one per operation, which is twice as fast on CPUs.
     fused = all(parameter.device.type == "cpu" for parameter in weights) or None
     return _FUSED[spec.name](weights, lr=spec.lr, weight_decay=spec.weight_decay, fused=fused)
 

@@ -1,4 +1,4 @@
-"""PackNet: every task has weights of its own, found by pruning, and uses those of earlier tasks."""
+"""PackNet: every task gets its own weights by pruning, and also uses those of earlier tasks."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class PackNet(Learner):
         self.before: list[Tensor] = []
 
     def begin_task(self, task: TaskInfo) -> None:
-        """The task gets a number, and may use what is free."""
+        """Number the task; it may use all free weights."""
         super().begin_task(task)
         self.pruned = False
         if task.identity is not None:
@@ -71,14 +71,14 @@ class PackNet(Learner):
         return super().loss(batch)
 
     def edit_gradients(self, batch: Batch) -> None:
-        """Only what is open to the task has a gradient."""
+        """Set the gradients of weights that are not open to the task to 0."""
         for parameter, is_open in self._open():
             if parameter.grad is not None:
                 parameter.grad *= is_open
         self.before = [parameter.detach().clone() for parameter in self.network.parameters()]
 
     def after_step(self, batch: Batch) -> None:
-        """Put back what is not open, whatever momentum or weight decay did to it; prune if it is time."""
+        """Restore weights that are not open, which momentum or weight decay may change; prune when due."""
         with torch.no_grad():
             for (parameter, is_open), before in zip(self._open(), self.before, strict=True):
                 parameter.copy_(torch.where(is_open, parameter, before))
@@ -88,12 +88,12 @@ class PackNet(Learner):
             self._prune()
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """The task's weights are found by now, unless it was cut short."""
+        """Prune, if the task ended before its planned number of updates."""
         if not self.pruned:
             self._prune()
 
     def predictor(self) -> nn.Module:
-        """The network, and for every task the part of it that is the task's."""
+        """The network, which answers every task with the weights of that task."""
         return Packed(
             self.network, self.owner, dict(self.number_of), current=None if self.pruned else self._number
         )
@@ -133,7 +133,7 @@ class Packed(nn.Module):
 
     Attributes:
         network: All weights.
-        owner: Which task's each weight is, counted from 1; 0 is free.
+        owner: For each weight, the number of the task that owns it, from 1; 0 if it is free.
         number_of: From a task's identity to its number.
         current: The task that still uses all free weights, if one does.
     """
@@ -153,7 +153,7 @@ class Packed(nn.Module):
         return scores
 
     def route(self, task: int) -> nn.Module:
-        """What answers a task; one that was not learned yet is answered with all weights."""
+        """The network that answers a task; a task that was not learned yet is answered with all weights."""
         number = self.number_of.get(task)
         if number is None or number == self.current:
             return self.network
@@ -162,7 +162,7 @@ class Packed(nn.Module):
 
 
 class Masked(nn.Module):
-    """A network some of whose weights count as 0."""
+    """A network with some of its weights masked to 0."""
 
     def __init__(self, network: nn.Module, masks: dict[str, Tensor]) -> None:
         super().__init__()

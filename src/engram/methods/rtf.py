@@ -1,6 +1,5 @@
-"""Replay through feedback: one network classifies, and generates what it has seen before."""
+"""Replay through feedback: one network classifies and generates inputs like those of earlier tasks."""
 
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, final
@@ -14,9 +13,10 @@ from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.base import Learner, Terms
 from engram.methods.distil import Learned, head_distillation
-from engram.methods.generative import GenerativeMemory, Inputs, check_limits
+from engram.methods.generative import GenerativeMemory, High, Inputs, Latent, Low, check_limits
 from engram.methods.losses import cross_entropy
 from engram.methods.state import kept_bytes
+from engram.models.network import frozen_copy
 from engram.models.vae import Feedback
 
 
@@ -42,7 +42,7 @@ class RtF(Learner):
 
     temperature: Annotated[float, Field(gt=0, description="softens the answers")] = 2.0
     mean_over_units: Annotated[bool, Field(description="divide distillation by the number of units")] = True
-    latent: Annotated[int, Field(gt=0, description="numbers in the generator's code")] = 100
+    latent: Latent = 100
     width: Annotated[
         int | None,
         Field(
@@ -50,12 +50,8 @@ class RtF(Learner):
             description="units in the decoder's two hidden layers (default: as many as there are features)",
         ),
     ] = None
-    low: Annotated[
-        float | None, Field(description="smallest input value (default: that of the first batch)")
-    ] = None
-    high: Annotated[
-        float | None, Field(description="largest input value (default: that of the first batch)")
-    ] = None
+    low: Low = None
+    high: High = None
 
     def setup(self) -> None:
         """There is no decoder before the first batch, and no older network."""
@@ -76,7 +72,7 @@ class RtF(Learner):
         )
 
     def loss(self, batch: Batch) -> Terms:
-        """Classify and reconstruct, the new and the replayed."""
+        """The classification and reconstruction losses of new and replayed samples."""
         if self.dreams.model is None:
             self.dreams.meet(Inputs.of(batch.x, low=self.low, high=self.high), batch.x.device)
         logits, generative = self._both_ways(batch.x)
@@ -88,7 +84,7 @@ class RtF(Learner):
         return Terms(share * new, (1 - share) * self._replayed_loss(batch))
 
     def _both_ways(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores of all units, and the generative loss."""
+        """The scores of all units, and the generative loss."""
         model = self.dreams.model
         assert isinstance(model, Feedback)
         features = self.network.features(x)
@@ -121,22 +117,21 @@ class RtF(Learner):
         return generative + torch.stack(kept).mean()
 
     def after_step(self, batch: Batch) -> None:
-        """The decoder takes its step: the same backward pass has left its gradients."""
+        """Update the decoder with its gradients from the same backward pass."""
         self.dreams.step(lr=self.optimizer.param_groups[0]["lr"])
         self.learned.note(batch)
 
     def begin_task(self, task: TaskInfo) -> None:
-        """The decoder's optimiser starts anew where the network's does."""
+        """Reset the decoder's optimiser together with the network's."""
         super().begin_task(task)
-        if task.index > 0:
-            self.dreams.begin_task()
+        self.dreams.begin_task(task)
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """What is remembered from now on: decoder and network as they are."""
+        """Keep copies of the decoder and the network, which are rehearsed from now on."""
         self.learned.end_task()
         self.dreams.end_task()
-        self.teacher = copy.deepcopy(self.network).requires_grad_(False).eval()
+        self.teacher = frozen_copy(self.network)
 
     def kept_bytes(self) -> int:
-        """The decoder now and before, and the older network."""
+        """The decoder, its previous version, and the older network."""
         return kept_bytes(self, beside=("network", "optimizer", "dreams")) + self.dreams.bytes

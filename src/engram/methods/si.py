@@ -1,4 +1,4 @@
-"""Synaptic intelligence: weights whose change made the loss fall are held where they were."""
+"""Synaptic intelligence: weights whose change reduced the loss are held where they were."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from torch import Tensor
 from engram.core.values import Batch
 from engram.methods import method
 from engram.methods.base import Learner, Terms
-from engram.methods.importance import Anchors
+from engram.methods.importance import Anchors, Strength
 
 
 @method("si", family="prior", paper="Zenke et al. (2017)", needs=("boundaries",))
@@ -21,8 +21,8 @@ class SI(Learner):
     """Minimise L(new) + strength · Σ_i Ω_i (θ_i − θ*_i)², θ* being the weights at the end of the latest task.
 
     With every update, w ← w − g · (θ_after − θ_before), where g is the gradient of the loss without the
-    penalty, and the change of the weights is the one that the optimiser really made. When a task ends, Ω ← Ω
-    + w / ((θ_end − θ_start)² + damping), and w is reset to 0. No factor ½.
+    penalty, and the change of the weights is the one that the optimiser actually made. When a task ends,
+    Ω ← Ω + w / ((θ_end − θ_start)² + damping), and w is reset to 0. No factor ½.
 
     Source: Zenke et al. (2017), Eq. 4 (the penalty, their c is `strength`) and Eq. 5 (Ω, their ξ is
     `damping`); Hsu et al. (2018), Section 3, and their code.
@@ -30,14 +30,14 @@ class SI(Learner):
     clips Ω at 0 (`clip`), and uses 0.001 on split MNIST.
     """
 
-    strength: Annotated[float, Field(ge=0, description="weight of the penalty (λ)")] = 1.0
+    strength: Strength = 1.0
     damping: Annotated[
         float, Field(gt=0, description="keeps the importance of resting weights finite (ξ)")
     ] = 0.1
     clip: Annotated[bool, Field(description="raise negative importance to 0")] = False
 
     def setup(self) -> None:
-        """An anchor without strength marks where the first task starts."""
+        """An anchor of importance 0 marks where the first task starts."""
         here = list(self.network.parameters())
         self.anchors = Anchors()
         self.anchors.replace([torch.zeros_like(p) for p in here], here)
@@ -52,22 +52,18 @@ class SI(Learner):
         value, self.pulls = self.anchors.pulls(self.network.parameters())
         return super().loss(batch).plus(self.strength * value)
 
-    def penalty(self) -> Tensor:
-        """The pull of the anchor, before it is multiplied by the strength."""
-        return self.anchors.penalty(self.network.parameters())
-
     def edit_gradients(self, batch: Batch) -> None:
-        """Put the gradient of the new samples aside, and add that of the penalty."""
+        """Keep the gradient of the new samples for `after_step`, and add that of the penalty."""
         here = list(self.network.parameters())
         self.before = [p.detach().clone() for p in here]
         self.gradients = [p.grad for p in here]
         factor = 2 * self.strength
-        for parameter, own, pull in zip(here, self.gradients, self.pulls, strict=True):
+        for parameter, gradient, pull in zip(here, self.gradients, self.pulls, strict=True):
             if parameter.requires_grad:
-                parameter.grad = factor * pull if own is None else own.add(pull, alpha=factor)
+                parameter.grad = factor * pull if gradient is None else gradient.add(pull, alpha=factor)
 
     def after_step(self, batch: Batch) -> None:
-        """Credit each weight with its share in the fall of the loss."""
+        """Credit each weight with its share in the decrease of the loss."""
         moves = zip(self.path, self.gradients, self.before, self.network.parameters(), strict=True)
         for path, gradient, before, after in moves:
             if gradient is not None:
@@ -75,7 +71,7 @@ class SI(Learner):
         self.pulls, self.before, self.gradients = [], [], []
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Move the anchor here, and add the task's importance to its strength."""
+        """Move the anchor to the current weights, and add the importance of the task."""
         here = list(self.network.parameters())
         importance = [
             held + path_importance(path, p.detach() - start, damping=self.damping)

@@ -1,16 +1,16 @@
-"""A learner's whole state as tensors and plain values, and back: to the bit."""
+"""The complete state of a method as tensors and plain values, and back, to the bit."""
 
 from __future__ import annotations
 
 import copy
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -20,12 +20,15 @@ from torch.optim import Optimizer
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 PLAIN = (int, float, str, bool, type(None))
 _VALUES = {"batch": Batch, "task": TaskInfo}
-_SERIES: dict[str, Callable[[Iterable[Any]], Any]] = {
+_SERIES: dict[str, Callable[..., object]] = {
     kind.__name__: kind for kind in (list, tuple, set, frozenset, torch.Size)
 }
-_DICTIONARIES: dict[str, Callable[[dict[Any, Any]], Any]] = {
+_DICTIONARIES: dict[str, Callable[..., object]] = {
     kind.__name__: kind for kind in (dict, OrderedDict, Counter)
 }
 _CONFIGURATION = (
@@ -41,46 +44,46 @@ _CONFIGURATION = (
 
 
 State = dict[str, Any]
-"""A whole state, as tensors and plain values."""
+"""A complete state, as tensors and plain values."""
 
 
 class CannotKeep(InputError):
-    """Something that a checkpoint has no place for."""
+    """A value that cannot be stored in a checkpoint."""
 
 
 @runtime_checkable
 class Stateful(Protocol):
-    """Anything that can hand out its state and take it back."""
+    """An object whose state can be saved and restored."""
 
     def state_dict(self) -> State:
         """The state."""
 
-    def load_state_dict(self, state: State) -> Any:
-        """Put it back."""
+    def load_state_dict(self, state: State) -> object:
+        """Restore a state."""
 
 
 def capture(owner: object) -> State:
     """The state of everything that `owner` holds, attribute by attribute.
 
-    Holds tensors, dictionaries, lists and plain values only, so that it can be written and read without
-    pickle. Functions, classes and paths are configuration: a new object has them already.
+    It consists of tensors, dictionaries, lists and plain values only, so that it can be written and read
+    without pickle. Functions, classes and paths are configuration, which a new object already has.
 
     Raises:
-        CannotKeep: An attribute is something else; nothing is left out silently.
+        CannotKeep: An attribute is of another kind; nothing is left out silently.
     """
     return {name: _pack(value, f"{type(owner).__name__}.{name}") for name, value in vars(owner).items()}
 
 
-def restore(owner: Any, state: State) -> None:
-    """Put back what `capture` took, into an object that was made with the same configuration."""
+def restore(owner: object, state: State) -> None:
+    """Restore what `capture` returned, in an object that was made with the same configuration."""
     for name, packed in state.items():
         setattr(owner, name, _unpack(packed, vars(owner).get(name), owner))
 
 
 def kept_bytes(owner: object, *, beside: tuple[str, ...] = ("network", "optimizer")) -> int:
-    """How many bytes of tensors `owner` holds, besides the network that learns and its optimiser.
+    """How many bytes of tensors `owner` holds, without the network that learns and its optimiser.
 
-    Counted from the tensors that are really there: memories, importance, older networks, generators.
+    Counted from the tensors themselves: memories, importance, older networks, generative models.
     """
     return sum(_bytes(value) for name, value in vars(owner).items() if name not in beside)
 
@@ -101,7 +104,7 @@ def _bytes(value: object) -> int:
     return value.nbytes if isinstance(value, np.ndarray) else 0
 
 
-def _pack(value: Any, name: str) -> State:
+def _pack(value: object, name: str) -> State:
     packed = _packed(value, name)
     if packed is None:
         raise CannotKeep(
@@ -112,8 +115,8 @@ def _pack(value: Any, name: str) -> State:
     return {"kind": kind, **kept}
 
 
-def _packed(value: Any, name: str) -> tuple[str, State] | None:
-    """What kind of thing a value is, and what is kept of it; None where nothing can be."""
+def _packed(value: object, name: str) -> tuple[str, State] | None:
+    """The kind of a value and what is stored of it; None if it cannot be stored."""
     if type(value) in PLAIN:
         return "plain", {"value": value}
     if isinstance(value, Tensor):
@@ -131,7 +134,7 @@ def _packed(value: Any, name: str) -> tuple[str, State] | None:
         return "configuration", {"value": None}
     if isinstance(value, Optimizer | Stateful):
         return "stateful", {"value": _cloned(value.state_dict())}
-    if is_dataclass(value):
+    if is_dataclass(value) and not isinstance(value, type):
         return _packed_dataclass(value, name)
     return _packed_container(value, name)
 
@@ -146,7 +149,7 @@ def _packed_generator(
     return "python generator", {"value": value.getstate()}
 
 
-def _packed_array(value: Any) -> tuple[str, State] | None:
+def _packed_array(value: object) -> tuple[str, State] | None:
     try:
         numbers = torch.from_numpy(np.array(value))
     except (TypeError, ValueError):
@@ -154,35 +157,36 @@ def _packed_array(value: Any) -> tuple[str, State] | None:
     return "array", {"value": numbers, "scalar": isinstance(value, np.generic)}
 
 
-def _packed_dataclass(value: Any, name: str) -> tuple[str, State] | None:
+def _packed_dataclass(value: DataclassInstance, name: str) -> tuple[str, State] | None:
     kind = next((kind for kind, of in _VALUES.items() if isinstance(value, of)), "dataclass")
     parts = [item.name for item in fields(value) if item.init]
-    beyond = {*getattr(value, "__dict__", ()), *(item.name for item in fields(value))} - {*parts}
+    attributes = vars(value) if hasattr(value, "__dict__") else ()
+    beyond = {*attributes, *(item.name for item in fields(value))} - {*parts}
     if kind == "dataclass" and beyond:
-        # Made again from its fields it would be another one.
+        # Made again from its fields, it would lose these.
         return None
     return kind, {"value": {part: _pack(getattr(value, part), f"{name}.{part}") for part in parts}}
 
 
-def _packed_container(value: Any, name: str) -> tuple[str, State] | None:
-    made = type(value)
-    if made in _DICTIONARIES.values() or made is defaultdict:
+def _packed_container(value: object, name: str) -> tuple[str, State] | None:
+    kind = type(value)
+    if isinstance(value, dict) and (kind in _DICTIONARIES.values() or kind is defaultdict):
         pairs = [(_pack(key, name), _pack(item, f"{name}[{key!r}]")) for key, item in value.items()]
-        return made.__name__, {"value": pairs}
-    if made is deque:
+        return kind.__name__, {"value": pairs}
+    if isinstance(value, deque) and kind is deque:
         return "deque", {"value": _packs(value, name), "longest": value.maxlen}
-    if made in _SERIES.values():
-        return made.__name__, {"value": _packs(value, name)}
+    if isinstance(value, Iterable) and kind in _SERIES.values():
+        return kind.__name__, {"value": _packs(value, name)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return "named tuple", {"value": _packs(value, name)}
     return None
 
 
-def _packs(values: Iterable[Any], name: str) -> list[State]:
+def _packs(values: Iterable[object], name: str) -> list[State]:
     return [_pack(item, f"{name}[{place}]") for place, item in enumerate(values)]
 
 
-def _unpack(packed: State, present: Any, owner: Any) -> Any:
+def _unpack(packed: State, present: Any, owner: object) -> Any:
     kind, value = packed["kind"], packed["value"]
     if kind == "plain":
         return value
@@ -201,15 +205,16 @@ def _unpack(packed: State, present: Any, owner: Any) -> Any:
         return deque(items, packed["longest"]) if kind == "deque" else _SERIES[kind](items)
     if kind in _DICTIONARIES:
         return _DICTIONARIES[kind](_pairs(value, present, owner))
-    return _into(kind, value, present, owner)
+    return _into(packed, present, owner)
 
 
-def _into(kind: str, value: Any, present: Any, owner: Any) -> Any:
-    """What can only be put back into something of its kind that is there already."""
+def _into(packed: State, present: Any, owner: object) -> object:
+    """Restore what needs an existing object of the same kind."""
+    kind, value = packed["kind"], packed["value"]
     if present is None:
         raise InputError(
-            f"the checkpoint cannot be used: a new {type(owner).__name__} has nothing yet where a {kind} "
-            "was; let it make one in setup or __post_init__, and remove the checkpoint"
+            f"the checkpoint does not fit: a new {type(owner).__name__} has nothing to restore a {kind} "
+            "into; create one in setup or __post_init__, and remove the checkpoint"
         )
     if kind == "defaultdict":
         return defaultdict(present.default_factory, _pairs(value, present, owner))
@@ -229,30 +234,32 @@ def _into(kind: str, value: Any, present: Any, owner: Any) -> Any:
     return present
 
 
-def _unpacked(values: list[Any], present: Any, owner: Any) -> list[Any]:
+def _unpacked(values: list[State], present: Iterable[object] | None, owner: object) -> list[object]:
     filled = [*(present or ()), *[None] * len(values)]
     return [_unpack(item, old, owner) for item, old in zip(values, filled, strict=False)]
 
 
-def _pairs(values: list[Any], present: Any, owner: Any) -> dict[Any, Any]:
+def _pairs(
+    values: list[tuple[State, State]], present: Mapping[object, object] | None, owner: object
+) -> dict[object, object]:
     pairs = [(_unpack(key, None, owner), item) for key, item in values]
     return {key: _unpack(item, (present or {}).get(key), owner) for key, item in pairs}
 
 
-def _tensor(packed: State, present: Any) -> Tensor:
+def _tensor(packed: State, present: object) -> Tensor:
     value: Tensor = packed["value"]
     if not packed["parameter"]:
         return value.clone().requires_grad_(packed["grad"])
     if isinstance(present, nn.Parameter) and present.shape == value.shape:
-        # An optimiser may hold this very one.
+        # In place, because an optimiser may hold this parameter.
         present.data.copy_(value)
         return present.requires_grad_(packed["grad"])
     return nn.Parameter(value.clone(), requires_grad=packed["grad"])
 
 
-def _loaded(packed: State, present: Any, owner: Any) -> nn.Module:
-    # A network that did not exist yet (a teacher, say) has the shape of the one that learns.
-    module = present if isinstance(present, nn.Module) else copy.deepcopy(owner.network)
+def _loaded(packed: State, present: object, owner: object) -> nn.Module:
+    # A network that a new method does not have yet (a teacher, for example) has the shape of its network.
+    module: nn.Module = present if isinstance(present, nn.Module) else copy.deepcopy(vars(owner)["network"])
     module.load_state_dict(packed["value"])
     for part, mode in zip(module.modules(), packed["modes"], strict=True):
         part.training = mode
@@ -261,14 +268,14 @@ def _loaded(packed: State, present: Any, owner: Any) -> nn.Module:
     return module
 
 
-def _plain_arrays(value: Any) -> Any:
-    """NumPy's own description of a generator, its arrays as lists."""
+def _plain_arrays(value: object) -> object:
+    """NumPy's description of a generator, with lists instead of arrays."""
     if isinstance(value, dict):
         return {key: _plain_arrays(item) for key, item in value.items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _cloned(value: Any) -> Any:
+def _cloned(value: object) -> object:
     if isinstance(value, Tensor):
         return value.detach().clone()
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a method is and what it can do, as declared where it is registered."""
+"""The traits of a method, as declared where it is registered."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BYTES_BESIDE = 32
 """Bytes of a stored sample besides its input: label, head, and the key of its draw or place in a queue."""
 
 Settings = Mapping[str, Any]
-"""Values of all hyper-parameters of a method."""
+"""The values of a method's hyper-parameters, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,17 +21,17 @@ class Traits:
 
     Attributes:
         family: The kind of method: "rehearsal", "prior", …
-        paper: Where it comes from, by author and year.
+        paper: The paper that introduced it, by author and year.
         needs: What it needs with its default hyper-parameters, of "task identity", "boundaries" and
             "stored data".
-        needs_with: What it needs with other hyper-parameters, where that depends on them.
+        needs_with: What it needs with other hyper-parameters, if that depends on them.
         joint: It learns all tasks at once instead of one after the other.
         learner: It is a `Learner`: it takes a learning rate per phase, images that are augmented for it,
             and can split its gradients.
         merges: It merges networks, and its `curve` gives the accuracy over their balance.
-        bytes_per_value: For a method whose `memory` counts samples, the bytes of each of their values, with
-            which a budget of bytes sizes the memory.
-        bytes_beside: The bytes that such a sample takes besides its values: label, head and the like.
+        bytes_per_value: For a method whose `memory` counts samples, the bytes per value of a sample; a budget
+            in bytes is divided by it.
+        bytes_beside: The bytes of such a sample besides its values: label, head and the like.
         own_augmentation: It augments images itself, which its field `augment` switches on.
     """
 
@@ -47,7 +47,7 @@ class Traits:
     own_augmentation: bool = False
 
     def needed(self, settings: Settings) -> tuple[str, ...]:
-        """What the method needs with these hyper-parameters, all of which must be given.
+        """What the method needs with these hyper-parameters, which must be complete.
 
         Example:
             >>> Traits(needs=("boundaries",)).needed({})
@@ -63,7 +63,7 @@ class Traits:
             >>> Traits(joint=True).usual_needs
             ('all tasks at once',)
         """
-        # No setting hides all tasks from it, so it cannot be refused for this: it gets another stream.
+        # Not one of `needs`, because no setting can refuse it: the method gets another stream.
         return (*self.needs, "all tasks at once") if self.joint else self.needs
 
     @property
@@ -73,7 +73,7 @@ class Traits:
 
 
 class Declaration(TypedDict, total=False):
-    """What a class can declare of itself: the fields of `Traits` but `learner`, which its parent decides."""
+    """What the decorator takes: the fields of `Traits` except `learner`, which the parent class decides."""
 
     family: str
     paper: str
@@ -90,8 +90,8 @@ _DECLARED: dict[type, Traits] = {}
 _CLASS_ATTRIBUTES = ("family", "paper", "needs", "joint", "bytes_per_value", "bytes_beside")
 
 
-def declare(kind: type, **declared: Any) -> Traits:
-    """Note the traits of a class: what is declared here, else what the class or its parents say.
+def declare(kind: type, **declared: object) -> Traits:
+    """Record the traits of a class: those declared here, the others from the class or its parents.
 
     Args:
         kind: The class.
@@ -111,16 +111,16 @@ def declare(kind: type, **declared: Any) -> Traits:
     for name in declared.keys() - known:
         raise unknown_name("trait", name, known)
     parent = next((_DECLARED[base] for base in kind.__mro__[1:] if base in _DECLARED), Traits())
-    said = {**_said_by_class(kind, parent), **declared}
-    if "needs" in said:
-        # What the class says of itself is not undone by its parent's rule.
-        said = {"needs_with": None, **said}
-    _DECLARED[kind] = replace(parent, **said)
+    traits = {**_class_traits(kind, parent), **declared}
+    if "needs" in traits:
+        # What the class declares is not overridden by its parent's rule.
+        traits = {"needs_with": None, **traits}
+    _DECLARED[kind] = replace(parent, **traits)
     return _DECLARED[kind]
 
 
 def declared_traits(kind: type) -> Traits:
-    """The traits of a class; of one that was never declared, what it and its parents say.
+    """The traits of a class; if they were never declared, those of its attributes and its parents.
 
     Example:
         >>> class Mine:
@@ -131,30 +131,30 @@ def declared_traits(kind: type) -> Traits:
     return _DECLARED[kind] if kind in _DECLARED else declare(kind)
 
 
-def _said_by_class(kind: type, parent: Traits) -> dict[str, Any]:
-    """What a class says in attributes, as plugins did before the decorator took them as arguments."""
-    attributes: dict[str, Any] = {}
+def _class_traits(kind: type, parent: Traits) -> dict[str, Any]:
+    """The traits given as class attributes, as in plugins written before the decorator took arguments."""
+    attributes: Settings = {}
     for base in kind.__mro__:
         if base in _DECLARED and base is not kind:
             break
         attributes = {**vars(base), **attributes}
     hyper_parameters = {item.name for item in fields(kind)} if is_dataclass(kind) else set()
-    said = {
+    traits = {
         name: attributes[name]
         for name in _CLASS_ATTRIBUTES
         if name in attributes and name not in hyper_parameters
     }
     if "needs_with" in attributes:
-        said["needs_with"] = attributes["needs_with"].__get__(None, kind)
-        said["needs"] = said["needs_with"](_defaults(kind))
+        traits["needs_with"] = attributes["needs_with"].__get__(None, kind)
+        traits["needs"] = traits["needs_with"](_defaults(kind))
     if "curve" in attributes:
-        said["merges"] = True
+        traits["merges"] = True
     if "augment" in hyper_parameters and not parent.learner:
-        said["own_augmentation"] = True
-    return said
+        traits["own_augmentation"] = True
+    return traits
 
 
-def _defaults(kind: type) -> dict[str, Any]:
+def _defaults(kind: type) -> Settings:
     from engram.methods.fields import validate_fields
 
     return validate_fields(kind.__name__, kind, {})

@@ -1,4 +1,4 @@
-"""Networks by name. Torch is imported when one is built, not before."""
+"""Networks by name. Torch is imported only when a network is built."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __getattr__, __dir__ = lazy_package(__name__, {".network": ("Network",)})
 def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -> Network:
     """A new network with initial weights that depend on `spec`, `shape`, `n_units` and `seed` alone.
 
-    PyTorch's global random state is left as it was.
+    PyTorch's global random state is not changed.
 
     Args:
         spec: Which network.
         shape: The shape of one sample; images are (channels, height, width).
         n_units: How many output units, over all tasks.
-        seed: Draws the initial weights.
+        seed: Seed for drawing the initial weights.
 
     Example:
         >>> net = build(ModelSpec(hidden=(64,)), shape=(1, 8, 8), n_units=10, seed=0)
@@ -42,15 +42,15 @@ def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -
 
     chosen = spec.model
     if spec.value is None:
-        # What a recipe says of hidden layers and the stem is said of any network.
+        # A recipe may set hidden layers and the stem for any network.
         optional = [name for name in shared_options() if name not in ("hidden", "stem")]
         changed = [name for name in optional if spec.options[name] != shared_options()[name].default]
         check_used(spec.name, tuple(changed))
     if n_units < 1:
         raise InputError(f"output units must be at least 1, got {n_units}")
     if spec.init != "default" and chosen.pretrained is not None:
-        raise InputError(f"model {spec.name} has weights of its own: leave init at default")
-    # Only the processor's generator draws here, so the other devices' are not touched at all.
+        raise InputError(f"model {spec.name} comes with its own weights: leave init at default")
+    # Only the CPU generator is used, so those of other devices need not be saved.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         network = chosen.build(spec, shape, n_units)
@@ -70,26 +70,26 @@ Make = TypeVar("Make", bound="Callable[..., nn.Module]")
 def model(
     name: str, *, head: str | None = "fc", pretrained: Pretrained | None = None
 ) -> Callable[[Make], Make]:
-    """Give a network of your own a name, under which every command knows it (`--model NAME --plugin FILE`).
+    """Register a network under a name that every command accepts (`--model NAME --plugin FILE`).
 
-    What is decorated is a function that makes a module, any `nn.Module`, from the shape of one sample and the
-    number of output units. Its further parameters are the network's options: typed, with a default, and with
-    bounds and a description as `Annotated[int, Field(ge=1, description="…")]`. They are keyword options of
+    The decorated function makes a module, any `nn.Module`, from the shape of one sample and the number of
+    output units. Its further parameters are the network's options: typed, with a default, and with bounds and
+    a description as `Annotated[int, Field(ge=1, description="…")]`. They are keyword options of
     `engram.experiment`, keys of sweep files, fields of grids, and `--set model.NAME=VALUE` on the command
     line.
 
-    The module's last layer becomes the head, and what comes before it the features, one flat row per sample.
-    A head with another number of units, as pretrained modules have it, is replaced by a fresh one. Random
-    weights are drawn from PyTorch's global generator, which is seeded for the function.
+    The module's last layer becomes the head, and the layers before it the features, one flat row per sample.
+    A head with another number of units, as in pretrained modules, is replaced by a new one. Random weights
+    are drawn from PyTorch's global generator, which is seeded before the function is called.
 
     The name, the options and the file that the function is written in are the network's identity in an
-    experiment. Weights that matter are better given as a file, whose content is part of the identity
+    experiment. Pretrained weights are better given as a file, whose content is part of the identity
     (`engram run … --weights FILE`).
 
     Args:
-        name: What it is called.
-        head: What the module's last, linear layer is called in it; None for the last one that it has.
-        pretrained: What it was trained on, and how its inputs are normalised, if it comes with weights.
+        name: The name.
+        head: The name of the module's last, linear layer; None for the linear layer registered last.
+        pretrained: What it was trained on and how its inputs are normalised, if it comes with weights.
 
     Example:
         >>> from torch import nn

@@ -1,8 +1,8 @@
-"""Heads: which output units compete for a sample, and the scores of those units alone.
+"""Heads: which output units compete for a sample, and the scores of these units.
 
-A network has one linear layer over the units of all classes. A head is a set of these units, and an
-unknown number of classes is a mask over them. Losses, distillation, replay and evaluation all ask the
-functions below.
+A network has one linear layer with units for all classes. A head is a set of these units, and an unknown
+number of classes is a mask over them. Losses, distillation, replay and evaluation all use the functions
+below.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def head_masks(heads: Heads, n_units: int, device: torch.device) -> Tensor:
         tensor([[1, 0, 0],
                 [0, 1, 1]], dtype=torch.int32)
     """
-    # What is kept must serve training as well, whoever asks first.
+    # Masks are cached, and must be usable in training even if an evaluation asks for them first.
     with torch.inference_mode(mode=False):
         masks = torch.zeros(len(heads), n_units, dtype=torch.bool)
         for row, units in enumerate(heads):
@@ -37,7 +37,7 @@ def head_masks(heads: Heads, n_units: int, device: torch.device) -> Tensor:
 
 
 def head_of_each(batch: Batch) -> Tensor:
-    """The head of each sample, also where the batch has one for all.
+    """The head of each sample, even if the batch has a single one for all.
 
     Example:
         >>> head_of_each(Batch(torch.zeros(2, 1), torch.tensor([2, 3]), heads=((0, 1), (2, 3)), head=1))
@@ -92,7 +92,7 @@ def scores_of(scores: Tensor, units: Units | None) -> Tensor:
 
 
 def copied_scores(scores: Tensor, units: Sequence[int]) -> Tensor:
-    """The scores of some units, in the order in which they are given, as a tensor of their own.
+    """The scores of some units, in the order given, as a new tensor.
 
     Example:
         >>> copied_scores(torch.arange(4.0)[None], (3, 0))
@@ -102,7 +102,7 @@ def copied_scores(scores: Tensor, units: Sequence[int]) -> Tensor:
 
 
 def places_among(y: Tensor, units: Units, n_units: int) -> Tensor:
-    """Labels counted among the units of a head, as `scores_of` orders them.
+    """Labels as positions among the units of a head, in the order of `scores_of`.
 
     Example:
         >>> places_among(torch.tensor([3]), (1, 3), 4)
@@ -116,7 +116,7 @@ def places_among(y: Tensor, units: Units, n_units: int) -> Tensor:
 
 
 def units_at(places: Tensor, units: Units | None, n_units: int) -> Tensor:
-    """The inverse of `places_among`: from places among the units of a head to output units.
+    """The inverse of `places_among`: from positions among the units of a head to output units.
 
     Example:
         >>> units_at(torch.tensor([1]), (1, 3), 4)

@@ -1,4 +1,4 @@
-"""What all networks that look at images ask of their input."""
+"""Input checks and memory layout of networks for images."""
 
 import torch
 from torch import Tensor, nn
@@ -8,13 +8,13 @@ from engram.core.errors import InputError
 
 
 class Convolutions(nn.Sequential):
-    """Layers that look at images, and ask for the channels of each pixel side by side in memory.
+    """Layers for images, computed with the channels of each pixel adjacent in memory (channels-last).
 
-    Processors compute convolutions faster that way: an update takes about 0.7 of the time, an evaluation 0.6.
+    CPUs compute convolutions faster that way: an update takes about 0.7 of the time, an evaluation 0.6.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """What comes out of the last layer."""
+        """The output of the last layer."""
         x = channels_last(input)
         for layer in self:
             x = layer(x)
@@ -22,7 +22,7 @@ class Convolutions(nn.Sequential):
 
 
 def channels_last(x: Tensor) -> Tensor:
-    """The same images, with the channels of each pixel side by side in memory if a processor computes them.
+    """The same images, in channels-last memory format if they are on the CPU.
 
     Example:
         >>> channels_last(torch.zeros(2, 3, 4, 4)).stride(), channels_last(torch.zeros(2, 1, 4, 4)).stride()
@@ -33,12 +33,12 @@ def channels_last(x: Tensor) -> Tensor:
     _, channels, height, width = x.shape
     if channels > 1:
         return x.contiguous(memory_format=torch.channels_last)
-    # One channel lies the same either way; only the strides tell convolutions which way it is.
+    # With one channel, both formats have the same memory; only the strides tell convolutions which it is.
     return x.contiguous().as_strided(x.shape, (height * width, 1, width, 1))
 
 
 def image_shape(model: str, shape: tuple[int, ...], *, smallest: int = 1) -> tuple[int, int, int]:
-    """Channels, height and width, if samples are images that are large enough.
+    """Channels, height and width; an error if samples are not images or too small.
 
     Example:
         >>> image_shape("cnn", (64,))
@@ -57,7 +57,7 @@ def image_shape(model: str, shape: tuple[int, ...], *, smallest: int = 1) -> tup
 
 
 def output_shape(layers: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of what comes out of `layers` for one sample; asking neither learns nor draws anything.
+    """The output shape of `layers` for one sample, computed without changing them or drawing anything.
 
     Example:
         >>> output_shape(nn.MaxPool2d(2), (3, 8, 8))

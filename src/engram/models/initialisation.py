@@ -1,4 +1,4 @@
-"""Initial weights other than PyTorch's own."""
+"""Initial weights other than PyTorch's defaults."""
 
 import math
 
@@ -6,16 +6,16 @@ from torch import nn
 
 
 def truncated_normal(network: nn.Module, *, std: float | None = None, bias: float = 0.0) -> None:
-    """Draw all weights of linear and convolutional layers anew, as Pfülb & Gepperth do, and set all biases.
+    """Redraw all weights of linear and convolutional layers as Pfülb & Gepperth do, and set all biases.
 
     Normal, cut at two standard deviations. Their dense networks have the deviation 1/√(inputs of a unit)
     (for a third hidden layer, which may be of another size than the second, their code takes its own size
     instead), their convolutional network .1 everywhere, both with biases of 0; EWC has .1 for either.
 
     Args:
-        network: Whose weights are drawn.
-        std: The standard deviation; 1/√(inputs of a unit) unless given.
-        bias: What biases become.
+        network: The network.
+        std: The standard deviation (default: 1/√(inputs of a unit)).
+        bias: The value of all biases.
 
     Example:
         >>> layer = nn.Linear(100, 50)

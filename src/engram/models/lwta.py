@@ -1,4 +1,4 @@
-"""Local winner takes all: units compete in small blocks, and only the winners speak."""
+"""Local winner takes all: units compete in small blocks, and only the winners pass on their value."""
 
 import math
 
@@ -9,7 +9,7 @@ from engram.models.options import Competing
 
 
 def winners(x: Tensor, block: int) -> Tensor:
-    """What passes: the greatest of every `block` neighbouring units as it is, the others as 0; ties all pass.
+    """Keep the largest of every `block` adjacent units and set the others to 0; tied winners are all kept.
 
     Example:
         >>> import torch

@@ -1,9 +1,11 @@
-"""Every network: features, and one linear layer over all output units."""
+"""The base class of all networks: features, and one linear layer with all output units."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from torch import Tensor, nn
 
@@ -12,7 +14,7 @@ from engram.models.image_input import output_shape
 
 
 class Network(nn.Module):
-    """Features and head, apart, so that probes can look at either.
+    """A network whose features and head are separate, so that probes can use either.
 
     The head has a unit for every class of every task. The head of one task is a slice of it, an unknown
     number of classes is a mask over it.
@@ -21,8 +23,8 @@ class Network(nn.Module):
         features: Inputs to features, one flat row per sample.
         head: Features to the scores of all output units.
         width: How many features there are.
-        renamed: From the name that a weight has in others' files of this network to the name that it has
-            here; None where there are none.
+        renamed: Converts the name of a weight in files of other libraries to its name here; None if there are
+            no such files.
 
     Example:
         >>> net = Network(nn.Sequential(nn.Flatten(1), nn.Linear(4, 3), nn.ReLU()), nn.Linear(3, 2))
@@ -48,11 +50,11 @@ class Network(nn.Module):
         return scores
 
     def chain(self) -> tuple[nn.Module, nn.Module]:
-        """The parts that a sample passes, in their order: an evaluator may compute them in its own way."""
+        """The parts in the order in which a sample passes them, so that an evaluator can fuse them."""
         return self.features, self.head
 
     def with_units(self, name: str, shape: tuple[int, ...], n_units: int) -> Network:
-        """The same network, checked on samples of some shape, with a fresh head if its own has other units.
+        """The same network, checked on samples of some shape, with a new head if the number of units differs.
 
         Example:
             >>> Network(nn.Flatten(1), nn.Linear(4, 1000)).with_units("flat", (2, 2), 10).head.out_features
@@ -61,11 +63,11 @@ class Network(nn.Module):
             Traceback (most recent call last):
             engram.core.errors.InputError: model deep has features of shape (2, 4) for samples ...
         """
-        made = output_shape(self.features, shape)
-        if made != (self.width,):
+        features_shape = output_shape(self.features, shape)
+        if features_shape != (self.width,):
             raise InputError(
-                f"model {name} has features of shape {made} for samples of shape {shape}, and a head that "
-                f"takes {self.width}: let it give one flat row per sample"
+                f"model {name} has features of shape {features_shape} for samples of shape {shape}, and a "
+                f"head that takes {self.width}: let it give one flat row per sample"
             )
         if self.head.out_features != n_units:
             self.head = nn.Linear(self.width, n_units)
@@ -73,12 +75,10 @@ class Network(nn.Module):
 
     @classmethod
     def wrap(cls, module: nn.Module, *, head: str | None = "fc") -> Network:
-        """Anybody's network, whose last layer is the linear one called `head` (`classifier.2` is fine too).
+        """Any module, whose last layer is the linear one called `head` (for example `classifier.2`).
 
-        Without a name it is the linear layer that the module registered last.
-
-        The module itself is used, not a copy: its last layer becomes the head, and an identity takes that
-        layer's place.
+        Without a name, it is the linear layer that the module registered last. The module itself is used, not
+        a copy: its last layer becomes the head, and is replaced by an identity in the module.
 
         Example:
             >>> net = Network.wrap(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)), head="2")
@@ -101,6 +101,20 @@ class Network(nn.Module):
         network = cls(module, last)
         network.renamed = partial(_name_in_wrapped, f"{head}.")
         return network
+
+
+M = TypeVar("M", bound=nn.Module)
+
+
+def frozen_copy(module: M) -> M:
+    """A copy of a module in evaluation mode, whose weights are not trained.
+
+    Example:
+        >>> older = frozen_copy(nn.Linear(2, 1))
+        >>> older.training, older.weight.requires_grad
+        (False, False)
+    """
+    return copy.deepcopy(module).requires_grad_(False).eval()
 
 
 def _name_in_wrapped(head: str, name: str) -> str:

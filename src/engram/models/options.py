@@ -1,4 +1,4 @@
-"""The options of engram's own networks, each declared once. No torch, so that `--help` stays quick.
+"""The options of engram's own networks, each declared once. Torch is not imported, so that `--help` is fast.
 
 An option may belong to several networks; it means the same in all of them.
 """

@@ -11,38 +11,45 @@ from engram.models.network import Network
 from engram.models.options import Residual
 
 
-class BasicBlock(nn.Module):
-    """Two 3×3 convolutions beside a shortcut."""
+class ResidualBlock(nn.Module):
+    """Layers beside a shortcut: the sum of both, rectified."""
 
     expansion = 1
 
-    def __init__(self, channels: int, width: int, stride: int) -> None:
+    def __init__(self, residual: nn.Module, shortcut: nn.Module) -> None:
         super().__init__()
-        self.residual = nn.Sequential(
+        self.residual = residual
+        self.shortcut = shortcut
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input plus what the layers add to it."""
+        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
+        return out
+
+
+class BasicBlock(ResidualBlock):
+    """Two 3×3 convolutions beside a shortcut."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        residual = nn.Sequential(
             _conv(channels, width, kernel=3, stride=stride),
             nn.BatchNorm2d(width),
             nn.ReLU(inplace=True),
             _conv(width, width, kernel=3),
             nn.BatchNorm2d(width),
         )
-        self.shortcut = _shortcut(channels, width, stride)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The input plus what the block adds to it."""
-        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
-        return out
+        super().__init__(residual, _shortcut(channels, width, stride))
 
 
-class Bottleneck(nn.Module):
+class Bottleneck(ResidualBlock):
     """A 3×3 convolution between two 1×1 ones, beside a shortcut; the 3×3 one has the stride."""
 
     expansion = 4
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
-        super().__init__()
         wide = width * self.expansion
-        self.residual = nn.Sequential(
+        residual = nn.Sequential(
             _conv(channels, width, kernel=1),
             nn.BatchNorm2d(width),
             nn.ReLU(inplace=True),
@@ -52,13 +59,7 @@ class Bottleneck(nn.Module):
             _conv(width, wide, kernel=1),
             nn.BatchNorm2d(wide),
         )
-        self.shortcut = _shortcut(channels, wide, stride)
-        self.relu = nn.ReLU(inplace=True)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The input plus what the block adds to it."""
-        out: Tensor = self.relu(self.residual(x) + self.shortcut(x))
-        return out
+        super().__init__(residual, _shortcut(channels, wide, stride))
 
 
 def slim_resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Network:
@@ -72,7 +73,7 @@ def slim_resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Ne
     """
     image = image_shape("slim-resnet18", shape)
     layers = _layers(BasicBlock, (2, 2, 2, 2), first=20, stem=options.stem, channels=image[0])
-    # Small images leave less than one square: then all there is of it is averaged.
+    # Small images leave less than one square, which is averaged as a whole.
     channels, height, width = output_shape(layers, image)
     square = min(4, height), min(4, width)
     layers.extend([nn.AvgPool2d(square), nn.Flatten(1)])
@@ -123,7 +124,7 @@ def _globally_pooled(
 
 
 def name_in_torchvision(depths: Sequence[int], stem: str, name: str) -> str:
-    """The name here of a weight that torchvision's ResNets call `name`.
+    """The name in this network of the weight that torchvision's ResNets call `name`.
 
     Example:
         >>> name_in_torchvision((3, 4, 6, 3), "224", "layer2.0.downsample.1.bias")
@@ -141,7 +142,7 @@ def name_in_torchvision(depths: Sequence[int], stem: str, name: str) -> str:
     block = f"features.{(3 if stem == '32' else 4) + sum(depths[: int(stage) - 1]) + int(number)}"
     if shortcut is not None:
         return f"{block}.shortcut.{shortcut}"
-    # Every convolution is followed by its norm and, but for the last, by a rectifier.
+    # Every convolution is followed by its norm and, except for the last, by a ReLU.
     return f"{block}.residual.{3 * (int(place) - 1) + (kind == 'bn')}.{last}"
 
 

@@ -1,8 +1,8 @@
-"""Which network: a value, so that experiments can be compared and repeated."""
+"""The specification of a network, as a value, so that experiments can be compared and repeated."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.registry import Registry
 from engram.core.schema import INTERNAL, Called, Option, Since, options_of
 from engram.models.options import Competing, Convolutional, Dense, NoOptions, Residual
@@ -26,13 +27,13 @@ Make = Callable[..., "nn.Module"]
 
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """What a network with weights of its own was trained on, and how its inputs looked.
+    """What a pretrained network was trained on, and how its inputs were normalised.
 
     Attributes:
-        on: The data set, whose classes its original head has; empty where nobody knows.
-        mean: The mean of each channel, pixels being from 0 to 1; three make every image a colour image. Empty
-            where a benchmark's own normalisation is as good.
-        std: The standard deviations that go with them.
+        on: The data set whose classes the original head has; empty if unknown.
+        mean: The mean of each channel, for pixels from 0 to 1; with three, every image is converted to
+            colour. Empty to use the normalisation of the benchmark.
+        std: The standard deviation of each channel.
     """
 
     on: str = ""
@@ -42,7 +43,7 @@ class Pretrained:
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or len(self.mean) not in (0, 1, 3) or 0 in self.std:
             raise InputError(
-                f"mean {self.mean} and std {self.std} do not fit: give one or three of each, std above 0"
+                f"mean and std must have one or three values each, std not 0, got {self.mean} and {self.std}"
             )
 
 
@@ -52,17 +53,17 @@ class Model:
 
     Attributes:
         name: Its name.
-        make: The function that makes it, or where it is written, as `"module:function"`.
+        make: The function that makes it, or its location as `"module:function"`.
         options: What declares its options: a dataclass, or the function itself.
         pretrained: What it was trained on, if it comes with weights.
-        head: What its last, linear layer is called, where `make` gives any module; None for the last one
-            that it has.
-        init_std: The standard deviation of `init="truncated-normal"`; 1/√(inputs of a unit) unless given.
+        head: The name of its last, linear layer, if `make` returns any module; None for the linear layer
+            registered last.
+        init_std: The standard deviation of `init="truncated-normal"` (default: 1/√(inputs of a unit)).
     """
 
     name: str
     make: str | Make
-    options: type[Any] | Make = NoOptions
+    options: type | Make = NoOptions
     pretrained: Pretrained | None = None
     head: str | None = "fc"
     init_std: float | None = None
@@ -74,7 +75,7 @@ class Model:
 
     @property
     def description(self) -> str:
-        """The first line of what is written about it."""
+        """The first line of its docstring."""
         return (self.function.__doc__ or "").strip().partition("\n")[0]
 
     @property
@@ -94,7 +95,7 @@ class Model:
 
         values = {option.field: spec.options[option.name] for option in self.declared}
         chosen = {"options": self.options(**values)} if isinstance(self.options, type) else values
-        # One that has no options does not ask for them.
+        # A network without options does not take the argument.
         module = self.function(shape, n_units, **({} if self.options is NoOptions else chosen))
         if isinstance(self.make, str):
             assert isinstance(module, Network)
@@ -121,7 +122,7 @@ _OUR_NAMES = tuple(model.name for model in _OURS)
 
 
 def accept_model(
-    name: str, make: Any, *, head: str | None = "fc", pretrained: Pretrained | None = None
+    name: str, make: object, *, head: str | None = "fc", pretrained: Pretrained | None = None
 ) -> Model:
     """A user's function as a model, whose options are the function's parameters beyond the first two.
 
@@ -178,12 +179,12 @@ def option_of(name: str) -> Option | None:
     """The option of this name that some network has, engram's own or a user's."""
     if name in shared_options():
         return shared_options()[name]
-    own = (option for model in MODELS for option in own_options(model).values())
-    return next((option for option in own if option.name == name), None)
+    users = (option for model in MODELS for option in own_options(model).values())
+    return next((option for option in users if option.name == name), None)
 
 
-def check_used(model: str, options: Mapping[str, Any] | tuple[str, ...]) -> None:
-    """Refuse options that a network has no use for.
+def check_used(model: str, options: Iterable[str]) -> None:
+    """Refuse options that a network does not have.
 
     Example:
         >>> check_used("mlp", ("hidden", "dropout_hidden"))
@@ -206,18 +207,17 @@ Init = Literal["default", "truncated-normal", "truncated-normal-.1"]
 class ModelSpec:
     """A network's name and its options, which are attributes of this value: `spec.hidden`.
 
-    What the options are, the network says: see `engram explain NAME`. Those of engram's own networks are part
-    of every specification, also where a network has no use for them: so it was when experiments got their
-    names, and these stay.
+    Every network declares its options: see `engram explain NAME`. Those of engram's own networks are part of
+    every specification, even if the network does not use them, because experiment ids depend on them.
 
     Attributes:
         name: A name of `engram.models.MODELS`.
         init: `default` is PyTorch's, `truncated-normal` that of Pfülb & Gepperth, `truncated-normal-.1` that
             of their EWC: deviation and biases .1.
-        zero_head: Start with all weights of the head at 0, whatever `init` says of the others.
+        zero_head: Start with all weights of the head at 0, whatever `init` is.
         options: The values of the options, by name.
-        value: A module, or a function that makes one, that was given instead of a name; the name then says
-            what it is (see `engram.models.values`).
+        value: A module, or a function that makes one, given instead of a name; the name then identifies it
+            (see `engram.models.values`).
 
     Example:
         >>> ModelSpec("lwta", hidden=(64,)).block
@@ -230,7 +230,7 @@ class ModelSpec:
     name: Annotated[str, Called("model"), Field(description="Network: see `engram list models`")]
     init: Annotated[Init, Field(description="Initial weights")]
     zero_head: Annotated[bool, Since("2"), Field(description="Start with the head at 0")]
-    options: Annotated[dict[str, Any], INTERNAL]
+    options: Annotated[JsonObject, INTERNAL]
     value: Annotated[Any, INTERNAL] = field(compare=False, repr=False)
 
     def __init__(
@@ -239,9 +239,9 @@ class ModelSpec:
         *,
         init: Init = "default",
         zero_head: bool = False,
-        options: Mapping[str, Any] | None = None,
-        value: Any = None,
-        **more: Any,
+        options: JsonMapping | None = None,
+        value: object = None,
+        **more: object,
     ) -> None:
         if init not in get_args(Init):
             raise unknown_name("initialisation", init, get_args(Init))
@@ -277,15 +277,15 @@ class ModelSpec:
 
     @property
     def model(self) -> Model:
-        """What the name stands for."""
+        """The network of this name."""
         if self.value is not None:
             from engram.models.values import model_of
 
             return model_of(self.name, self.value)
         return MODELS[self.name]
 
-    def used(self) -> dict[str, Any]:
-        """The options that the network has a use for.
+    def used(self) -> JsonObject:
+        """The options that the network has.
 
         Example:
             >>> ModelSpec("lwta", hidden=(64,)).used()
@@ -295,7 +295,7 @@ class ModelSpec:
         return {option.name: self.options[option.name] for option in self.model.declared} if known else {}
 
     def described(self) -> str:
-        """The options in words: the widths, and whatever differs from its default.
+        """The options as text: the widths, and all options that differ from their defaults.
 
         Example:
             >>> ModelSpec("lwta", hidden=(64, 64), block=4).described()
@@ -307,16 +307,16 @@ class ModelSpec:
             if option.name == "hidden" or self.options[option.name] != option.default
         )
 
-    def as_fields(self) -> dict[str, Any]:
-        """What `experiment.json` says of it."""
+    def as_fields(self) -> JsonObject:
+        """The specification as `experiment.json` holds it."""
         shared = {name: self.options[name] for name in shared_options()}
-        own = {name: value for name, value in self.options.items() if name not in shared}
+        others = {name: value for name, value in self.options.items() if name not in shared}
         later = {"zero_head": True} if self.zero_head else {}
-        return {"name": self.name, **shared, "init": self.init, **later, **own}
+        return {"name": self.name, **shared, "init": self.init, **later, **others}
 
     @classmethod
-    def of_fields(cls, fields: Mapping[str, Any]) -> ModelSpec:
-        """What `as_fields` wrote."""
+    def of_fields(cls, fields: JsonMapping) -> ModelSpec:
+        """The inverse of `as_fields`."""
         return cls(**fields)
 
 
@@ -327,5 +327,5 @@ def own_options(name: str) -> dict[str, Option]:
     try:
         return {option.name: option for option in MODELS[name].declared}
     except InputError:
-        # What is wrong with it is said when it is built.
+        # The error is raised again when the network is built.
         return {}

@@ -1,4 +1,4 @@
-"""Variational autoencoders: networks that can make up inputs like those they have seen."""
+"""Variational autoencoders: networks that generate inputs like those they were trained on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from engram.core.errors import InputError
 
 
 class Feedback(nn.Module):
-    """From features to a latent code, and from there back to inputs: an autoencoder less its encoder.
+    """A variational autoencoder without its encoder: from features to a latent code and back to inputs.
 
     The code of a sample is normal with a mean and a variance that are linear in its features; dense layers
     with rectifiers lead from the code to the inputs, mirroring an encoder with the same `hidden` widths.
 
-    Inputs are pixels, and pixels are taken for probabilities: a value is scaled from `limits` to 0..1 before
-    it is compared with the answer of the last, logistic, layer. Values beyond the limits count as the limits.
-    What is generated is scaled back, so it looks to a network like any other input.
+    Inputs are treated as probabilities of pixels: a value is scaled from `limits` to 0..1 before it is
+    compared with the output of the last, logistic, layer. Values beyond the limits are clamped. Generated
+    inputs are scaled back to the range of the inputs.
 
     Args:
         width: How many features there are.
@@ -50,7 +50,7 @@ class Feedback(nn.Module):
         super().__init__()
         if not limits[0] < limits[1]:
             raise InputError(
-                f"inputs from {limits[0]} to {limits[1]} have no range: give an upper limit above the lower"
+                f"the lower limit of inputs must be below the upper one, got {limits[0]} and {limits[1]}"
             )
         self.shape = tuple(shape)
         self.latent = latent
@@ -66,7 +66,7 @@ class Feedback(nn.Module):
         self.decoder = nn.Sequential(*layers, nn.Linear(size, math.prod(self.shape)))
 
     def generate(self, code: Tensor) -> Tensor:
-        """Inputs that these latent codes stand for."""
+        """The inputs of these latent codes."""
         pixels = torch.sigmoid(self.decoder(code))
         inputs: Tensor = (self.low + (self.high - self.low) * pixels).unflatten(1, self.shape)
         return inputs
@@ -76,16 +76,16 @@ class Feedback(nn.Module):
         return ((x - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
 
     def loss(self, features: Tensor, x: Tensor, noise: Tensor) -> Tensor:
-        """How badly inputs survive the way through their codes, and how far these are from a standard normal.
+        """The reconstruction loss of inputs, and the divergence of their codes from a standard normal.
 
         Binary cross-entropy of the reconstruction, the mean over pixels, plus the Kullback-Leibler divergence
         of the code's distribution from the standard normal, divided by the number of pixels; both means over
         the samples (van de Ven & Tolias, 2018).
 
         Args:
-            features: The encoder's answer to the inputs.
+            features: The encoder's output for the inputs.
             x: The inputs.
-            noise: Standard normal, one row per sample: where in its distribution each code is drawn.
+            noise: Standard normal noise, one row per sample, from which the codes are drawn.
 
         Example:
             >>> back = Feedback(1, (1,), hidden=(), latent=1, limits=(0.0, 1.0))
@@ -139,7 +139,7 @@ class VAE(nn.Module):
         return self.feedback.latent
 
     def generate(self, code: Tensor) -> Tensor:
-        """Inputs that these latent codes stand for."""
+        """The inputs of these latent codes."""
         return self.feedback.generate(code)
 
     def loss(self, x: Tensor, noise: Tensor) -> Tensor:

@@ -1,12 +1,12 @@
-"""Networks that are given as values: any `nn.Module`, or a function that makes one.
+"""Networks given as values: any `nn.Module`, or a function that makes one.
 
-Their name says what they are, because the name is part of an experiment's identity:
+The name identifies them, because it is part of an experiment's identity:
 
 - A module becomes `CLASS-DIGEST`, where the digest covers its printed structure, the source of those of its
   classes that are not PyTorch's, and the values of all its weights and buffers. A run starts from a copy of
   it, so these weights are what it starts from, whatever the seed.
 - A function `(shape, n_units) -> nn.Module` becomes `NAME-DIGEST`, where the digest covers its source. Its
-  random weights are drawn anew with the seed of every run.
+  random weights are drawn with the seed of every run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import copy
 import hashlib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from types import FunctionType, MethodType
 
 import torch
 from torch import Tensor, nn
@@ -26,7 +26,7 @@ from engram.models.spec import Model, ModelSpec
 
 
 def spec_of(value: nn.Module | Callable[..., nn.Module]) -> ModelSpec:
-    """The specification of a network that is given as a value.
+    """The specification of a network given as a value.
 
     Raises:
         InputError: It is neither a module nor a function.
@@ -77,7 +77,7 @@ def _wrapped(module: nn.Module, shape: tuple[int, ...]) -> Network:
 
 
 def _answers(module: nn.Module, shape: tuple[int, ...]) -> Tensor:
-    """What a module answers to two made-up samples, in evaluation mode; nothing global is drawn."""
+    """The outputs of a module for two random samples, in evaluation mode; no global generator is used."""
     training = module.training
     samples = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
     try:
@@ -103,26 +103,25 @@ def _digest_of_module(module: nn.Module) -> str:
     return digest.hexdigest()[:8]
 
 
-def _digest_of_function(function: Callable[..., Any]) -> str:
-    code = getattr(function, "__code__", None)
-    closure = [_plain(cell.cell_contents) for cell in getattr(function, "__closure__", None) or ()]
+def _digest_of_function(function: Callable[..., nn.Module]) -> str:
+    written = isinstance(function, FunctionType | MethodType)
+    closure = [_plain(cell.cell_contents) for cell in (function.__closure__ if written else None) or ()]
     text = f"{getattr(function, '__qualname__', '')} {_source(function)} {closure}"
-    if code is not None:
-        text += f" {code.co_names} {code.co_varnames}"
+    if written:
+        text += f" {function.__code__.co_names} {function.__code__.co_varnames}"
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def _source(thing: Any) -> str:
-    """The source text of a class or function; its printed form where there is none."""
+def _source(thing: type | Callable[..., nn.Module]) -> str:
+    """The source text of a class or function; if it has none, its compiled code or its printed form."""
     try:
         return inspect.getsource(thing)
     except (OSError, TypeError):
-        code = getattr(thing, "__code__", None)
-        return (
-            repr(thing) if code is None else f"{code.co_code!r} {[_plain(part) for part in code.co_consts]}"
-        )
+        if not isinstance(thing, FunctionType | MethodType):
+            return repr(thing)
+        return f"{thing.__code__.co_code!r} {[_plain(part) for part in thing.__code__.co_consts]}"
 
 
-def _plain(value: Any) -> str:
-    """A value as text that is the same in every process: other objects are told apart by their type alone."""
+def _plain(value: object) -> str:
+    """A value as text that is the same in every process: the repr of plain values, otherwise the type."""
     return repr(value) if isinstance(value, int | float | str | tuple | None) else type(value).__qualname__

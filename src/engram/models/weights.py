@@ -1,4 +1,4 @@
-"""Weights from a file: state dicts as `torch.save` and safetensors write them. Nothing else is unpickled."""
+"""Weights from a file: state dicts written by `torch.save` or safetensors. Nothing else is unpickled."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def read_weights(path: Path, *, sha256: str | None = None) -> dict[str, Tensor]:
 
     Args:
         path: A file of safetensors, or one that `torch.save` made of a state dict.
-        sha256: What the file's hash must be.
+        sha256: The expected hash of the file.
 
     Raises:
-        InputError: The file is not there, is another one, is broken, or holds something else.
+        InputError: The file is missing, has another hash, is broken, or is not a state dict.
 
     Example:
         >>> import tempfile
@@ -45,13 +45,13 @@ def read_weights(path: Path, *, sha256: str | None = None) -> dict[str, Tensor]:
     """
     content = _content(path)
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        raise InputError(f"the weights {path} are not those that the experiment names: bring back that file")
+        raise InputError(f"the weights {path} are not those that the experiment names: restore that file")
     if not content:
         raise InputError(f"the weights {path} are empty: {_SAVE}")
     if path.suffix == ".safetensors" or content[8:9] == b"{":
         return _safetensors(path, content)
     try:
-        # Of files that it then refuses, torch says things that nobody can act on.
+        # The warnings of torch about files that it then refuses do not help users.
         with warnings.catch_warnings(action="ignore"):
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
@@ -64,24 +64,24 @@ def read_weights(path: Path, *, sha256: str | None = None) -> dict[str, Tensor]:
         if isinstance(state, Mapping) and isinstance(state.get(name), Mapping):
             state = state[name]
     if not isinstance(state, Mapping) or not state or not all(isinstance(t, Tensor) for t in state.values()):
-        raise InputError(f"the weights {path} are no state dict: {_SAVE}")
+        raise InputError(f"the weights {path} are not a state dict: {_SAVE}")
     return {str(name): tensor for name, tensor in state.items()}
 
 
 def load_weights(network: Network, path: Path, *, sha256: str | None = None) -> str:
-    """Let a network start from the weights in a file, and say what became of its head.
+    """Load the weights of a network from a file, and report what happened to its head.
 
     Names are those of the network itself or those that it has elsewhere: where it was made by `Network.wrap`,
     in the module that was wrapped; for ResNet-18 and ResNet-50, in torchvision. All features must fit. A head
-    of another size, or none at all, leaves the network's own as it is.
+    of another size, or none at all, leaves the network's own head unchanged.
 
     Args:
-        network: What gets the weights.
+        network: The network.
         path: The file.
-        sha256: What the file's hash must be.
+        sha256: The expected hash of the file.
 
     Returns:
-        A few words about the head.
+        Whether the head comes from the file, in words.
 
     Raises:
         InputError: The file cannot be read, or does not fit.
@@ -101,26 +101,26 @@ def load_weights(network: Network, path: Path, *, sha256: str | None = None) -> 
         engram.core.errors.InputError: the weights ... do not fit: features.1.weight is 8×4 in the file ...
     """
     wanted = network.state_dict()
-    given = _named_as(wanted, network, read_weights(path, sha256=sha256))
-    said = _head_of(given, wanted)
-    for name in HEAD if said != FROM_FILE else ():
-        given.pop(name, None)
+    tensors = _named_as(wanted, network, read_weights(path, sha256=sha256))
+    head = _head_of(tensors, wanted)
+    for name in HEAD if head != FROM_FILE else ():
+        tensors.pop(name, None)
         wanted.pop(name, None)
-    wrong = [name for name in wanted if name in given and given[name].shape != wanted[name].shape]
-    missing = [name for name in wanted if name not in given and not name.endswith("num_batches_tracked")]
-    strange = [name for name in given if name not in wanted]
+    wrong = [name for name in wanted if name in tensors and tensors[name].shape != wanted[name].shape]
+    missing = [name for name in wanted if name not in tensors and not name.endswith("num_batches_tracked")]
+    strange = [name for name in tensors if name not in wanted]
     if wrong:
-        sizes = [_size(tensor) for tensor in (given[wrong[0]], wanted[wrong[0]])]
+        sizes = [_size(tensor) for tensor in (tensors[wrong[0]], wanted[wrong[0]])]
         why = f"{wrong[0]} is {sizes[0]} in the file and {sizes[1]} in the network{_more(wrong, 'differ')}"
     elif missing:
         why = f"{missing[0]} is missing{_more(missing, 'are missing')}"
     elif strange:
         why = f"the network has no {strange[0]}{_more(strange, 'are too many')}"
-    elif broken := [name for name in wanted if name in given and not given[name].isfinite().all()]:
-        raise InputError(f"the weights {path} cannot be used: {broken[0]} holds NaN or infinite values")
+    elif broken := [name for name in wanted if name in tensors and not tensors[name].isfinite().all()]:
+        raise InputError(f"the weights {path} are NaN or infinite in {broken[0]}")
     else:
-        network.load_state_dict(given, strict=False)
-        return said
+        network.load_state_dict(tensors, strict=False)
+        return head
     raise InputError(f"the weights {path} do not fit: {why}; choose the model that they were trained with")
 
 
@@ -148,19 +148,21 @@ def _safetensors(path: Path, content: bytes) -> dict[str, Tensor]:
         raise InputError(f"the weights {path} are broken: {_SAVE}") from error
 
 
-def _named_as(wanted: Mapping[str, Tensor], network: Network, given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors by the names that the network has for them, as far as they can be found."""
+def _named_as(
+    wanted: Mapping[str, Tensor], network: Network, tensors: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """The tensors under the network's names for them, as far as these are known."""
     for prefix in _PREFIXES:
-        if all(name.startswith(prefix) for name in given):
-            given = {name.removeprefix(prefix): tensor for name, tensor in given.items()}
-    if network.renamed is None or sum(name in wanted for name in given) > len(given) / 2:
-        return given
-    return {network.renamed(name): tensor for name, tensor in given.items()}
+        if all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    if network.renamed is None or sum(name in wanted for name in tensors) > len(tensors) / 2:
+        return tensors
+    return {network.renamed(name): tensor for name, tensor in tensors.items()}
 
 
-def _head_of(given: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
-    """What becomes of the head."""
-    weight = given.get(HEAD[0])
+def _head_of(tensors: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> str:
+    """What happens to the head, in words."""
+    weight = tensors.get(HEAD[0])
     if weight is None:
         return "head left fresh: none in the file"
     units = wanted[HEAD[0]].shape[0]

@@ -1,4 +1,4 @@
-"""Stores of samples that methods hold by composition, and ways to fill and to read them."""
+"""Memories of samples, and functions that fill and read them."""
 
 from engram.methods.memory.batches import join, pool, select
 from engram.methods.memory.greedy import Greedy

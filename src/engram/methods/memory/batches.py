@@ -1,4 +1,4 @@
-"""Batches in which new and remembered samples stand together, and parts of batches."""
+"""Batches of new and remembered samples, and parts of batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engram.models.heads import head_of_each
 
 
 def select(batch: Batch, rows: Tensor | slice) -> Batch:
-    """Some samples of a batch as a batch of their own, all new and equally weighted.
+    """Some samples of a batch as a new batch, equally weighted.
 
     Example:
         >>> select(Batch(torch.zeros(3, 1), torch.tensor([4, 5, 6]), heads=()), slice(1, None)).y

@@ -39,7 +39,7 @@ class Greedy:
         return len(self.samples)
 
     def add(self, batch: Batch) -> bool:
-        """Offer the samples of a batch, one after the other; says whether any was stored."""
+        """Offer the samples of a batch one by one; returns whether any was stored."""
         chosen: dict[int, int] = {}
         for row, name in enumerate(batch.y.tolist()):
             if name not in self.classes:
@@ -68,7 +68,7 @@ class Greedy:
         return place
 
     def _index(self, held: list[tuple[int, bytes]]) -> None:
-        """Note the class and the fingerprint at every place, to look them up fast."""
+        """Index the classes and fingerprints of the samples held, for fast lookup."""
         self._held = held
         self._counts = Counter(name for name, _ in held)
         self._known = {fingerprint for _, fingerprint in held}
@@ -78,7 +78,7 @@ class Greedy:
         return {"samples": self.samples.state_dict(), "classes": self.classes}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.classes = list(state["classes"])
         x = self.samples.x if self.samples.x is not None else ()

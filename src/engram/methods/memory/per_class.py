@@ -1,4 +1,4 @@
-"""Memories with a share for every class, filled when a task ends or as samples come."""
+"""Memories with a share for every class, filled at the end of a task or sample by sample."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ClassBalanced:
         self._choose(offered)
 
     def _choose(self, offered: list[Batch]) -> None:
-        """Keep those with the largest keys of what is held and what is offered."""
+        """Of the samples held and offered, keep those with the largest keys."""
         # While a task is being read its later classes are not known yet, so shares can only be too large.
         quota = equal_shares(self.capacity, sorted(self.order))
         y = torch.cat([self.samples.y.cpu(), *(batch.y.cpu() for batch in offered)])
@@ -72,14 +72,14 @@ class ClassBalanced:
             best = torch.argsort(self.keys[rows], descending=True, stable=True)[:share]
             kept.append(rows[best])
         index = torch.cat(kept)
-        # Only what is kept is copied: of all that is held and offered, in its order; then put by class.
+        # Only the samples that are kept are copied, in the order held and offered, then sorted by class.
         ordered = index.sort().values
         start = len(self.samples)
         self.samples.keep(ordered[ordered < start])
         chosen = []
         for batch in offered:
-            own = ordered[(ordered >= start) & (ordered < start + len(batch))] - start
-            chosen += [select(batch, own.to(batch.y.device))] if len(own) else []
+            rows = ordered[(ordered >= start) & (ordered < start + len(batch))] - start
+            chosen += [select(batch, rows.to(batch.y.device))] if len(rows) else []
             start += len(batch)
         self.samples.append(*chosen)
         self.samples.keep(torch.searchsorted(ordered, index))
@@ -92,7 +92,7 @@ class ClassBalanced:
         return [torch.nonzero(y == name).squeeze(1) for name in sorted(set(y.tolist()))]
 
     def sample(self, size: int, heads: Heads) -> Batch:
-        """Up to `size` samples: again and again a class by chance, then one of its samples not yet taken."""
+        """Up to `size` different samples: for each, a random class and then a random sample of it."""
         size = min(size, len(self))
         room = torch.tensor([len(rows) for rows in self.groups])
         taken = torch.zeros_like(room)
@@ -114,7 +114,7 @@ class ClassBalanced:
         return {"samples": self.samples.state_dict(), "keys": self.keys, "order": self.order}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.keys, self.order = state["keys"], list(state["order"])
         self.groups = self._grouped()
@@ -157,7 +157,7 @@ class PerClass:
         return {"samples": self.samples.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.samples.load_state_dict(state["samples"])
 
 
@@ -179,7 +179,7 @@ class Latest:
         return len(self.samples)
 
     def add(self, batch: Batch) -> None:
-        """See the samples of a batch, one after the other."""
+        """Take the samples of a batch, one after the other."""
         self.samples.append(batch)
         y = self.samples.y.cpu()
         rows = [torch.nonzero(y == name).squeeze(1)[-self.share :] for name in y.unique()]
@@ -192,6 +192,6 @@ class Latest:
         return {"share": self.share, "samples": self.samples.state_dict()}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.share = state["share"]
         self.samples.load_state_dict(state["samples"])

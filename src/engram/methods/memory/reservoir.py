@@ -36,7 +36,7 @@ class Reservoir:
         return len(self.samples)
 
     def add(self, batch: Batch) -> dict[int, int]:
-        """Offer the samples of a batch, one after the other; says which went where: `{place: row}`."""
+        """Offer the samples of a batch one by one; returns the rows that were stored, as `{place: row}`."""
         room = min(max(self.capacity - len(self.samples), 0), len(batch))
         chosen = {len(self.samples) + row: row for row in range(room)}
         count = torch.arange(self.seen + room + 1, self.seen + len(batch) + 1)
@@ -61,7 +61,7 @@ class Reservoir:
         return {"samples": self.samples.state_dict(), "seen": self.seen}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.samples.load_state_dict(state["samples"])
         self.seen = state["seen"]
 

@@ -1,11 +1,14 @@
-"""Memories that are divided into sections, and the order in which their samples are rehearsed."""
+"""Memories with sections, and the order in which their samples are rehearsed."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
 from engram.core.values import Batch, Heads
+from engram.methods.memory.reservoir import choose
 from engram.methods.memory.samples import CodedSamples, Samples
 from engram.methods.state import State
 from engram.models.heads import head_of_each
@@ -33,7 +36,7 @@ class Sections:
         return sum(len(part) for part in self.parts)
 
     def add(self, samples: Samples) -> None:
-        """One more section."""
+        """Add a section."""
         self.parts.append(self.kind.of(samples))
 
     def trim(self, share: int) -> None:
@@ -41,6 +44,12 @@ class Sections:
         for part in self.parts:
             if len(part) > share:
                 part.keep(torch.arange(share))
+
+    def add_share(self, batches: Iterable[Batch], *, capacity: int, generator: torch.Generator) -> None:
+        """Add a section of random samples, and trim the others to equal shares of `capacity`."""
+        share = capacity // (len(self.parts) + 1)
+        self.trim(share)
+        self.add(choose(batches, share, generator=generator))
 
     def batch(self, index: Tensor, heads: Heads) -> Batch:
         """Some samples, counted over all sections, as a batch with the units that compete now."""
@@ -63,7 +72,7 @@ class Sections:
         return {"parts": [part.state_dict() for part in self.parts]}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.parts = [self.kind() for _ in state["parts"]]
         for part, held in zip(self.parts, state["parts"], strict=True):
             part.load_state_dict(held)
@@ -87,7 +96,7 @@ class Turns:
         self.restart()
 
     def restart(self) -> None:
-        """Begin anew, because other samples are remembered."""
+        """Start again with an empty queue, because the remembered samples have changed."""
         self.queue = torch.empty(0, dtype=torch.int64)
         self.met = 0
         self.dealt = 0
@@ -116,9 +125,9 @@ class Turns:
         return self.deal(count, remembered)
 
     def state_dict(self) -> State:
-        """Where it stands; the generator belongs to the method."""
+        """The queue and the counts; the generator belongs to the method."""
         return {"queue": self.queue, "met": self.met, "dealt": self.dealt}
 
     def load_state_dict(self, state: State) -> None:
-        """Continue from there."""
+        """Continue from a state."""
         self.queue, self.met, self.dealt = state["queue"], state["met"], state["dealt"]

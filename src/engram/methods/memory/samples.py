@@ -1,4 +1,4 @@
-"""Samples that are stored: as they came, or in 8 bits per value."""
+"""Stored samples: unchanged, or in 8 bits per value."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class Samples:
             self.head[places] = head_of_each(batch)[rows]
 
     def keep(self, index: Tensor) -> None:
-        """Forget all samples but these, which are in this order from now on."""
+        """Keep only these samples, in this order."""
         if self.x is not None:
             self.x, self.y, self.head = self.x[index], self.y[index], self.head[index]
 
     def part(self, index: Tensor) -> Samples:
-        """Some samples as a set of their own."""
+        """Some samples as a new set."""
         part = Samples()
         if self.x is not None:
             part.x, part.y, part.head = self.x[index], self.y[index], self.head[index]
@@ -99,12 +99,12 @@ class Samples:
         return {"x": self.x, "y": self.y, "head": self.head}
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         self.x, self.y, self.head = state["x"], state["y"], state["head"]
 
     @classmethod
     def of(cls, samples: Samples) -> Samples:
-        """The samples as they are."""
+        """The samples, unchanged."""
         return samples
 
 
@@ -113,8 +113,8 @@ class CodedSamples:
 
     Values are spread linearly over 256 levels, from the lowest to the highest value of the channel (of all
     values, where inputs are not images). Images that were bytes before they were normalised, black and white
-    among their pixels, come back as they were, up to the rounding of floats; else a value is off by at most
-    half a level. Labels and heads take 16 bits instead of 64 (32 where there are more than 32,768 of them).
+    among their pixels, are restored up to the rounding of floats; otherwise a value is off by at most half a
+    level. Labels and heads take 16 bits instead of 64 (32 if there are more than 32,768 of them).
 
     Example:
         >>> store = Samples()
@@ -139,21 +139,21 @@ class CodedSamples:
 
     @classmethod
     def of(cls, samples: Samples) -> Self:
-        """Code samples; their range of values is theirs alone."""
+        """Code samples, with levels between their own lowest and highest values."""
         coded = cls()
         if samples.x is None or len(samples) == 0:
             return coded
         x = samples.x
         over = tuple(d for d in range(x.dim()) if d != 1) if x.dim() == 4 else tuple(range(x.dim()))
         coded.low = x.amin(over, keepdim=True)
-        # Where all values are equal any level will do.
+        # If all values are equal, any level will do.
         coded.level = ((x.amax(over, keepdim=True) - coded.low) / 255).clamp_min(torch.finfo(x.dtype).tiny)
         coded.codes = ((x - coded.low) / coded.level).round().to(torch.uint8)
         coded.y, coded.head = _narrow(samples.y), _narrow(samples.head)
         return coded
 
     def keep(self, index: Tensor) -> None:
-        """Forget all samples but these, which are in this order from now on."""
+        """Keep only these samples, in this order."""
         self.codes, self.y, self.head = self.codes[index], self.y[index], self.head[index]
 
     def batch(self, index: Tensor, heads: Heads) -> Batch:
@@ -166,7 +166,7 @@ class CodedSamples:
         return dict(vars(self))
 
     def load_state_dict(self, state: State) -> None:
-        """Put back what was stored."""
+        """Restore what was stored."""
         vars(self).update(state)
 
 
