@@ -7,12 +7,18 @@ needs to be edited. Methods are imported when they are first looked up.
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from engram.core.lazy import lazy_package
 from engram.core.registries import METHODS
 from engram.methods.traits import Declaration, Traits, declared_traits
 
-__all__ = ["METHODS", "VERBS", "method", "traits_of"]
+if TYPE_CHECKING:
+    from engram.methods.base import Learner, Method, Terms
+
+__all__ = ["METHODS", "VERBS", "Learner", "Method", "Terms", "method", "traits_of"]
+
+__getattr__, __dir__ = lazy_package(__name__, {".base": ("Learner", "Method", "Terms")})
 
 M = TypeVar("M", bound=type[Any])
 
