@@ -111,7 +111,7 @@ def test_ones_own_are_listed_and_explained(kind: str, tmp_path: Path, engram: En
     for verb in (("list", kind), ("explain", "ewc")):
         done = engram(*verb, "--plugin", "nowhere.py")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == "error: the plugin nowhere.py is not there: give a Python file\n"
+        assert done.stderr == "error: the plugin nowhere.py does not exist: name a Python file\n"
 
 
 @pytest.mark.filterwarnings("default")

@@ -7,16 +7,21 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engram.core.errors import InputError
+from engram.core.jsons import Json
 
 if TYPE_CHECKING:
     import polars
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder unless it is there; where that cannot be, one clear line."""
+    """Make a folder if it does not exist.
+
+    Raises:
+        InputError: It cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -26,7 +31,10 @@ def make_folder(folder: Path) -> None:
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; a name that no file can have is one clear line.
+    """Whether a file exists.
+
+    Raises:
+        InputError: No file can have this name.
 
     Example:
         >>> is_file(Path("nowhere"))
@@ -41,7 +49,11 @@ def is_file(path: Path) -> bool:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file if it is there; where that cannot be, one clear line."""
+    """Remove a file if it exists.
+
+    Raises:
+        InputError: It cannot be removed.
+    """
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -78,21 +90,25 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def write_parquet(path: Path, frame: polars.DataFrame) -> None:
     """Write a table as Parquet, whole or not at all.
 
-    It is made in memory and written from here, so that a full disk is an error like any other.
+    It is encoded in memory and written by Python, so that a full disk raises the same error as elsewhere.
     """
-    made = io.BytesIO()
-    frame.write_parquet(made, compression="zstd")
-    write_whole(path, lambda beside: beside.write_bytes(made.getbuffer()))
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd")
+    write_whole(path, lambda beside: beside.write_bytes(content.getbuffer()))
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as readable JSON, whole or not at all; NaN is refused, because JSON has none."""
+def write_json(path: Path, value: Json) -> None:
+    """Write `value` as readable JSON, whole or not at all. JSON has no NaN, so that one is a `ValueError`."""
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
-def read_json(path: Path) -> Any:
-    """The JSON value in a file; a missing or broken file is one clear line."""
+def read_json(path: Path) -> Json:
+    """The JSON value in a file.
+
+    Raises:
+        InputError: The file is missing, or is not JSON.
+    """
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -63,7 +63,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What the option is called, where that is not the field's name."""
+    """The option's name, where that is not the field's name."""
 
     name: str
 
@@ -77,14 +77,14 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How a field that is true or false is given on the command line: `--augment/--no-augment`."""
+    """How a boolean field is written on the command line: `--augment/--no-augment`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroMeansAll:
-    """On the command line and in sweep files 0 stands for None: everything there is."""
+    """On the command line and in sweep files, 0 stands for None, which means everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +100,12 @@ class Option:
     """An option, as the field of a dataclass declares it.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         field: The name of the field.
         annotation: Its type, with bounds.
         default: The field's default.
         description: What it means.
-        flag: How it is given on the command line, if the field says so.
+        flag: How it is written on the command line, if the field says so.
         zero_means_all: Whether 0 stands for None.
         models: The models that have this option; empty where it belongs to no model.
 
@@ -143,7 +143,7 @@ class Option:
 
     @property
     def words(self) -> str:
-        """What its values are, for people to read."""
+        """What its values are, for messages."""
         if self.choices:
             return " or ".join(self.choices)
         return _WORDS.get(self.kind, self.kind.__name__)
@@ -179,7 +179,7 @@ class Option:
             converted = _adapter(self).validate_python(read, strict=not text)
         except ValidationError as error:
             raise self._mistake(error.errors()[0], value) from None
-        # A whole number stays one, also where any number would do: hashes tell 1 from 1.0.
+        # A whole number stays one where any number is allowed: hashes distinguish 1 from 1.0.
         return read if type(read) is int and converted == read else converted
 
     def show(self, value: object) -> str:
@@ -284,7 +284,7 @@ def _adapter(option: Option) -> TypeAdapter[object]:
 
     if (marked := _marked(option.annotation, OneOf)) is not None:
         return TypeAdapter(Literal[*marked.words])  # type: ignore[arg-type]
-    # Infinity and NaN are numbers to Python, and mistakes here.
+    # NaN and infinity are valid floats, and never valid options.
     return TypeAdapter(option.annotation, config=ConfigDict(allow_inf_nan=False))
 
 
@@ -338,7 +338,7 @@ def _bounds(hint: Hint) -> tuple[str, str]:
     return _bounds(inner[0]) if inner and _kind(hint) is tuple else ("a finite number", "")
 
 
-# What is written ------------------------------------------------------------------------------------
+# Reading and writing ------------------------------------------------------------------------------------
 
 
 @runtime_checkable
@@ -419,7 +419,7 @@ def from_fields(hint: Hint, value: Json, *, where: str) -> object:
     Args:
         hint: The type of the value.
         value: What is in the file.
-        where: Where it stands, for messages.
+        where: Where it is in the file, for messages.
 
     Raises:
         InputError: A field is missing, unknown, or of another type.

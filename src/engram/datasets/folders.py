@@ -147,7 +147,7 @@ def mini_imagenet(place: Path) -> Listing:
 
 
 def domainnet(place: Path, domains: Sequence[str], *, classes: int) -> Listing:
-    """Lists of images with labels (`clipart_train.txt`: one `path label` a line) beside the images."""
+    """Lists of images with labels (`clipart_train.txt`: one `path label` per line) beside the images."""
     lists = place / "splits_mini" if (place / "splits_mini").is_dir() else place
     parts, names = {}, {}
     for part in ("train", "test"):

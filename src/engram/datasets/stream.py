@@ -72,7 +72,7 @@ class TaskData:
         return self.prepared(index)
 
     def prepared(self, index: Tensor) -> Tensor:
-        """The same with no entry but of a method, for those who make one when they hand samples on."""
+        """The same, recorded only if a method reads it: the caller records samples when it hands them out."""
         taken(self.part, (self.number,))
         return prepare(next(iter(self._images.read([self.index[index]]))), self.transforms)
 
@@ -169,7 +169,7 @@ class PhaseData:
 
 
 class Stream:
-    """A scenario whose data are at hand.
+    """A scenario with its data.
 
     Args:
         scenario: What is streamed.

@@ -1,4 +1,4 @@
-"""What was asked for and what came out: experiments, runs, failures, accounts, cards. No torch at import."""
+"""Experiments and their results: runs, failures, accounts and cards. No torch at import."""
 
 from typing import TYPE_CHECKING
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from engram.core.jsons import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,12 @@ class Account:
     kept_samples: tuple[int, ...]
     update_seconds: tuple[float, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """What `result.json` says."""
         return asdict(self)
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> Account:
+    def of_json(cls, value: JsonMapping) -> Account:
         """Read what `as_json` gave."""
         return cls(
             int(value["parameters"]),
