@@ -92,7 +92,7 @@ _YEARS = range(2005, 2015)
 
 
 def _clear(classes: int) -> tuple[DatasetInfo, ...]:
-    """CLEAR with so many classes, whole and year by year."""
+    """CLEAR with this number of classes, whole and year by year."""
     whole = DatasetInfo(f"clear{classes}", f"CLEAR-{classes}", classes, (3, 224, 224))
     years = (
         DatasetInfo(

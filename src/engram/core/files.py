@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,18 +17,23 @@ if TYPE_CHECKING:
     import polars
 
 
+@contextmanager
+def _as_input_error(problem: str, advice: str = "") -> Iterator[None]:
+    """Turn an error of the operating system into an `InputError`: the problem, the reason and advice."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{problem}: {error.strerror or error}{advice}") from error
+
+
 def make_folder(folder: Path) -> None:
     """Make a folder if it does not exist.
 
     Raises:
         InputError: It cannot be made.
     """
-    try:
+    with _as_input_error(f"cannot write to {folder}", "; choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot write to {folder}: {error.strerror or error}; choose another folder"
-        ) from error
 
 
 def is_file(path: Path) -> bool:
@@ -40,12 +46,8 @@ def is_file(path: Path) -> bool:
         >>> is_file(Path("nowhere"))
         False
     """
-    try:
+    with _as_input_error(f"cannot use {path.parent}", "; choose another name"):
         return path.is_file()
-    except OSError as error:
-        raise InputError(
-            f"cannot use {path.parent}: {error.strerror or error}; choose another name"
-        ) from error
 
 
 def remove_file(path: Path) -> None:
@@ -54,12 +56,8 @@ def remove_file(path: Path) -> None:
     Raises:
         InputError: It cannot be removed.
     """
-    try:
+    with _as_input_error(f"cannot change {path.parent}", "; choose another folder"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot change {path.parent}: {error.strerror or error}; choose another folder"
-        ) from error
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -75,14 +73,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     make_folder(path.parent)
     try:
-        write(beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror or error}; free some space or choose another folder"
-        ) from error
+        with _as_input_error(f"cannot write {path}", "; free some space or choose another folder"):
+            write(beside)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -109,9 +104,9 @@ def read_json(path: Path) -> Json:
     Raises:
         InputError: The file is missing, or is not JSON.
     """
+    with _as_input_error(f"cannot read {path}"):
+        content = path.read_bytes()
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        return json.loads(content.decode("utf-8"))
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from error

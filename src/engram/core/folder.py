@@ -1,4 +1,4 @@
-"""A run's folder: what every run leaves behind, whoever trained it."""
+"""A run's folder: the names of its files, and values as they are written there."""
 
 from __future__ import annotations
 

@@ -90,8 +90,8 @@ class Registry(Generic[T]):
     Args:
         kind: What a thing is called in messages.
         entries: The things that engram brings.
-        home: The module whose import registers engram's own with a decorator, where there are such; imported
-            when the registry is first used.
+        home: The module whose import registers engram's own things with a decorator, if any; imported when
+            the registry is first used.
         group: The entry points in which installed packages declare theirs; looked up when the registry is
             first used.
         decorator: What users write above their own, as messages show it.

@@ -41,7 +41,7 @@ class Batch:
         return int(self.y.shape[0])
 
     def plain(self) -> Batch:
-        """The same samples as a batch of their own, all new and equally weighted."""
+        """The same samples, all new and equally weighted."""
         return replace(self, weight=None, fresh=None)
 
 

@@ -23,10 +23,10 @@ class Forbidden(InputError):
 class Ledger:
     """The account of one run: who was handed how many samples of which tasks, and what was known.
 
-    Whatever a stream hands out inside `reading` is entered, whoever made the stream. Samples are counted by
-    batch. By default everything is recorded; a strict ledger stops a method at the first thing that it must
-    not read: test or validation data, a later task, an earlier task, task identity where the setting hides
-    it, or a data set that it opens by itself. Files that a method opens without engram are not seen.
+    Everything that any stream hands out inside `reading` is recorded. Samples are counted by batch. By
+    default everything is only recorded; a strict ledger stops a method at the first thing that it must not
+    read: test or validation data, a later task, an earlier task, task identity where the setting hides it, or
+    a data set that it opens itself. Files that a method opens without engram are not seen.
 
     Args:
         scenario: What is streamed.

@@ -107,8 +107,8 @@ def _collect(remote: Remote, file: BinaryIO, *, timeout: float, progress: Progre
 def _chunks(url: str, start: int, *, timeout: float) -> Iterator[tuple[bytes, int, int | None]]:
     """The bytes of a file from `start` on, each piece with its offset, and the size of the whole.
 
-    A server that cannot resume sends the file from its beginning. Only the network's failures become
-    `_Broken`; those of the disk belong to whoever writes.
+    A server that cannot resume sends the file from its beginning. Only failures of the network become
+    `_Broken`; those of the disk are left to the caller.
     """
     headers = {"User-Agent": "engram", **({"Range": f"bytes={start}-"} if start else {})}
     try:
@@ -161,7 +161,7 @@ def _open_alone(part: Path) -> BinaryIO:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX)
-        # Whoever held it before may have renamed or removed it meanwhile.
+        # The process that held it before may have renamed or removed it.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), part.stat()):
                 return file

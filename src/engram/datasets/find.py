@@ -18,7 +18,7 @@ class Copy:
 
     Attributes:
         name: Its name.
-        path: The file or the folder it lies in.
+        path: Its file or folder.
         layout: Its form.
     """
 

@@ -65,7 +65,7 @@ def channels_first(x: Pixels) -> Pixels:
     """Images with their channels before height and width.
 
     Three axes are grey images and get a channel; of four, the last is taken for the channels if it has
-    length 1 or 3 and the second has not. Anything else stays as it is.
+    length 1 or 3 and the second does not. Anything else stays as it is.
 
     Example:
         >>> [channels_first(np.zeros(s)).shape for s in [(5, 8, 8), (5, 8, 8, 3), (5, 3, 8, 8), (5, 64)]]
@@ -247,7 +247,7 @@ def emnist_files(split: str) -> tuple[str, ...]:
 def read_emnist(place: Path, split: str) -> Arrays:
     """One of EMNIST's splits, from a folder of its idx files or from the archive they come in.
 
-    The images lie transposed in the files and are turned upright; the letters are numbered from 1 and
+    The images are transposed in the files and are turned upright; the letters are numbered from 1 and
     become 0 to 25.
     """
     arrays = []
@@ -333,7 +333,7 @@ def read_cifar(place: Path, files: CifarFiles) -> Arrays:
 
 
 def _tar_members(place: Path, names: set[str]) -> dict[str, bytes]:
-    """The plain files of these names, wherever they lie in the archive; nothing is unpacked to disk."""
+    """The files of these names, in any folder of the archive; nothing is unpacked to disk."""
     contents = {}
     with reading(place), tarfile.open(place) as archive:
         for member in archive:

@@ -120,7 +120,7 @@ def _fetched(name: str, folder: Path | None, *, download: bool) -> Copy:
 def _digits() -> Dataset:
     """The 1,797 digits that scikit-learn ships; every fifth image of each digit is for testing.
 
-    Its file is read where it lies: importing scikit-learn for it takes longer than a small run.
+    Its file is read directly: importing scikit-learn takes longer than a small run.
     """
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
@@ -170,7 +170,7 @@ def _assemble(info: DatasetInfo, arrays: Arrays, parts: dict[str, Images] | None
 
 
 def in_memory(x: Pixels | Tensor, y: Pixels | Tensor) -> InMemory:
-    """Arrays or tensors as samples in memory, sharing their memory where they lie in one stretch."""
+    """Arrays or tensors as samples in memory, sharing their memory where it is contiguous."""
     pixels = x if isinstance(x, Tensor) else _tensor(x)
     return InMemory(pixels, y if isinstance(y, Tensor) else _tensor(y))
 

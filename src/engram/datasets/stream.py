@@ -86,7 +86,7 @@ class TaskData:
 def held_out(y: Tensor, share: float) -> Tensor:
     """Which samples are kept for validation: evenly spaced ones, `share` of each class, rounded down.
 
-    Nothing is drawn: the same samples are held out whatever the seed, and in every task that shows them.
+    Nothing is random: the same samples are held out for every seed, and in every task that uses them.
 
     Example:
         >>> held_out(torch.tensor([0, 0, 0, 1, 0, 1]), 0.5).int()

@@ -7,7 +7,7 @@ needs to be edited. Methods are imported when they are first looked up.
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
 from engram.core.lazy import lazy_package
 from engram.core.registries import METHODS
@@ -20,7 +20,7 @@ __all__ = ["METHODS", "VERBS", "Learner", "Method", "Terms", "method", "traits_o
 
 __getattr__, __dir__ = lazy_package(__name__, {".base": ("Learner", "Method", "Terms")})
 
-M = TypeVar("M", bound=type[Any])
+M = TypeVar("M", bound=type[object])
 
 VERBS = ("begin_task", "observe", "end_task", "predictor")
 """What a method does."""
@@ -93,7 +93,7 @@ def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
     return register
 
 
-def traits_of(method: str | type[Any]) -> Traits:
+def traits_of(method: str | type[object]) -> Traits:
     """What a method is and can do, as it was declared where it was registered.
 
     Args:

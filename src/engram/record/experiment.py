@@ -106,10 +106,14 @@ class Experiment:
         return _restored, (values, None if method.__module__.startswith(PLUGIN_MODULE) else method)
 
     def steps(self, samples: int, *, phase: int | None = None) -> int:
-        """How many updates a task with so many training samples gets, in some phase.
+        """The number of updates for a task with this number of training samples.
 
-        Updates are counted for each task: a phase that joins several tasks gets as many as they would get one
-        after the other, just as so many passes over all of their samples are as many updates in all.
+        Updates are counted per task: a phase that joins several tasks gets as many updates as these tasks
+        would get one after the other.
+
+        Args:
+            samples: Training samples of the task, or of all tasks in the phase.
+            phase: The phase in which it is learned, if its overrides and joined tasks are to count.
 
         Example:
             >>> from engram.scenarios import joint, split
@@ -164,8 +168,8 @@ class Experiment:
 
         Args:
             written: What is in the file.
-            weights: Where the weights lie that the experiment starts from, if it starts from any; the file
-                says only what they are.
+            weights: The file of the weights that the experiment starts from, if any; `experiment.json` has
+                only their hash.
 
         Raises:
             InputError: Something is missing, unknown or of the wrong type; the message says where.

@@ -23,7 +23,7 @@ class FailureKind(StrEnum):
     CRASHED = "crashed"
     """Anything else: an unexpected exception, or a process that died."""
     INTERRUPTED = "interrupted"
-    """Somebody stopped it; it resumes from its checkpoint."""
+    """A user stopped it; it resumes from its checkpoint."""
     TIMED_OUT = "timed out"
 
 

@@ -53,23 +53,23 @@ class Seconds:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Run:
-    """One run of an experiment, or of somebody's own loop: finished, failed, under way or not begun.
+    """One run of an experiment, or of the user's own loop: finished, failed, under way or not begun.
 
     Attributes:
         description: What `experiment.json` says: `id`, `label`, and every field of the experiment.
         planned: The experiment itself, where it is at hand; `experiment` rebuilds it where it is not.
-        folder: Where the run lies; None for one that was never saved.
+        folder: The folder of the run; None for one that was never saved.
         finished: Whether it came to its end.
-        failure: Why it did not; None where it did, or where nobody knows.
+        failure: Why it did not; None where it did, or where that is unknown.
         stored: The metrics that were computed when the run ended; NaN where one is undefined.
         by_task: For each metric, one value per task.
         why: For each metric that is undefined or left out, the reason.
-        classes: How many classes are in use after each phase; None where nobody said.
+        classes: How many classes are in use after each phase; None where that is unknown.
         phases: For each value of the trace's `learning`, the tasks that were learned then.
         updates: How many updates were made.
         evaluations: How many evaluations were made.
         seconds: How long it took.
-        account: What the method kept and spent; None for somebody's own loop.
+        account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
@@ -111,7 +111,7 @@ class Run:
         """The experiment as a value.
 
         Raises:
-            InputError: The run comes from somebody's own loop, or its code is not loaded.
+            InputError: The run comes from the user's own loop, or its code is not loaded.
         """
         if self.planned is None:
             raise InputError(f"the run {self.id} has no experiment that engram could run again")
@@ -129,18 +129,18 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's name, or nothing where the run came from somebody's own loop."""
+        """The method's name, or an empty string for a run of the user's own loop."""
         return str(self.description.get("method", ""))
 
     @property
     def scenario(self) -> str:
-        """The scenario's name, or nothing where the run came from somebody's own loop."""
+        """The scenario's name, or an empty string for a run of the user's own loop."""
         scenario = self.description.get("scenario")
         return str(scenario.get("name", "")) if isinstance(scenario, Mapping) else ""
 
     @property
     def setting(self) -> str:
-        """`task`, `domain` or `class`, or nothing where the run came from somebody's own loop."""
+        """`task`, `domain` or `class`, or an empty string for a run of the user's own loop."""
         scenario = self.description.get("scenario")
         setting = scenario.get("setting") if isinstance(scenario, Mapping) else None
         return str(setting.get("kind", "")) if isinstance(setting, Mapping) else ""
@@ -317,7 +317,7 @@ class Run:
     # On disk -------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path | None = None) -> Run:
-        """Write the run's files, and return the run as it lies there.
+        """Write the run's files, and return the saved run.
 
         The result comes last, so its presence means that the run is complete; a run that failed has
         `failure.json` instead.
@@ -365,7 +365,7 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> Run:
-        """The run in a folder, in whatever state it is. Its tables are read on first use.
+        """The run in a folder, finished or not. Its tables are read on first use.
 
         Raises:
             InputError: The folder does not exist or holds no run, or a file in it is damaged.

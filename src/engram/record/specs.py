@@ -91,9 +91,9 @@ class EvaluationSpec:
 
     Attributes:
         every: Evaluate after every so many updates.
-        per_epoch: Count updates anew in every epoch (the code of De Lange et al. 2023).
+        per_epoch: Count updates from 0 in every epoch (the code of De Lange et al. 2023).
         subset: Samples of each task; None for all.
-        redraw: Draw the subset anew for every evaluation (the code of De Lange et al. 2023).
+        redraw: Draw a new subset for every evaluation (the code of De Lange et al. 2023).
         tasks: The tasks `seen` so far, or `all`.
         on: `test` data, `train`ing data, or the `validation` data that the scenario holds out.
         before: Also before the first update.
@@ -104,8 +104,8 @@ class EvaluationSpec:
         transfer: Try what was learned on the next task, at the end of each task.
         balances: At the very end, record the accuracy of merged networks over their balance (IMM).
         upstream: A data set that the start was pretrained on: how much of it is remembered.
-        points: About how often each phase is evaluated, whatever its length and `every` (Pfülb & Gepperth
-            2019: 90); 0 for as often as `every` says.
+        points: Evaluate each phase about this many times, instead of `every` (Pfülb & Gepperth 2019: 90);
+            0 to use `every`.
     """
 
     every: Annotated[int, Field(ge=1, description="Evaluate after every N updates")] = 1
@@ -113,7 +113,7 @@ class EvaluationSpec:
     subset: Annotated[
         int | None, ZeroMeansAll(), Field(ge=1, description="Samples of each task; 0 for all")
     ] = 1000
-    redraw: Annotated[bool, Field(description="Draw the subset anew for every evaluation")] = False
+    redraw: Annotated[bool, Field(description="Draw a new subset for every evaluation")] = False
     tasks: Annotated[Literal["seen", "all"], Field(description="Evaluate the tasks seen so far, or all")] = (
         "seen"
     )
@@ -132,7 +132,7 @@ class EvaluationSpec:
     points: Annotated[int, Since("2"), INTERNAL] = 0
 
     def every_in(self, steps: int) -> int:
-        """After every so many updates of a phase that has so many.
+        """The number of updates between two evaluations in a phase of `steps` updates.
 
         Example:
             >>> EvaluationSpec(every=7).every_in(3000), EvaluationSpec(points=90).every_in(3000)

@@ -1,7 +1,7 @@
 """The functions that return scenarios. None of them loads anything.
 
-Output units are numbered by arrival. In the task setting each task has units of its own, its head; in the
-class setting each new class has; in the domain setting all tasks share theirs.
+Output units are numbered by arrival. In the task setting each task has its own units, its head; in the
+class setting each new class has its own unit; in the domain setting all tasks share their units.
 """
 
 from __future__ import annotations
@@ -361,9 +361,9 @@ def _ordered_classes(dataset: str, order: Sequence[int] | None, seed: int | None
         return tuple(int(number) for number in numbers)
     if seed is not None:
         raise InputError("a class order and a seed for one contradict each other: give only one of them")
-    strange = [label for label in order if not 0 <= label < known]
-    if strange:
-        raise InputError(f"{dataset} has no class {strange[0]}: its classes are 0 to {known - 1}")
+    unknown = [label for label in order if not 0 <= label < known]
+    if unknown:
+        raise InputError(f"{dataset} has no class {unknown[0]}: its classes are 0 to {known - 1}")
     if len(set(order)) < len(order):
         raise InputError(f"class order {tuple(order)} names a class twice: name each once")
     return tuple(order)
@@ -389,7 +389,7 @@ def _shared_classes(datasets: Sequence[str]) -> tuple[int, ...]:
     counts = {DATASETS[name].classes for name in datasets}
     if len(counts) > 1:
         raise InputError(
-            f"{', '.join(datasets)} do not have the same number of classes {sorted(counts)}: say which to use"
+            f"{', '.join(datasets)} do not have the same number of classes {sorted(counts)}: pass `classes`"
         )
     return tuple(range(counts.pop()))
 

@@ -132,13 +132,13 @@ def made_by(
     if not callable(function):
         raise InputError(f"scenario {name}: {function!r} is not a function that returns a Scenario")
     parameters = inspect.signature(function).parameters
-    if strange := [
+    if unknown := [
         parameter.name
         for parameter in parameters.values()
         if parameter.name not in ("setting", "seed") and parameter.default is inspect.Parameter.empty
     ]:
         raise InputError(
-            f"scenario {name}: the function has a parameter {strange[0]!r}: only setting and seed are passed"
+            f"scenario {name}: the function has a parameter {unknown[0]!r}: only setting and seed are passed"
         )
 
     def make(setting: Setting, seed: int) -> Scenario:

@@ -207,15 +207,15 @@ class Scenario:
                 f"held_out of scenario {self.name!r} must be at least 0 and below 1, got {self.held_out:g}"
             )
         if not self.tasks:
-            raise InputError(f"scenario {self.name!r} has no tasks: give it at least one")
+            raise InputError(f"scenario {self.name!r} has no tasks: it needs at least one")
         if not self.phases:
             object.__setattr__(self, "phases", tuple((i,) for i in range(len(self.tasks))))
         if not all(self.phases):
             raise InputError(f"scenario {self.name!r} has an empty phase: name the tasks learned in it")
-        strange = [task for phase in self.phases for task in phase if not 0 <= task < len(self.tasks)]
-        if strange:
+        unknown = [task for phase in self.phases for task in phase if not 0 <= task < len(self.tasks)]
+        if unknown:
             raise InputError(
-                f"scenario {self.name!r} has no task {strange[0]}: phases may name 0 to {len(self.tasks) - 1}"
+                f"scenario {self.name!r} has no task {unknown[0]}: phases may name 0 to {len(self.tasks) - 1}"
             )
         if self.passes is not None and self.passes < 1:
             raise InputError(f"passes of scenario {self.name!r} must be at least 1, got {self.passes}")
