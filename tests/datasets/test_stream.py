@@ -62,7 +62,7 @@ def test_colour_grey_and_size() -> None:
 
 
 def test_normalising_needs_matching_channels() -> None:
-    with pytest.raises(InputError, match="2 means"):
+    with pytest.raises(InputError, match="one per channel \\(3\\), got 2 and 1"):
         prepare(ramp(3), [Normalise((0.1, 0.2), (1.0,))])
 
 
