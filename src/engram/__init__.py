@@ -9,8 +9,9 @@
 The names below are imported when they are first used, so `import engram` is instant.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from engram.core.lazy import lazy_package
 
 if TYPE_CHECKING:
     from engram.api import compare, load, report, run, sweep
@@ -31,33 +32,6 @@ if TYPE_CHECKING:
     from engram.scenarios.values import Scenario
 
 __version__ = "0.1.0"
-
-_HOMES = {
-    "Batch": "engram.core.values",
-    "Evaluator": "engram.evaluation.evaluator",
-    "Experiment": "engram.record.experiment",
-    "InputError": "engram.core.errors",
-    "Learner": "engram.methods.base",
-    "Method": "engram.methods.base",
-    "Pretrained": "engram.models",
-    "Run": "engram.record.run",
-    "Runs": "engram.results.runs",
-    "Scenario": "engram.scenarios.values",
-    "TaskInfo": "engram.core.values",
-    "Terms": "engram.methods.base",
-    "Trace": "engram.core.trace",
-    "compare": "engram.api",
-    "dataset": "engram.datasets.register",
-    "experiment": "engram.engine.recipe",
-    "load": "engram.api",
-    "method": "engram.methods",
-    "metric": "engram.metrics",
-    "model": "engram.models",
-    "report": "engram.api",
-    "run": "engram.api",
-    "scenario": "engram.scenarios.named",
-    "sweep": "engram.api",
-}
 
 __all__ = [
     "Batch",
@@ -87,12 +61,25 @@ __all__ = [
     "sweep",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'engram' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_package(
+    __name__,
+    {
+        "engram.api": ("compare", "load", "report", "run", "sweep"),
+        "engram.core.errors": ("InputError",),
+        "engram.core.trace": ("Trace",),
+        "engram.core.values": ("Batch", "TaskInfo"),
+        "engram.datasets.register": ("dataset",),
+        "engram.engine.recipe": ("experiment",),
+        "engram.evaluation.evaluator": ("Evaluator",),
+        "engram.methods": ("method",),
+        "engram.methods.base": ("Learner", "Method", "Terms"),
+        "engram.metrics": ("metric",),
+        "engram.models": ("Pretrained", "model"),
+        "engram.record.experiment": ("Experiment",),
+        "engram.record.run": ("Run",),
+        "engram.results.runs": ("Runs",),
+        "engram.scenarios.named": ("scenario",),
+        "engram.scenarios.values": ("Scenario",),
+    },
+    list_modules=False,
+)

@@ -111,7 +111,7 @@ def test_ones_own_are_listed_and_explained(kind: str, tmp_path: Path, engram: En
     for verb in (("list", kind), ("explain", "ewc")):
         done = engram(*verb, "--plugin", "nowhere.py")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == "error: the plugin nowhere.py is not there: give a Python file\n"
+        assert done.stderr == "error: the plugin nowhere.py does not exist: name a Python file\n"
 
 
 @pytest.mark.filterwarnings("default")
@@ -127,7 +127,7 @@ def test_a_broken_or_greedy_package_does_not_break_the_list(
     assert "ewc" in names and "test-gone" not in names
     broken, taken = (
         "method 'test-gone' of the package theirs cannot be used: ModuleNotFoundError: No module named "
-        "'gonepackage'; mend or uninstall the package",
+        "'gonepackage'; fix or uninstall the package",
         "warning: the package theirs declares a method 'ewc', a name that engram has already: that of engram "
         "is used",
     )

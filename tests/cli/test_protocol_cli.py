@@ -319,7 +319,7 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
         ),
         (["causal", "split-digits", "er", "--choose-by", "old"], "unknown way to choose a rate 'old'"),
         (["causal", "split-digits", "er", "--start", "first"], "unknown start 'first'"),
-        (["forward-transfer", "split-digits", "er", "--shots", "0"], "cannot be used to probe"),
+        (["forward-transfer", "split-digits", "er", "--shots", "0"], "of probes must be at least 1, got 0"),
         (
             ["forward-transfer", "split-digits", "er", "--shots", "a"],
             "shots must be whole numbers with commas, such as 5,10, got 'a'",

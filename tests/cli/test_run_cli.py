@@ -141,7 +141,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--threads", "0"], "threads=0"),
         (["split-digits", "er", "--device", "tpu"], "device 'tpu'"),
         (["split-digits", "er", "--classes", "many"], "classes must be known or unknown, got 'many'"),
-        (["split-digits", "er", "--plugin", "nowhere.py"], "nowhere.py is not there"),
+        (["split-digits", "er", "--plugin", "nowhere.py"], "nowhere.py does not exist"),
         (["split-digits", "independent", "--setting", "class"], "needs task identity"),
         (["split-kmnist", "er", "--data", "nowhere"], "nowhere"),
         (["split-digits"], "missing argument 'method'; see `engram run --help`"),

@@ -85,7 +85,7 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
             "[[run]] 2: unknown method 'ewcc'; did you",
         ),
         (SHORT + 'method = "er"', ["--jobs", "0"], "jobs must be at least 1, got 0"),
-        (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py is not there"),
+        (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py does not exist"),
         (SHORT + 'method = "er"', ["--device", "tpu"], "device 'tpu'"),
         ('scenario = "split-kmnist"\nmethod = "er"', ["--data", "nowhere"], "nowhere"),
     ],

@@ -151,7 +151,7 @@ def test_a_data_set_that_cannot_be_made(body: str, message: str, script: Path) -
     ("text", "message"),
     [
         ("def f(): return 3", "scenario test-broken: the function returns int, not a Scenario"),
-        ("def f(setting, size): ...", "has a parameter 'size': only setting and seed are given"),
+        ("def f(setting, size): ...", "has a parameter 'size': only setting and seed are passed"),
     ],
 )
 def test_a_scenario_that_cannot_be_made(text: str, message: str, script: Path) -> None:

@@ -22,10 +22,10 @@ def test_names_that_can(name: str) -> None:
 
 
 def test_what_is_lazy_is_made_once_and_when_it_is_asked_for() -> None:
-    made = []
+    calls = []
     things = Registry[int]("thing")
-    things.add("late", Lazy(lambda: made.append(1) or len(made)))  # type: ignore[func-returns-value]
-    assert list(things) == ["late"] and not made
+    things.add("late", Lazy(lambda: calls.append(1) or len(calls)))  # type: ignore[func-returns-value]
+    assert list(things) == ["late"] and not calls
     assert things["late"] == things["late"] == 1
 
 

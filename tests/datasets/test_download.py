@@ -25,7 +25,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
-        self.asked: list[tuple[str, str | None]] = []
+        self.requests: list[tuple[str, str | None]] = []
         self.bodies: dict[str, bytes] = {}
         self.release = threading.Event()
 
@@ -42,7 +42,7 @@ class Answer(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         mode = self.path.strip("/")
         wanted = self.headers.get("Range")
-        self.server.asked.append((mode, wanted))
+        self.server.requests.append((mode, wanted))
         if mode == "gone":
             self.send_error(404)
             return
@@ -64,7 +64,7 @@ class Answer(BaseHTTPRequestHandler):
                 except OSError:
                     return
             return
-        first = not any(path == mode for path, _ in self.server.asked[:-1])
+        first = not any(path == mode for path, _ in self.server.requests[:-1])
         end = len(body) // 2 if mode in ("breaks", "forgetful") and first else len(body)
         self.wfile.write(body[start:end])
 
@@ -104,7 +104,7 @@ def test_a_file_arrives_whole(remote: Callable[..., Remote], tmp_path: Path) -> 
 def test_a_truncated_file_is_resumed(remote: Callable[..., Remote], server: Server, tmp_path: Path) -> None:
     fetch(remote("breaks"), tmp_path / "file.bin")
     assert (tmp_path / "file.bin").read_bytes() == BODY
-    assert server.asked == [("breaks", None), ("breaks", f"bytes={len(BODY) // 2}-")]
+    assert server.requests == [("breaks", None), ("breaks", f"bytes={len(BODY) // 2}-")]
 
 
 def test_a_server_that_cannot_resume_starts_again(
@@ -112,14 +112,14 @@ def test_a_server_that_cannot_resume_starts_again(
 ) -> None:
     fetch(remote("forgetful"), tmp_path / "file.bin")
     assert (tmp_path / "file.bin").read_bytes() == BODY
-    assert len(server.asked) == 2
+    assert len(server.requests) == 2
 
 
 def test_a_later_call_resumes(remote: Callable[..., Remote], server: Server, tmp_path: Path) -> None:
     (tmp_path / ".file.bin.part").write_bytes(BODY[:1000])
     fetch(remote("good"), tmp_path / "file.bin")
     assert (tmp_path / "file.bin").read_bytes() == BODY
-    assert server.asked == [("good", "bytes=1000-")]
+    assert server.requests == [("good", "bytes=1000-")]
 
 
 def test_a_complete_part_is_only_checked(
@@ -134,7 +134,7 @@ def test_a_spoilt_part_is_fetched_anew(remote: Callable[..., Remote], server: Se
     (tmp_path / ".file.bin.part").write_bytes(b"?" * 1000)
     fetch(remote("good"), tmp_path / "file.bin")
     assert (tmp_path / "file.bin").read_bytes() == BODY
-    assert server.asked == [("good", "bytes=1000-"), ("good", None)]
+    assert server.requests == [("good", "bytes=1000-"), ("good", None)]
 
 
 def test_a_wrong_checksum_is_refused(remote: Callable[..., Remote], server: Server, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_after_a_wrong_checksum_the_next_mirror_serves(
 def test_404_then_the_second_mirror(remote: Callable[..., Remote], server: Server, tmp_path: Path) -> None:
     fetch(remote("gone", "good"), tmp_path / "file.bin")
     assert (tmp_path / "file.bin").read_bytes() == BODY
-    assert [path for path, _ in server.asked] == ["gone", "good"]
+    assert [path for path, _ in server.requests] == ["gone", "good"]
 
 
 @pytest.mark.parametrize("mode", ["silent", "trickle"])
@@ -166,7 +166,7 @@ def test_a_slow_server_is_left_for_the_next(
     fetch(remote(mode, "good"), tmp_path / "file.bin", timeout=0.2)
     assert (tmp_path / "file.bin").read_bytes() == BODY
     assert time.monotonic() - began < 3
-    assert server.asked[0] == (mode, None)
+    assert server.requests[0] == (mode, None)
 
 
 def test_all_mirrors_failing_names_each(remote: Callable[..., Remote], tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_two_at_once_fetch_it_once(remote: Callable[..., Remote], server: Server
     for thread in threads:
         thread.join()
     assert (tmp_path / "file.bin").read_bytes() == BODY
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1
     assert left_in(tmp_path) == ["file.bin"]
 
 
@@ -206,9 +206,9 @@ def test_load_fetches_into_the_cache_once(
     monkeypatch.setitem(PUBLISHED, "usps", Published("usps", tuple(files)))
     assert len(load("usps").train) == 3
     assert left_in(apart / "usps") == ["usps.bz2", "usps.t.bz2"]
-    asked = len(server.asked)
+    before = len(server.requests)
     assert load("usps") is load("usps")
-    assert len(server.asked) == asked
+    assert len(server.requests) == before
 
 
 def usps_files() -> dict[str, bytes]:
@@ -244,7 +244,7 @@ def test_offline_the_error_says_what_where_and_how(
 
 def test_not_downloading_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(download, "urllib", None)
-    with pytest.raises(InputError, match=r"svhn not found: .*it was not to be downloaded"):
+    with pytest.raises(InputError, match=r"svhn not found: .*downloading is switched off"):
         load("svhn", download=False)
 
 

@@ -154,7 +154,7 @@ class TestIdx:
     @pytest.mark.parametrize(
         ("data", "complaint"),
         [
-            (b"nonsense", "no idx file"),
+            (b"nonsense", "not an idx file"),
             (idx(np.zeros((5, 28, 28)))[:-1], "not complete"),
             (bytes([0, 0, 8, 3, 0, 0]), "not complete"),
         ],

@@ -28,12 +28,12 @@ def save(folder: Path, name: str, x: Pixels) -> None:
 def test_the_folder_given_comes_first_then_the_environment_then_the_cache(
     noise: Noise, apart: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given, named = tmp_path / "given", tmp_path / "named"
-    for size, folder in ((4, given), (5, named), (6, apart)):
+    chosen, named = tmp_path / "chosen", tmp_path / "named"
+    for size, folder in ((4, chosen), (5, named), (6, apart)):
         save(folder, "mnist", noise(size, 28, 28))
     monkeypatch.setenv("ENGRAM_DATA", str(named))
-    assert search_folders(given) == (given, named, apart)
-    assert len(load("mnist", given).train) == 4
+    assert search_folders(chosen) == (chosen, named, apart)
+    assert len(load("mnist", chosen).train) == 4
     assert len(load("mnist").train) == 5
     monkeypatch.delenv("ENGRAM_DATA")
     assert len(load("mnist").train) == 6
@@ -138,7 +138,7 @@ def test_the_limit_comes_from_the_environment(text: str, limit: int, monkeypatch
 
 def test_a_limit_that_is_no_number_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ENGRAM_MEMORY_LIMIT", "much")
-    with pytest.raises(InputError, match="ENGRAM_MEMORY_LIMIT is 'much'"):
+    with pytest.raises(InputError, match=r"ENGRAM_MEMORY_LIMIT must be a number of bytes .* got 'much'"):
         load("digits")
 
 

@@ -72,9 +72,9 @@ class TestArrays:
     )
     def test_bad_input_is_one_line(self, change: dict[str, Any], complaint: str, noise: Noise) -> None:
         x = noise(4, 8, 8)
-        given: dict[str, Any] = {"name": "mine", "x_train": x, "y_train": Y, "x_test": x, "y_test": Y}
+        valid: dict[str, Any] = {"name": "mine", "x_train": x, "y_train": Y, "x_test": x, "y_test": Y}
         with pytest.raises(InputError, match=complaint) as error:
-            arrays(**{**given, **change})
+            arrays(**{**valid, **change})
         assert "\n" not in str(error.value)
 
 
@@ -203,5 +203,5 @@ class TestImageFolder:
             image_folder("pets", folder)
 
     def test_a_fraction_out_of_range(self, folder: Path) -> None:
-        with pytest.raises(InputError, match="test_fraction is 1"):
+        with pytest.raises(InputError, match="test_fraction must be above 0 and below 1, got 1"):
             image_folder("pets", folder, test_fraction=1)

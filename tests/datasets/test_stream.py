@@ -32,9 +32,9 @@ def test_bytes_become_fractions() -> None:
 
 
 def test_padding_then_normalising_gives_the_border_of_002() -> None:
-    found = prepare(ramp(), [Pad(2), Normalise((0.1,), (0.2752,))])
-    assert found.shape == (1, 1, 8, 8)
-    assert float(found[0, 0, 0, 0]) == pytest.approx(-0.363372, abs=1e-6)
+    prepared = prepare(ramp(), [Pad(2), Normalise((0.1,), (0.2752,))])
+    assert prepared.shape == (1, 1, 8, 8)
+    assert float(prepared[0, 0, 0, 0]) == pytest.approx(-0.363372, abs=1e-6)
 
 
 def test_permutation_is_a_reordering_that_depends_on_its_seed() -> None:
@@ -62,7 +62,7 @@ def test_colour_grey_and_size() -> None:
 
 
 def test_normalising_needs_matching_channels() -> None:
-    with pytest.raises(InputError, match="2 means"):
+    with pytest.raises(InputError, match="one per channel \\(3\\), got 2 and 1"):
         prepare(ramp(3), [Normalise((0.1, 0.2), (1.0,))])
 
 

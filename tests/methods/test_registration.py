@@ -282,7 +282,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, as_before: None) 
 @pytest.mark.usefixtures("installed")
 def test_a_packages_method_is_loaded_and_checked_when_it_is_used() -> None:
     for name, reason in (
-        ("gone", "ModuleNotFoundError: No module named 'gonepackage'; mend or uninstall"),
+        ("gone", "ModuleNotFoundError: No module named 'gonepackage'; fix or uninstall"),
         ("plain", "method plain: Plain is not a valid method; it is missing @dataclass"),
     ):
         with pytest.raises(InputError, match=f"method '{name}' of the package theirs .*{reason}") as error:

@@ -56,7 +56,7 @@ def test_a_share_is_rounded_down_in_each_class() -> None:
     assert held_out(torch.zeros(9), 0.1).sum() == 0 and held_out(torch.zeros(10), 0.1).sum() == 1
     with pytest.raises(InputError, match="has no validation samples of task 0, holding out 0 of"):
         Stream(SCENARIO).validation(0)
-    with pytest.raises(InputError, match="holds out 1 of its samples"):
+    with pytest.raises(InputError, match="must be at least 0 and below 1, got 1"):
         replace(SCENARIO, held_out=1.0)
 
 

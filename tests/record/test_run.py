@@ -146,8 +146,8 @@ def test_a_run_of_an_experiment_is_loaded_as_it_was(tmp_path: Path) -> None:
     assert (loaded.id, loaded.method, loaded.scenario, loaded.setting, loaded.seed) == (
         *(planned.id, "er", "split-digits", "class", 0),
     )
-    found = Run.find(planned, tmp_path)
-    assert found.experiment is planned and found.trace == run.trace
+    stored = Run.find(planned, tmp_path)
+    assert stored.experiment is planned and stored.trace == run.trace
 
 
 def test_a_run_without_a_folder_asks_for_one() -> None:
@@ -253,7 +253,7 @@ def test_a_run_that_was_never_begun_is_missing(tmp_path: Path) -> None:
 
 
 def test_somebodys_own_loop_is_no_experiment() -> None:
-    with pytest.raises(InputError, match="mine-7 is not one of an experiment that engram could run again"):
+    with pytest.raises(InputError, match="mine-7 has no experiment that engram could run again"):
         _ = whole().experiment
 
 

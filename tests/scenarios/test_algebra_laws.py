@@ -185,7 +185,7 @@ def test_scenarios_that_differ_in_setting_or_passes_are_not_concatenated() -> No
 
 @pytest.mark.parametrize("n", [0, -1, 6])
 def test_a_prefix_must_exist(n: int) -> None:
-    with pytest.raises(InputError, match="give 1 to 5"):
+    with pytest.raises(InputError, match=f"must have 1 to 5 tasks, got {n}$"):
         prefix(split("mnist", setting="task"), n)
 
 

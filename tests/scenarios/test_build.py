@@ -88,12 +88,21 @@ def test_unequal_tasks_are_given_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
-        (lambda: split("mnist", 3, setting="class"), "10 classes of mnist cannot be split 3 by 3"),
-        (lambda: split("mnist", 0, setting="class"), "cannot be split 0 by 0"),
-        (lambda: split("mnist", (5, 4), setting="class"), r"task sizes \[5, 4\] do not make 10 classes"),
-        (lambda: split("mnist", (11, -1), setting="class"), "let them add up"),
+        (
+            lambda: split("mnist", 3, setting="class"),
+            "must divide the 10 classes of mnist, or be the size of every task, got 3",
+        ),
+        (
+            lambda: split("mnist", 0, setting="class"),
+            "classes_per_task must divide the 10 classes of mnist, .* got 0",
+        ),
+        (lambda: split("mnist", (5, 4), setting="class"), r"add up to the 10 classes of mnist, got \[5, 4\]"),
+        (
+            lambda: split("mnist", (11, -1), setting="class"),
+            r"task sizes must be at least 1 and add up to the 10 classes of mnist, got \[11, -1\]",
+        ),
         (lambda: split("mnits", setting="class"), "did you mean 'mnist'"),
         (
             lambda: split("mnist", setting=cast(SettingName, "clas")),
@@ -101,11 +110,14 @@ def test_unequal_tasks_are_given_one_by_one() -> None:
         ),
         (lambda: split("mnist", setting="task", order=(0, 10)), "mnist has no class 10"),
         (lambda: split("mnist", setting="task", order=(0, 0)), "names a class twice"),
-        (lambda: split("mnist", setting="task", order=()), "0 classes of mnist cannot be split"),
+        (lambda: split("mnist", setting="task", order=()), "must divide the 0 classes of mnist"),
         (lambda: split("mnist", setting="task", order=(0, 1), seed=0), "contradict each other"),
-        (lambda: permuted("mnist", 0, setting="task", seed=0), "give at least 1"),
-        (lambda: rotated("mnist", (), setting="task"), "give at least one"),
-        (lambda: rotated("mnist", (9, 9), setting="task"), "none twice"),
+        (lambda: permuted("mnist", 0, setting="task", seed=0), "n_tasks must be at least 1, got 0"),
+        (
+            lambda: rotated("mnist", (), setting="task"),
+            r"angles must be one or more, all different, got \[\]",
+        ),
+        (lambda: rotated("mnist", (9, 9), setting="task"), r"all different, got \[9.0, 9.0\]"),
         (lambda: domains(("mnist", "svhn"), setting="class"), "choose domain or task"),
         (lambda: domains(()), "at least one name"),
         (lambda: domains(("mnist", "cifar100")), r"same number of classes \[10, 100\]"),
@@ -119,13 +131,13 @@ def test_unequal_tasks_are_given_one_by_one() -> None:
         (lambda: Scenario("x", split("mnist", setting="task").tasks, TaskSetting(), ((),)), "empty phase"),
         (
             lambda: Scenario("x", split("mnist", setting="task").tasks, TaskSetting(), passes=0),
-            "at least once",
+            "passes of scenario 'x' must be at least 1, got 0",
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused_in_one_line(wrong: object, said: str) -> None:
+def test_what_makes_no_sense_is_refused_in_one_line(wrong: object, message: str) -> None:
     assert callable(wrong)
-    with pytest.raises(InputError, match=said) as refused:
+    with pytest.raises(InputError, match=message) as refused:
         wrong()
     assert "\n" not in str(refused.value)
 

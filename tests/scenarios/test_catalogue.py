@@ -20,13 +20,13 @@ ALL = [*BENCHMARKS, "slt-D5-5a-mnist", "slt-DP10-10-fashion-mnist"]
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_benchmark_makes_its_scenario_in_each_of_its_settings(name: str) -> None:
-    found = benchmark(name)
-    assert found.name == name
-    for setting in found.settings:
-        stream = found.scenario(setting.kind, seed=1)
-        assert stream == found.scenario(setting.kind, seed=1)
+    named = benchmark(name)
+    assert named.name == name
+    for setting in named.settings:
+        stream = named.scenario(setting.kind, seed=1)
+        assert stream == named.scenario(setting.kind, seed=1)
         assert (stream.name, stream.setting) == (name, setting)
-    assert found.scenario().setting == found.settings[0]
+    assert named.scenario().setting == named.settings[0]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -41,8 +41,8 @@ def test_every_recipe_is_one_that_can_be_followed(name: str) -> None:
         for optimizer in (*OPTIMIZERS, None):
             check_optimizer(recipe.optimizer(method, optimizer))
         for setting in benchmark(name).setting_names:
-            given = recipe.fields(method, setting)
-            assert validate_fields(method, METHODS[method], given).items() >= given.items()
+            tuned = recipe.fields(method, setting)
+            assert validate_fields(method, METHODS[method], tuned).items() >= tuned.items()
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,16 @@ def test_a_recipe_knows_what_a_paper_does_with_each_optimizer() -> None:
 
 @pytest.mark.parametrize("method", ["imm-mean", "imm-mode", "ewc", "finetune"])
 def test_sequential_learning_tasks_train_each_method_as_pfuelb_and_gepperth_do(method: str) -> None:
-    found = experiment("slt-D5-5a-mnist", method)
-    optimizer = (found.optimizer.name, found.optimizer.momentum)
-    dropped = (found.model.dropout_input, found.model.dropout_hidden)
+    planned = experiment("slt-D5-5a-mnist", method)
+    optimizer = (planned.optimizer.name, planned.optimizer.momentum)
+    dropped = (planned.model.dropout_input, planned.model.dropout_hidden)
     if method == "finetune":
         assert (optimizer, dropped) == (("sgd", 0.99), (0.0, 0.0))
         return
     assert optimizer == ("adam" if method == "ewc" else "sgd", 0.0)
     assert dropped == (0.2, 0.5)
-    assert found.model.init == ("truncated-normal-.1" if method == "ewc" else "truncated-normal")
-    assert found.settings.get("fisher") == {"imm-mode": "batch", "ewc": "sample"}.get(method)
+    assert planned.model.init == ("truncated-normal-.1" if method == "ewc" else "truncated-normal")
+    assert planned.settings.get("fisher") == {"imm-mode": "batch", "ewc": "sample"}.get(method)
     # What somebody wants otherwise counts, and another network is as it is.
     assert experiment("slt-D5-5a-mnist", method, dropout_input=0.0).model.dropout_input == 0.0
     assert experiment("slt-D5-5a-mnist", method, model="conv").model.dropout_hidden == 0.0
@@ -152,13 +152,13 @@ def test_steps_ahead_and_batches_of_chen(name: str, inner_steps: int, batch: int
 
 
 def test_a_setting_with_options_of_ones_own_is_taken_as_it_is() -> None:
-    own = ClassSetting(mask_evaluation=False)
-    assert benchmark("split-mnist").scenario(own).setting == own
+    unmasked = ClassSetting(mask_evaluation=False)
+    assert benchmark("split-mnist").scenario(unmasked).setting == unmasked
     assert benchmark("split-mnist").scenario(TaskSetting()).setting == TaskSetting()
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("split-mnits", "unknown scenario 'split-mnits'; did you mean 'split-mnist'"),
         ("slt-D5-5a-mnits", "unknown data set 'mnits'; did you mean 'mnist'"),
@@ -167,8 +167,8 @@ def test_a_setting_with_options_of_ones_own_is_taken_as_it_is() -> None:
         ("slt-", "unknown sequential learning task ''"),
     ],
 )
-def test_wrong_names_get_the_nearest_right_ones(name: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_wrong_names_get_the_nearest_right_ones(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         benchmark(name)
 
 

@@ -1,4 +1,4 @@
-"""What is known of a data set before anything is loaded."""
+"""What is known about a data set before it is loaded."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class DatasetInfo:
             tells.
         superclasses: The number of the superclass that each class belongs to; empty where there are none.
         superclass_names: What its superclasses are called.
-        part_of: The data set that this one is a part of (a domain, a year), or nothing.
+        part_of: The data set that this one is a part of (a domain, a year); empty for a whole one.
         digest: A hash of what it holds, for a user's own data set whose name does not have it already; part
             of the identity of experiments.
     """
@@ -92,7 +92,7 @@ _YEARS = range(2005, 2015)
 
 
 def _clear(classes: int) -> tuple[DatasetInfo, ...]:
-    """CLEAR with so many classes, whole and year by year."""
+    """CLEAR with this number of classes, whole and year by year."""
     whole = DatasetInfo(f"clear{classes}", f"CLEAR-{classes}", classes, (3, 224, 224))
     years = (
         DatasetInfo(

@@ -1,4 +1,4 @@
-"""What engram says when it was given something it cannot use."""
+"""The errors that engram raises for bad input."""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
@@ -39,7 +39,7 @@ class NonFinite(InputError):
         return f"{self.what} became {'NaN or infinite' if self.value is None else self.value}"
 
     def __reduce__(self) -> tuple[type, tuple[str, float | None, str]]:
-        # Worker processes send it to their parent: it is made again from its parts, not from its text.
+        # Worker processes send it to their parent, where it is rebuilt from its parts, not from its text.
         return type(self), (self.what, self.value, self.hint)
 
 
@@ -61,11 +61,11 @@ _FEW = 12
 def unknown_name(kind: str, name: str, known: Iterable[str], *, listed_by: str | None = None) -> InputError:
     """The error for an unknown name: the nearest three known names, and the command that lists all of them.
 
-    Where no command lists them, the error does, unless there are many and a near one.
+    Where no command lists them, the message does, unless there are many names and one is similar.
 
     Args:
         kind: What the name should be, as `LISTED_BY` spells it where it has it.
-        name: What was given.
+        name: The unknown name.
         known: The names to choose from.
         listed_by: The command that lists them, for a kind that is not in `LISTED_BY`.
 
@@ -92,15 +92,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, listed_by: str |
 
 
 def nearest(name: str, known: Iterable[str], *, count: int = 3, like: float = 0.6) -> list[str]:
-    """The names most like the given one, the likest first; none where nothing is like it.
+    """The most similar known names, the best match first; empty where none is similar.
 
-    Case does not matter, and a name that begins as the other one does is near.
+    Case does not matter. A name that begins with the other one counts as similar.
 
     Args:
-        name: What was given.
+        name: The name to look for.
         known: The names to choose from.
-        count: At most so many.
-        like: How like a near name is at least, from 0 to 1.
+        count: The greatest number of names.
+        like: The least similarity, from 0 to 1.
 
     Example:
         >>> nearest("ERR", ["ewc", "er", "gem"]), nearest("split", ["split-mnist", "queue-002"])
@@ -117,6 +117,6 @@ def nearest(name: str, known: Iterable[str], *, count: int = 3, like: float = 0.
         near = max(match.ratio(), _SAME_BEGINNING if begins else 0.0)
         return near, match.ratio(), match.find_longest_match().size
 
-    # Names that are equally near stay in the order in which they are known.
+    # Equally similar names stay in the order of `known`.
     rated = sorted(dict.fromkeys(known), key=likeness, reverse=True)
     return [candidate for candidate in rated[:count] if likeness(candidate)[0] >= like]

@@ -5,49 +5,59 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engram.core.errors import InputError
+from engram.core.jsons import Json
 
 if TYPE_CHECKING:
     import polars
 
 
-def make_folder(folder: Path) -> None:
-    """Make a folder unless it is there; where that cannot be, one clear line."""
+@contextmanager
+def _as_input_error(problem: str, advice: str = "") -> Iterator[None]:
+    """Turn an error of the operating system into an `InputError`: the problem, the reason and advice."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
-        raise InputError(
-            f"cannot write to {folder}: {error.strerror or error}; choose another folder"
-        ) from error
+        raise InputError(f"{problem}: {error.strerror or error}{advice}") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder if it does not exist.
+
+    Raises:
+        InputError: It cannot be made.
+    """
+    with _as_input_error(f"cannot write to {folder}", "; choose another folder"):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def is_file(path: Path) -> bool:
-    """Whether a file is there; a name that no file can have is one clear line.
+    """Whether a file exists.
+
+    Raises:
+        InputError: No file can have this name.
 
     Example:
         >>> is_file(Path("nowhere"))
         False
     """
-    try:
+    with _as_input_error(f"cannot use {path.parent}", "; choose another name"):
         return path.is_file()
-    except OSError as error:
-        raise InputError(
-            f"cannot use {path.parent}: {error.strerror or error}; choose another name"
-        ) from error
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file if it is there; where that cannot be, one clear line."""
-    try:
+    """Remove a file if it exists.
+
+    Raises:
+        InputError: It cannot be removed.
+    """
+    with _as_input_error(f"cannot change {path.parent}", "; choose another folder"):
         path.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"cannot change {path.parent}: {error.strerror or error}; choose another folder"
-        ) from error
 
 
 def write_whole(path: Path, write: Callable[[Path], object]) -> None:
@@ -63,14 +73,11 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     make_folder(path.parent)
     try:
-        write(beside)
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {error.strerror or error}; free some space or choose another folder"
-        ) from error
+        with _as_input_error(f"cannot write {path}", "; free some space or choose another folder"):
+            write(beside)
+            with beside.open("rb") as file:
+                os.fsync(file.fileno())
+            beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
 
@@ -78,24 +85,28 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 def write_parquet(path: Path, frame: polars.DataFrame) -> None:
     """Write a table as Parquet, whole or not at all.
 
-    It is made in memory and written from here, so that a full disk is an error like any other.
+    It is encoded in memory and written by Python, so that a full disk raises the same error as elsewhere.
     """
-    made = io.BytesIO()
-    frame.write_parquet(made, compression="zstd")
-    write_whole(path, lambda beside: beside.write_bytes(made.getbuffer()))
+    content = io.BytesIO()
+    frame.write_parquet(content, compression="zstd")
+    write_whole(path, lambda beside: beside.write_bytes(content.getbuffer()))
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as readable JSON, whole or not at all; NaN is refused, because JSON has none."""
+def write_json(path: Path, value: Json) -> None:
+    """Write `value` as readable JSON, whole or not at all. JSON has no NaN, so that one is a `ValueError`."""
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
     write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
 
 
-def read_json(path: Path) -> Any:
-    """The JSON value in a file; a missing or broken file is one clear line."""
+def read_json(path: Path) -> Json:
+    """The JSON value in a file.
+
+    Raises:
+        InputError: The file is missing, or is not JSON.
+    """
+    with _as_input_error(f"cannot read {path}"):
+        content = path.read_bytes()
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+        return json.loads(content.decode("utf-8"))
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from error

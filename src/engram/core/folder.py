@@ -1,11 +1,13 @@
-"""A run's folder: what every run leaves behind, whoever trained it."""
+"""A run's folder: the names of its files, and values as they are written there."""
 
 from __future__ import annotations
 
 import math
 import platform
 from collections.abc import Mapping
-from typing import Any
+from typing import Protocol, runtime_checkable
+
+from engram.core.jsons import Json
 
 EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE = (
     "experiment.json",
@@ -20,34 +22,43 @@ Reading = tuple[int, int, int | None, str, float]
 """A probe's reading: step, task being learned, task evaluated (None: all), what, how much."""
 
 
-def finite(value: Any) -> Any:
-    """The same value with None for every number that is undefined or infinite, as JSON wants it.
+@runtime_checkable
+class _Array(Protocol):
+    """An array or a number of NumPy or PyTorch."""
+
+    def tolist(self) -> Json: ...
+
+
+def finite(value: object) -> Json:
+    """The same value as JSON can hold it, with None for every number that is NaN or infinite.
 
     Example:
         >>> finite({"ACC": float("nan"), "AA": (0.5, 1)})
         {'ACC': None, 'AA': [0.5, 1]}
     """
+    if value is None or isinstance(value, str | int):
+        return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [finite(item) for item in value]
-    if hasattr(value, "tolist"):
+    if isinstance(value, _Array):
         return finite(value.tolist())
     return value
 
 
 def versions() -> dict[str, str]:
-    """The versions of what computes the numbers."""
+    """The versions of the packages that compute the numbers."""
     # Slow to import, and needed only when a run is written.
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     distributions = {"engram": "engram-eval", "torch": "torch", "numpy": "numpy", "scipy": "scipy"}
     for package, distribution in distributions.items():
         try:
-            found[package] = version(distribution)
+            installed[package] = version(distribution)
         except PackageNotFoundError:
             continue
-    return found
+    return installed

@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first used, and which still say what is in them."""
+"""Packages that import their public names on first use, and still list them in `dir()`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
 
 
 def lazy_package(
-    package: str, names: Mapping[str, Sequence[str]]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package that imports its public names when they are first used.
+    package: str, names: Mapping[str, Sequence[str]], *, list_modules: bool = True
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package that imports its public names on first use.
 
-    `dir(package)` lists these names, those in its `__all__`, and its modules; the latter are imported when
-    they are first used as well.
+    `dir(package)` lists these names, those in its `__all__`, and its modules, which are imported on first use
+    as well.
 
     Args:
         package: The package's name, `__name__`.
         names: The public names, by the module that defines them. A module that begins with a dot is below
             the package.
+        list_modules: Whether modules are attributes before they are imported, and listed.
 
     Example:
         >>> names = {"engram.core.errors": ("InputError",), ".trace": ("Trace",)}
         >>> get, listed = lazy_package("engram.core", names)
-        >>> get("InputError").__name__, get("Trace").__name__
-        ('InputError', 'Trace')
+        >>> get("InputError"), get("Trace")
+        (<class 'engram.core.errors.InputError'>, <class 'engram.core.trace.Trace'>)
         >>> {"InputError", "Trace", "errors", "trace"} <= set(listed())
         True
         >>> get("nothing")
@@ -35,20 +35,20 @@ def lazy_package(
     """
     homes = {name: module for module, defined in names.items() for name in defined}
 
-    def get(name: str) -> Any:
+    def modules() -> set[str]:
+        below = iter_modules(sys.modules[package].__path__) if list_modules else ()
+        return {module.name for module in below if not module.name.startswith("_")}
+
+    def get(name: str) -> object:
         if name in homes:
             return getattr(import_module(homes[name], package), name)
-        if not name.startswith("_") and name in _modules(package):
+        # Python itself looks up names with underscores: they are not worth a look into the folder.
+        if not name.startswith("_") and name in modules():
             return import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def listed() -> list[str]:
-        own: Sequence[str] = getattr(sys.modules[package], "__all__", ())
-        return sorted({*homes, *own, *_modules(package)})
+        exported: Sequence[str] = vars(sys.modules[package]).get("__all__", ())
+        return sorted({*homes, *exported, *modules()})
 
     return get, listed
-
-
-def _modules(package: str) -> list[str]:
-    """The modules and packages directly below a package."""
-    return [module.name for module in iter_modules(sys.modules[package].__path__)]

@@ -20,8 +20,7 @@ def load_plugin(path: Path | str) -> None:
     One decorator is enough: a script that has only a data set, only a scenario or only a metric is fine.
 
     Raises:
-        InputError: The script is not there, does not run (the message says in which line), or registers
-            nothing.
+        InputError: The script does not exist, fails (the message says in which line), or registers nothing.
 
     Example:
         >>> import tempfile
@@ -33,7 +32,7 @@ def load_plugin(path: Path | str) -> None:
     """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"the plugin {path} is not there: give a Python file")
+        raise InputError(f"the plugin {path} does not exist: name a Python file")
     spec = spec_from_file_location(f"{PLUGIN_MODULE}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise InputError(f"the plugin {path} is not a Python file: its name must end in .py")
@@ -44,18 +43,18 @@ def load_plugin(path: Path | str) -> None:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        # Whatever it is, it is the user's own script that failed; the traceback is the exception's cause.
+        # Whatever the error, the user's script failed; its traceback is that of the exception's cause.
         raise InputError(f"the plugin {path}{_line(error, str(path))}: {_reason(error)}") from error
     if _added() == before:
         decorators = [registry.decorator for registry in OPEN]
         raise InputError(
-            f"the plugin {path} registers nothing: write a decorator above a class or function of yours, "
+            f"the plugin {path} registers nothing: write a decorator above your class or function, "
             f"such as {' or '.join(decorators)}"
         )
 
 
 def _added() -> int:
-    """How many things are registered that are not engram's own, counting each time that one is."""
+    """How often something was registered that is not engram's own."""
     return sum(registry.added for registry in OPEN)
 
 

@@ -17,29 +17,48 @@ from functools import partial
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar, cast
+from types import FunctionType
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from engram.core.errors import InputError, unknown_name
 
 T = TypeVar("T")
 
-OPEN: list[Registry[Any]] = []
-"""The registries that users add to with a decorator; each of them adds itself."""
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 
 
+class OpenRegistry(Protocol):
+    """A registry that users add to with a decorator, whatever it holds.
+
+    Attributes:
+        decorator: What users write above their own, as messages show it.
+        added: How often something was added that is not engram's own.
+    """
+
+    decorator: str
+    added: int
+
+    def __iter__(self) -> Iterator[str]: ...
+
+    def remove(self, name: str) -> None:
+        """Forget a name."""
+
+
+OPEN: list[OpenRegistry] = []
+"""The registries that users add to; each of them adds itself."""
+
+
 class Declared(NamedTuple):
-    """What an installed package declares, and how it is loaded: not before somebody asks for it."""
+    """What an installed package declares, and how it is loaded when it is first looked up."""
 
     package: str
-    load: Callable[[], Any]
+    load: Callable[[], object]
 
 
 class Lazy(NamedTuple):
     """Something that is made when it is first looked up."""
 
-    make: Callable[[], Any]
+    make: Callable[[], object]
 
 
 def check_name(kind: str, name: str) -> str:
@@ -71,13 +90,13 @@ class Registry(Generic[T]):
     Args:
         kind: What a thing is called in messages.
         entries: The things that engram brings.
-        home: The module whose import registers engram's own with a decorator, where there are such; imported
-            when the registry is first used.
+        home: The module whose import registers engram's own things with a decorator, if any; imported when
+            the registry is first used.
         group: The entry points in which installed packages declare theirs; looked up when the registry is
             first used.
         decorator: What users write above their own, as messages show it.
-        accept: From a name and what an entry point loads to the thing, as a function or as
-            `"module:function"`; raises `InputError` where it is none.
+        accept: The function that turns a name and what an entry point loads into the thing, or where it is
+            written, as `"module:function"`; raises `InputError` for what is not such a thing.
 
     Example:
         >>> numbers = Registry[float]("constant", {"pi": "math:pi"})
@@ -96,12 +115,12 @@ class Registry(Generic[T]):
         home: str = "",
         group: str = "",
         decorator: str = "",
-        accept: str | Callable[[str, Any], T] | None = None,
+        accept: str | Callable[..., T] | None = None,
     ) -> None:
         self.kind = kind
         self.decorator = decorator
         self.added = 0
-        """How often somebody added something that is not engram's own."""
+        """How often something was added that is not engram's own."""
         self._entries: dict[str, str | T | Declared | Lazy] = dict(entries or {})
         self._origins: dict[str, str] = {}
         self._taken: dict[str, str] = {}
@@ -113,12 +132,12 @@ class Registry(Generic[T]):
             OPEN.append(self)
 
     def add(self, name: str, thing: str | T | Lazy, *, origin: str = "") -> None:
-        """Give `thing` a name; a name that is taken is given anew.
+        """Give `thing` a name; a name that is taken stands for the new thing from then on.
 
         Args:
             name: Its name.
             thing: What it stands for; `Lazy` where it is made when it is first looked up.
-            origin: The module in which it is written; the one that the thing names itself unless given.
+            origin: The module in which it is written (default: the thing's `__module__`).
         """
         if not _is_ours(origin or thing):
             check_name(self.kind, name)
@@ -130,7 +149,7 @@ class Registry(Generic[T]):
             self.added += 1
 
     def add_own(self, name: str, thing: T | Lazy, *, origin: str = "") -> None:
-        """Give a user's thing a name; the names of this package's things are taken.
+        """Give a user's thing a name; the names of engram's own things are taken.
 
         Example:
             >>> Registry[object]("thing", {"registry": Registry}).add_own("registry", 3)
@@ -142,14 +161,15 @@ class Registry(Generic[T]):
         self.add(name, thing, origin=origin)
 
     def remove(self, name: str) -> None:
-        """Forget a name; one that is not there is no mistake."""
+        """Forget a name; an unknown one is ignored."""
         self._entries.pop(name, None)
         self._origins.pop(name, None)
 
-    def declare(self, name: str, package: str, load: Callable[[], Any]) -> None:
-        """Give what an installed package declares a name; one that is taken stays what it is.
+    def declare(self, name: str, package: str, load: Callable[[], object]) -> None:
+        """Give what an installed package declares a name; a name that is taken keeps its meaning.
 
-        Who asks for a name that a package wanted as well is warned; what cannot be loaded is refused then.
+        Looking up a name that a package declares as well warns about it. What cannot be loaded is an
+        `InputError` when it is looked up.
 
         Example:
             >>> numbers = Registry[float]("constant", {"pi": "math:pi"})
@@ -160,13 +180,13 @@ class Registry(Generic[T]):
             >>> numbers["none"]
             Traceback (most recent call last):
             engram.core.errors.InputError: constant 'none' of the package theirs cannot be used:
-            ZeroDivisionError: division by zero; mend or uninstall the package
+            ZeroDivisionError: division by zero; fix or uninstall the package
         """
         if name not in self:
             self._entries[name] = Declared(package, load)
             return
-        there = self._entries[name]
-        owner = f"the package {there.package}" if isinstance(there, Declared) else "engram"
+        entry = self._entries[name]
+        owner = f"the package {entry.package}" if isinstance(entry, Declared) else "engram"
         self._taken[name] = (
             f"the package {package} declares a {self.kind} {name!r}, a name that {owner} has already: "
             f"that of {owner} is used"
@@ -188,7 +208,7 @@ class Registry(Generic[T]):
             self.find_declared()
 
     def loaded(self) -> tuple[dict[str, T], list[str]]:
-        """Everything that can be used, by name, and a line about each of the rest.
+        """Everything that can be used, by name, and one error message per thing that cannot.
 
         Example:
             >>> numbers = Registry[float]("constant", {"pi": "math:pi"})
@@ -207,7 +227,7 @@ class Registry(Generic[T]):
         return usable, broken
 
     def is_ours(self, name: str) -> bool:
-        """Whether a name stands for something of this package.
+        """Whether a name stands for one of engram's own things.
 
         Example:
             >>> Registry[float]("constant", {"pi": "math:pi"}).is_ours("pi")
@@ -224,7 +244,7 @@ class Registry(Generic[T]):
             >>> numbers.name_of(Decimal), numbers.name_of(float)
             ('decimal', None)
         """
-        place = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
+        place = f"{thing.__module__}:{thing.__qualname__}" if isinstance(thing, type | FunctionType) else None
         for name in self:
             if self._entries[name] is thing or self._entries[name] == place:
                 return name
@@ -243,14 +263,13 @@ class Registry(Generic[T]):
         if name not in self or self.is_ours(name):
             return ""
         thing = self[name]
-        module = self._origins.get(name) or getattr(thing, "__module__", None)
-        return code_of(str(module or ""), thing)
+        return code_of(self._origins.get(name) or _module_of(thing), thing)
 
     def __getitem__(self, name: str) -> T:
         if name not in self:
             raise unknown_name(self.kind, name, self._entries)
         if name in self._taken:
-            # Said in one place, it is said once.
+            # Python shows a warning once per place where it arises: this is the only one.
             warnings.warn(self._taken[name], stacklevel=1)
         thing = self._entries[name]
         if isinstance(thing, Declared):
@@ -262,7 +281,7 @@ class Registry(Generic[T]):
             thing = self._entries[name] = cast(T, self._imported(name, thing))
         return thing
 
-    def _imported(self, name: str, place: str) -> Any:
+    def _imported(self, name: str, place: str) -> object:
         """What a place stands for; a module without an attribute registers the thing itself."""
         if ":" in place:
             return _attribute(place)
@@ -275,23 +294,23 @@ class Registry(Generic[T]):
         try:
             thing = declared.load()
         except (Exception, SystemExit) as error:
-            # Whatever it is, it is the package that failed, and where is in the exception's cause.
+            # Whatever the error, the package failed; where is in the exception's cause.
             reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
             raise InputError(
                 f"{self.kind} {name!r} of the package {declared.package} cannot be used: "
-                f"{' '.join(reason.split())}; mend or uninstall the package"
+                f"{' '.join(reason.split())}; fix or uninstall the package"
             ) from error
         return cast(T, thing)
 
-    def _loaded_from(self, point: EntryPoint) -> Any:
+    def _loaded_from(self, point: EntryPoint) -> object:
         loaded = point.load()
         registered = self._entries.get(point.name)
         if registered is not None and not isinstance(registered, Declared):
             # The module has a decorator, which registered it under this name.
             return registered
-        self._origins[point.name] = getattr(loaded, "__module__", point.module)
+        self._origins[point.name] = _module_of(loaded, default=point.module)
         accept = _attribute(self._accept) if isinstance(self._accept, str) else self._accept
-        return loaded if accept is None else accept(point.name, loaded)
+        return accept(point.name, loaded) if callable(accept) else loaded
 
     def __contains__(self, name: object) -> bool:
         if not self._complete:
@@ -314,7 +333,7 @@ def code_of(module: str, thing: object = None) -> str:
         >>> len(code_of("json")), code_of("nowhere")
         (12, '')
     """
-    file = getattr(sys.modules.get(module), "__file__", None)
+    file = vars(sys.modules[module]).get("__file__") if module in sys.modules else None
     if file is not None and Path(file).is_file():
         return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]
     if not callable(thing):
@@ -326,15 +345,20 @@ def code_of(module: str, thing: object = None) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:12]
 
 
-def _attribute(place: str) -> Any:
+def _attribute(place: str) -> object:
     """What `"module:attribute"` stands for."""
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
+
+
+def _module_of(thing: object, *, default: str = "") -> str:
+    """The module in which a class, a function or the class of a value is written; some values have none."""
+    return str(getattr(thing, "__module__", None) or default)
 
 
 def _is_ours(thing: object) -> bool:
     """Whether a thing, or the module or `"module:attribute"` that it is named by, is engram's."""
     if isinstance(thing, Declared):
         return False
-    module = thing.partition(":")[0] if isinstance(thing, str) else getattr(thing, "__module__", "")
-    return str(module).partition(".")[0] == __name__.partition(".")[0]
+    module = thing.partition(":")[0] if isinstance(thing, str) else _module_of(thing)
+    return module.partition(".")[0] == __name__.partition(".")[0]

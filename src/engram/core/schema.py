@@ -15,9 +15,40 @@ from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeGuard,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import Json, JsonMapping, JsonObject
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from pydantic import TypeAdapter
+    from pydantic_core import ErrorDetails
+
+Marker = TypeVar("Marker")
+
+Hint: TypeAlias = type[object]
+"""A type as an annotation writes it: a class, or a form such as `int | None`; typed as pydantic types it."""
+
+OptionValue: TypeAlias = Any
+"""A value of the type that an option declares: a bool, a number, text, a tuple of numbers, a path or None."""
+
+Declaring: TypeAlias = type[object] | Callable[..., object]
+"""What declares options: a dataclass by its fields, or a function by its keyword parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +63,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """What the option is called, where that is not the field's name."""
+    """The option's name, where that is not the field's name."""
 
     name: str
 
@@ -46,14 +77,14 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """How a field that is true or false is given on the command line: `--augment/--no-augment`."""
+    """How a boolean field is written on the command line: `--augment/--no-augment`."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroMeansAll:
-    """On the command line and in sweep files 0 stands for None: everything there is."""
+    """On the command line and in sweep files, 0 stands for None, which means everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +100,12 @@ class Option:
     """An option, as the field of a dataclass declares it.
 
     Attributes:
-        name: What it is called.
+        name: Its name.
         field: The name of the field.
         annotation: Its type, with bounds.
         default: The field's default.
         description: What it means.
-        flag: How it is given on the command line, if the field says so.
+        flag: How it is written on the command line, if the field says so.
         zero_means_all: Whether 0 stands for None.
         models: The models that have this option; empty where it belongs to no model.
 
@@ -93,15 +124,15 @@ class Option:
 
     name: str
     field: str
-    annotation: Any
-    default: Any
+    annotation: Hint
+    default: OptionValue
     description: str = ""
     flag: str = ""
     zero_means_all: bool = False
     models: tuple[str, ...] = ()
 
     @property
-    def kind(self) -> type[Any]:
+    def kind(self) -> type[object]:
         """The plain type of its values: `bool`, `int`, `float`, `str`, `tuple` or `Path`."""
         return _kind(self.annotation)
 
@@ -112,7 +143,7 @@ class Option:
 
     @property
     def words(self) -> str:
-        """What its values are, for people to read."""
+        """What its values are, for messages."""
         if self.choices:
             return " or ".join(self.choices)
         return _WORDS.get(self.kind, self.kind.__name__)
@@ -127,11 +158,11 @@ class Option:
             text += f" ({', '.join(self.models)})"
         return f"{text}."
 
-    def check(self, value: Any, *, text: bool = False) -> Any:
+    def check(self, value: object, *, text: bool = False) -> OptionValue:
         """The value, converted to the option's type.
 
         Args:
-            value: What was given.
+            value: A value of the option's type, or its text.
             text: Whether it was typed, so that `"3"` is a whole number and `"400,400"` two of them.
 
         Raises:
@@ -148,10 +179,10 @@ class Option:
             converted = _adapter(self).validate_python(read, strict=not text)
         except ValidationError as error:
             raise self._mistake(error.errors()[0], value) from None
-        # A whole number stays one, also where any number would do: hashes tell 1 from 1.0.
+        # A whole number stays one where any number is allowed: hashes distinguish 1 from 1.0.
         return read if type(read) is int and converted == read else converted
 
-    def show(self, value: Any) -> str:
+    def show(self, value: object) -> str:
         """A value as people would type it.
 
         Example:
@@ -163,7 +194,7 @@ class Option:
             return ",".join(map(str, value)) or "none"
         return f"{value:g}" if isinstance(value, float) else str(value)
 
-    def _mistake(self, details: Any, value: Any) -> InputError:
+    def _mistake(self, details: ErrorDetails, value: object) -> InputError:
         kind, context = details["type"], details.get("ctx", {})
         if kind == "literal_error" and get_close_matches(str(value), self.choices):
             return unknown_name(self.name, str(value), self.choices)
@@ -178,7 +209,7 @@ class Option:
         return InputError(f"{self.name} must be {self.words}, got {shown}")
 
 
-_WORDS: dict[type[Any], str] = {
+_WORDS: dict[type[object], str] = {
     str: "text",
     int: "a whole number",
     float: "a number",
@@ -189,7 +220,7 @@ _WORDS: dict[type[Any], str] = {
 _BOUNDS = ("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number")
 
 
-def options_of(declaring: type[Any] | Callable[..., Any]) -> tuple[Option, ...]:
+def options_of(declaring: Declaring) -> tuple[Option, ...]:
     """The options that the fields of a dataclass, or the keyword parameters of a function, declare.
 
     Fields marked as `INTERNAL` are left out.
@@ -204,7 +235,7 @@ def options_of(declaring: type[Any] | Callable[..., Any]) -> tuple[Option, ...]:
 
 
 @cache
-def _all_options(declaring: Any) -> tuple[Option, ...]:
+def _all_options(declaring: Declaring) -> tuple[Option, ...]:
     from pydantic.fields import FieldInfo
 
     hints = get_type_hints(declaring, include_extras=True)
@@ -227,36 +258,37 @@ def _all_options(declaring: Any) -> tuple[Option, ...]:
     return tuple(options)
 
 
-def _declared(declaring: type[Any] | Callable[..., Any]) -> Iterable[tuple[str, Any]]:
+def _declared(declaring: Declaring) -> Iterable[tuple[str, object]]:
+    """The names that can be set, with their defaults."""
     if is_dataclass(declaring):
         for item in fields(declaring):
             if item.init:
-                made = item.default_factory() if item.default_factory is not MISSING else item.default
-                yield item.name, made
+                default = item.default if item.default_factory is MISSING else item.default_factory()
+                yield item.name, default
         return
     for parameter in inspect.signature(declaring).parameters.values():
         if parameter.default is not inspect.Parameter.empty:
             yield parameter.name, parameter.default
 
 
-def _marked(hint: Any, marker: type[Any]) -> Any:
-    """What a field is marked with, or None."""
+def _marked(hint: Hint, marker: type[Marker]) -> Marker | None:
+    """The marker of a kind that a field carries, or None."""
     if get_origin(hint) is not Annotated:
         return None
     return next((part for part in get_args(hint)[1:] if isinstance(part, marker)), None)
 
 
 @cache
-def _adapter(option: Option) -> Any:
+def _adapter(option: Option) -> TypeAdapter[object]:
     from pydantic import ConfigDict, TypeAdapter
 
     if (marked := _marked(option.annotation, OneOf)) is not None:
         return TypeAdapter(Literal[*marked.words])  # type: ignore[arg-type]
-    # Infinity and NaN are numbers to Python, and mistakes here.
+    # NaN and infinity are valid floats, and never valid options.
     return TypeAdapter(option.annotation, config=ConfigDict(allow_inf_nan=False))
 
 
-def _bare(hint: Any) -> Any:
+def _bare(hint: Hint) -> Hint:
     """A type without what it is annotated with, and without None."""
     if get_origin(hint) is Annotated:
         return _bare(get_args(hint)[0])
@@ -266,7 +298,7 @@ def _bare(hint: Any) -> Any:
     return hint
 
 
-def _kind(hint: Any) -> type[Any]:
+def _kind(hint: Hint) -> type[object]:
     bare = _bare(hint)
     origin = get_origin(bare)
     if origin is Literal:
@@ -275,14 +307,14 @@ def _kind(hint: Any) -> type[Any]:
     return kind if isinstance(kind, type) else str
 
 
-def _choices(hint: Any) -> tuple[str, ...]:
+def _choices(hint: Hint) -> tuple[str, ...]:
     if (marked := _marked(hint, OneOf)) is not None:
         return tuple(marked.words)
     bare = _bare(hint)
     return tuple(map(str, get_args(bare))) if get_origin(bare) is Literal else ()
 
 
-def _widths(value: Any) -> Any:
+def _widths(value: object) -> object:
     """Whole numbers as they are typed, `400,400` or `400x400`, or as a list."""
     if isinstance(value, str):
         parts = [part.strip() for part in value.replace("x", ",").split(",") if part.strip()]
@@ -290,7 +322,7 @@ def _widths(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _bounds(hint: Any) -> tuple[str, str]:
+def _bounds(hint: Hint) -> tuple[str, str]:
     """The bounds of a field in words, those of its items where it has several."""
     from pydantic.fields import FieldInfo
 
@@ -306,24 +338,35 @@ def _bounds(hint: Any) -> tuple[str, str]:
     return _bounds(inner[0]) if inner and _kind(hint) is tuple else ("a finite number", "")
 
 
-# What is written ------------------------------------------------------------------------------------
+# Reading and writing ------------------------------------------------------------------------------------
 
 
-def as_fields(value: Any) -> Any:
+@runtime_checkable
+class WritesItself(Protocol):
+    """A dataclass that says itself how it is written in `experiment.json`, and reads itself from there."""
+
+    def as_fields(self) -> JsonObject:
+        """What is written."""
+
+    @classmethod
+    def of_fields(cls, fields: JsonMapping, /) -> WritesItself:
+        """What `as_fields` wrote."""
+
+
+def as_fields(value: object) -> Json:
     """A value as `experiment.json` has it: dataclasses become dictionaries, field by field.
 
     A field with `Since` is left out where it has its default, and one that is not compared
-    (`field(compare=False)`) is left out everywhere. A value that has `as_fields` writes itself.
+    (`field(compare=False)`) is left out everywhere. A dataclass that is `WritesItself` decides by itself.
 
     Example:
         >>> from engram.scenarios.values import Source
         >>> as_fields(Source("mnist", (0, 1)))  # `unused` came later
         {'dataset': 'mnist', 'classes': (0, 1)}
     """
-    own = getattr(value, "as_fields", None)
-    if own is not None:
-        return own()
     if is_dataclass(value) and not isinstance(value, type):
+        if _writes_itself(value):
+            return value.as_fields()
         return {
             name: as_fields(item)
             for name, since, default in _written(type(value))
@@ -336,8 +379,18 @@ def as_fields(value: Any) -> Any:
     return value
 
 
+def _writes_itself(value: DataclassInstance) -> TypeGuard[WritesItself]:
+    return _kind_writes_itself(type(value))
+
+
 @cache
-def _written(kind: Any) -> tuple[tuple[str, bool, Any], ...]:
+def _kind_writes_itself(kind: type[DataclassInstance]) -> bool:
+    # Asking a protocol is slow, and every id asks for every task.
+    return issubclass(kind, WritesItself)
+
+
+@cache
+def _written(kind: type[DataclassInstance]) -> tuple[tuple[str, bool, object], ...]:
     """The fields that are written: name, whether they came later, and their default."""
     hints = get_type_hints(kind, include_extras=True)
     return tuple(
@@ -347,7 +400,7 @@ def _written(kind: Any) -> tuple[tuple[str, bool, Any], ...]:
     )
 
 
-def later_fields(kind: type[Any]) -> dict[str, Any]:
+def later_fields(kind: type[DataclassInstance]) -> JsonObject:
     """The fields of a dataclass that came after format 1, with their defaults.
 
     Example:
@@ -355,11 +408,10 @@ def later_fields(kind: type[Any]) -> dict[str, Any]:
         >>> later_fields(Scenario)
         {'held_out': 0.0}
     """
-    every: tuple[tuple[str, bool, Any], ...] = _written(kind)  # type: ignore[arg-type]
-    return {name: default for name, since, default in every if since}
+    return {name: default for name, since, default in _written(kind) if since}
 
 
-def from_fields(hint: Any, value: Any, *, where: str) -> Any:
+def from_fields(hint: Hint, value: Json, *, where: str) -> object:
     """The value that `as_fields` wrote: dictionaries become dataclasses again, field by field.
 
     Numbers stay exactly what they are in the file (1 does not become 1.0), so that hashes stay as well.
@@ -367,7 +419,7 @@ def from_fields(hint: Any, value: Any, *, where: str) -> Any:
     Args:
         hint: The type of the value.
         value: What is in the file.
-        where: Where it stands, for messages.
+        where: Where it is in the file, for messages.
 
     Raises:
         InputError: A field is missing, unknown, or of another type.
@@ -398,42 +450,44 @@ def from_fields(hint: Any, value: Any, *, where: str) -> Any:
     if plain is Any:
         return value
     wanted = (int, float) if plain is float else plain
-    if plain is not Any and (
-        not isinstance(value, wanted) or (plain in (int, float) and type(value) is bool)
-    ):
+    if not isinstance(value, wanted) or (plain in (int, float) and type(value) is bool):
         raise InputError(f"{where} must be {_WORDS.get(plain, 'a table')}, got {value!r}")
     return value
 
 
-def _one_of(parts: tuple[Any, ...], value: Any, where: str) -> Any:
+def _one_of(parts: tuple[Hint, ...], value: Json, where: str) -> object:
     """A value of one of several types: dataclasses are told apart by their field `kind`."""
     if value is None and NoneType in parts:
         return None
     others = [part for part in parts if part is not NoneType]
     if len(others) == 1:
         return from_fields(others[0], value, where=where)
-    kinds = {next(item.default for item in fields(part) if item.name == "kind"): part for part in others}
+    kinds = {
+        next(item.default for item in fields(part) if item.name == "kind"): part
+        for part in others
+        if is_dataclass(part)
+    }
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind not in kinds:
         raise InputError(f"{where} must have a kind of {', '.join(map(str, kinds))}, got {value!r}")
     return from_fields(kinds[kind], value, where=where)
 
 
-def _rebuilt(kind: type[Any], value: Any, where: str) -> Any:
-    """A dataclass from its fields; one that writes itself also reads itself."""
+def _rebuilt(kind: type[DataclassInstance], value: Json, where: str) -> object:
+    """A dataclass from its fields."""
     if not isinstance(value, Mapping):
         raise InputError(f"{where} must be a table, got {value!r}")
-    own = getattr(kind, "of_fields", None)
+    make: Callable[..., object] = kind
     try:
-        if own is not None:
-            return own(value)
+        if issubclass(kind, WritesItself):
+            return kind.of_fields(value)
         known = [item.name for item in fields(kind) if item.init]
         for name in value:
             if name not in known:
                 raise unknown_name("field", name, known)
         hints = get_type_hints(kind, include_extras=True)
         read = {name: from_fields(hints[name], item, where=name) for name, item in value.items()}
-        return kind(**read)
+        return make(**read)
     except InputError as error:
         raise InputError(f"{where}: {error}") from error
     except TypeError as error:

@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Seeds for each use of randomness in a run; adding draws to one never shifts another.
+    """One seed per use of randomness in a run; more draws from one never change another.
 
     The same run seed gives every method the same initial weights and the same order of data, so that
     comparisons are paired.

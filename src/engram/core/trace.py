@@ -27,7 +27,7 @@ class Trace:
         learning: The task being learned.
         task: The task being evaluated.
         correct: How many samples were right.
-        total: How many were asked.
+        total: How many samples were evaluated.
         bits: Which ones, one bit per sample, packed as by `numpy.packbits`; empty where unknown.
 
     Example:

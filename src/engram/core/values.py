@@ -1,4 +1,4 @@
-"""What a learner is handed: batches, and what may be known of a task."""
+"""What a learner receives: batches, and what it may know about a task."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Batch:
         x: The inputs, normalised, samples first.
         y: The output unit that is right for each sample (units are numbered over all heads).
         heads: The units of each head, as far as they are known at this moment.
-        head: Which head the samples belong to: one number for all, or one a sample. Where task identity
-            is hidden there is only head 0.
+        head: Which head the samples belong to: one number for all, or one per sample. Where task identity
+            is hidden, there is only head 0.
         weight: What each sample's loss is multiplied by before summing; None stands for the plain mean.
         fresh: How many of the samples, from the first on, are new; the rest are remembered. None: all.
     """
@@ -41,21 +41,21 @@ class Batch:
         return int(self.y.shape[0])
 
     def plain(self) -> Batch:
-        """The same samples as a batch of their own, all new and equally weighted."""
+        """The same samples, all new and equally weighted."""
         return replace(self, weight=None, fresh=None)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """What a learner may know of the task that begins.
+    """What a learner may know about the task that begins.
 
     Attributes:
         index: How many tasks came before, as far as boundaries are visible.
-        identity: The task's name as a number where the setting tells it (task setting), else None.
+        identity: The task's number in the task setting, else None.
         classes: The output units that this task's labels use.
         samples: How many training samples the task has.
         steps: How many updates it is learned for.
-        epochs: How many passes over its data that makes.
+        epochs: How many passes over its data these are.
         batch_size: How many new samples an update brings.
     """
 
@@ -80,7 +80,7 @@ class OptimizerSpec:
         name: The optimiser.
         lr: Learning rate.
         momentum: Momentum of `sgd` and `rmsprop`.
-        weight_decay: L2 weight decay; of `adamw` the share of the weights, times `lr`, that a step takes off.
+        weight_decay: L2 weight decay; with `adamw` it is decoupled from the gradient.
         reset: Whether the optimiser's state is cleared when a task begins.
         schedule: `constant`, or `cosine`: from `lr` down a quarter cosine to 0 within each task (Chen et al.
             2023).

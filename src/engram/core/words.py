@@ -1,4 +1,4 @@
-"""Numbers and times in words, for whoever prints them."""
+"""Numbers and durations in words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def every(number: int, what: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """A duration in the unit that suits it.
 
     Example:
         >>> duration(0.3), duration(42), duration(600), duration(9000), duration(260000)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextvars import ContextVar, Token
-from typing import Any, Literal, TypeVar, final
+from typing import Literal, TypeVar, final
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.values import Heads, TaskInfo
 from engram.record.card import ForbiddenRead, Part, Reader, Relation
 from engram.scenarios.values import Scenario, TaskSetting
@@ -22,10 +23,10 @@ class Forbidden(InputError):
 class Ledger:
     """The account of one run: who was handed how many samples of which tasks, and what was known.
 
-    Whatever a stream hands out inside `reading` is entered, whoever made the stream. Samples are counted by
-    batch. By default everything is recorded; a strict ledger stops a method at the first thing that it must
-    not read: test or validation data, a later task, an earlier task, task identity where the setting hides
-    it, or a data set that it opens by itself. Files that a method opens without engram are not seen.
+    Everything that any stream hands out inside `reading` is recorded. Samples are counted by batch. By
+    default everything is only recorded; a strict ledger stops a method at the first thing that it must not
+    read: test or validation data, a later task, an earlier task, task identity where the setting hides it, or
+    a data set that it opens itself. Files that a method opens without engram are not seen.
 
     Args:
         scenario: What is streamed.
@@ -135,7 +136,7 @@ class Ledger:
             return "later"
         return "current" if set(tasks) <= current else "earlier"
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> JsonObject:
         """The whole account, as plain values."""
         return {
             "phase": self.phase,
@@ -150,7 +151,7 @@ class Ledger:
             "forbidden": [[read.as_json(), times] for read, times in self.forbidden.items()],
         }
 
-    def load_state_dict(self, state: dict[str, Any] | None) -> None:
+    def load_state_dict(self, state: JsonMapping | None) -> None:
         """Continue an account; None leaves a gap, so that it does not cover the whole run any more."""
         if state is None:
             self.whole = False
@@ -235,7 +236,7 @@ class WatchedTask(TaskInfo):
 
     __slots__ = ()
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> object:
         if name == "identity":
             active = _READING.get()
             if active is not None and active[1] == "method":

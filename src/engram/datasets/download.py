@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from engram.datasets.sources import Remote
 
 TIMEOUT = 20.0
-"""Seconds without an answer, or at less than `SLOWEST` bytes a second, after which a mirror is given up."""
+"""Seconds without an answer, or below `SLOWEST` bytes per second, before the next mirror is tried."""
 SLOWEST = 1024
 RESUMES = 5
-"""How often a broken download is taken up again at the same mirror."""
+"""How often a broken download is resumed at the same mirror."""
 _CHUNK = 1 << 16
 
 
 class _Broken(Exception):
-    """A mirror that failed, why, and whether asking it for the rest makes sense."""
+    """Why a mirror failed, and whether it may still deliver the rest."""
 
     def __init__(self, reason: str, *, resumable: bool = False) -> None:
         super().__init__(reason)
@@ -38,15 +38,15 @@ class _Broken(Exception):
 
 
 def fetch(remote: Remote, target: Path, *, timeout: float = TIMEOUT) -> None:
-    """Bring a published file to `target`, whole and checked, or leave nothing there.
+    """Download a published file to `target`, complete and verified, or leave nothing there.
 
     The mirrors are tried in order. What has arrived stays beside the target (`.NAME.part`), so that a
-    broken download goes on where it stopped, at the same mirror, at the next, or when asked again. A
-    file whose checksum is not the published one is thrown away. Two processes that want the same file
-    wait for each other.
+    broken download resumes where it stopped, at the same mirror, at the next one, or in the next call. A
+    file with another checksum than the published one is deleted. Processes that fetch the same file wait
+    for each other.
 
     Raises:
-        InputError: No mirror had it; says for each mirror why.
+        InputError: No mirror delivered it; the message gives the reason for each mirror.
     """
     part = target.with_name(f".{target.name}.part")
     try:
@@ -59,14 +59,14 @@ def fetch(remote: Remote, target: Path, *, timeout: float = TIMEOUT) -> None:
                 with _progress() as progress:
                     _collect(remote, file, timeout=timeout, progress=progress)
             except BaseException:
-                # While it is locked: later it may be somebody else's that is just being filled.
+                # While it is locked: afterwards another process may be filling it.
                 if sys.platform != "win32" and os.fstat(file.fileno()).st_size == 0:
                     part.unlink(missing_ok=True)
                 raise
             file.flush()
             os.fsync(file.fileno())
             if sys.platform == "win32":
-                file.close()  # it renames no open file
+                file.close()  # Windows cannot rename an open file.
             part.replace(target)
     except OSError as error:
         raise InputError(
@@ -76,7 +76,7 @@ def fetch(remote: Remote, target: Path, *, timeout: float = TIMEOUT) -> None:
 
 
 def _collect(remote: Remote, file: BinaryIO, *, timeout: float, progress: Progress) -> None:
-    """Fill the file from the first mirrors that have it."""
+    """Fill the file from the first mirror that delivers it, or from several in turn."""
     reasons = []
     task = progress.add_task(remote.file, total=None)
     for url in remote.urls:
@@ -107,8 +107,8 @@ def _collect(remote: Remote, file: BinaryIO, *, timeout: float, progress: Progre
 def _chunks(url: str, start: int, *, timeout: float) -> Iterator[tuple[bytes, int, int | None]]:
     """The bytes of a file from `start` on, each piece with its offset, and the size of the whole.
 
-    A server that cannot resume sends the file from its beginning. Only the network's failures become
-    `_Broken`; those of the disk belong to whoever writes.
+    A server that cannot resume sends the file from its beginning. Only failures of the network become
+    `_Broken`; those of the disk are left to the caller.
     """
     headers = {"User-Agent": "engram", **({"Range": f"bytes={start}-"} if start else {})}
     try:
@@ -135,7 +135,9 @@ def _chunks(url: str, start: int, *, timeout: float) -> Iterator[tuple[bytes, in
             return  # nothing is missing: the checksum decides
         raise _Broken(f"{error.code} {error.reason}") from error
     except urllib.error.URLError as error:
-        raise _Broken(str(getattr(error.reason, "strerror", None) or error.reason)) from error
+        cause = error.reason
+        reason = cause.strerror if isinstance(cause, OSError) else None
+        raise _Broken(str(reason or cause)) from error
     except TimeoutError as error:
         raise _Broken(f"no answer within {timeout:g} s") from error
     except (OSError, http.client.HTTPException) as error:
@@ -159,7 +161,7 @@ def _open_alone(part: Path) -> BinaryIO:
         import fcntl
 
         fcntl.flock(file, fcntl.LOCK_EX)
-        # Whoever held it before may have renamed or removed it meanwhile.
+        # The process that held it before may have renamed or removed it.
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(file.fileno()), part.stat()):
                 return file

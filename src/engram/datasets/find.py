@@ -1,4 +1,4 @@
-"""Where a data set lies: in the folder given, in `ENGRAM_DATA`, in the cache, or nowhere yet."""
+"""Finding a data set: in the caller's folder, in `ENGRAM_DATA`, or in the cache."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from engram.datasets.layouts import Layout, layouts, pickled
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A data set that was found.
+    """A copy of a data set on disk.
 
     Attributes:
         name: Its name.
-        path: The file or the folder it lies in.
+        path: Its file or folder.
         layout: Its form.
     """
 
@@ -39,7 +39,7 @@ def cache_folder() -> Path:
 
 
 def search_folders(folder: Path | None = None) -> tuple[Path, ...]:
-    """The folders that are searched, in this order: the one given, `ENGRAM_DATA`, the cache.
+    """The folders that are searched, in this order: `folder`, `ENGRAM_DATA`, the cache.
 
     A folder that was named and does not exist is an error; the cache need not exist yet.
     """
@@ -67,7 +67,7 @@ def locate(name: str, folder: Path | None = None) -> Copy | None:
 
 
 def missing(name: str) -> str:
-    """What to look for when a data set is nowhere, as people write it.
+    """The files that a missing data set consists of, for messages.
 
     Example:
         >>> missing("svhn")
@@ -77,7 +77,7 @@ def missing(name: str) -> str:
 
 
 def not_found(name: str, folder: Path | None = None, *, reason: str = "") -> InputError:
-    """The error for a data set that is nowhere: what was looked for, where, and how to provide it."""
+    """The error for a data set that was not found: what was looked for, where, and how to provide it."""
     roots = search_folders(folder)
     refused = next((hit for root in roots if (hit := pickled(name, root)) is not None), None)
     hint = f"; {refused} is pickled, which may run code, and is not opened" if refused else ""

@@ -73,7 +73,7 @@ def train_and_test(train: Path, test: Path) -> Listing:
         raise InputError(f"{train} has no folders: it must hold one folder of images per class")
     unknown = sorted({folder.name for folder in class_folders(test)} - set(classes))
     if unknown:
-        raise InputError(f"{test} has the class {unknown[0]!r}, which {train} has not")
+        raise InputError(f"{test} has the class {unknown[0]!r}, which is missing in {train}")
     groups = [images_in(test / name) if (test / name).is_dir() else [] for name in classes]
     return checked(
         Listing(files(images_in(train / name) for name in classes), files(groups), tuple(classes)), train
@@ -147,7 +147,7 @@ def mini_imagenet(place: Path) -> Listing:
 
 
 def domainnet(place: Path, domains: Sequence[str], *, classes: int) -> Listing:
-    """Lists of images with labels (`clipart_train.txt`: one `path label` a line) beside the images."""
+    """Lists of images with labels (`clipart_train.txt`: one `path label` per line) beside the images."""
     lists = place / "splits_mini" if (place / "splits_mini").is_dir() else place
     parts, names = {}, {}
     for part in ("train", "test"):

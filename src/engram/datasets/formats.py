@@ -17,14 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 
-Pixels = NDArray[Any]
+Pixels = NDArray[np.generic]
 Labels = NDArray[np.int64]
 
 
@@ -53,7 +52,7 @@ class Arrays:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into one line that names the file."""
+    """Turn an error while a file is read into an `InputError` that names the file."""
     try:
         yield
     except OSError as error:
@@ -66,7 +65,7 @@ def channels_first(x: Pixels) -> Pixels:
     """Images with their channels before height and width.
 
     Three axes are grey images and get a channel; of four, the last is taken for the channels if it has
-    length 1 or 3 and the second has not. Anything else stays as it is.
+    length 1 or 3 and the second does not. Anything else stays as it is.
 
     Example:
         >>> [channels_first(np.zeros(s)).shape for s in [(5, 8, 8), (5, 8, 8, 3), (5, 3, 8, 8), (5, 64)]]
@@ -80,7 +79,7 @@ def channels_first(x: Pixels) -> Pixels:
 
 
 def as_bytes(x: Pixels, what: str) -> Pixels:
-    """Whole numbers from 0 to 255 as uint8; anything else is refused.
+    """Whole numbers from 0 to 255 as uint8; anything else is an `InputError`.
 
     Example:
         >>> as_bytes(np.array([0, 255]), "x_train").dtype
@@ -118,12 +117,12 @@ def as_labels(y: Pixels, what: str, *, samples: int, classes: int | None = None)
 
 
 def read_npz(path: Path, *, classes: int | None = None, skip: tuple[str, ...] = ()) -> Arrays:
-    """An npz with `x_train, y_train, x_test, y_test`, and if it has them `classes`, `coarse_*`.
+    """An npz with `x_train, y_train, x_test, y_test`, and optionally `classes` and `coarse_*`.
 
     Args:
         path: The file.
         classes: How many classes there may be; None for any number.
-        skip: Samples to leave unread (`x_train`, `x_test`), empty arrays in their place.
+        skip: Samples that are not read (`x_train`, `x_test`); empty arrays take their place.
     """
     with reading(path), np.load(path, allow_pickle=False) as file:
         missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in file.files]
@@ -138,27 +137,30 @@ def read_npz(path: Path, *, classes: int | None = None, skip: tuple[str, ...] = 
             except ValueError as error:
                 raise InputError(f"{name} in {path} cannot be read: {error}") from error
 
-        parts: dict[str, Pixels] = {}
+        x: dict[str, Pixels] = {}
+        y: dict[str, Labels] = {}
         for part in ("train", "test"):
-            x = (
-                np.empty(0, np.uint8)
-                if f"x_{part}" in skip
-                else as_bytes(array(f"x_{part}"), f"x_{part} in {path}")
+            skipped = f"x_{part}" in skip
+            pixels = np.empty(0, np.uint8) if skipped else as_bytes(array(f"x_{part}"), f"x_{part} in {path}")
+            labels = array(f"y_{part}")
+            x[part] = channels_first(pixels)
+            y[part] = as_labels(
+                labels,
+                f"y_{part} in {path}",
+                samples=len(labels) if skipped else len(pixels),
+                classes=classes,
             )
-            y = array(f"y_{part}")
-            samples = len(y) if f"x_{part}" in skip else len(x)
-            parts[f"x_{part}"] = channels_first(x)
-            parts[f"y_{part}"] = as_labels(y, f"y_{part} in {path}", samples=samples, classes=classes)
         names = _names(array("classes")) if "classes" in file.files else ()
         coarse_names = _names(array("coarse_classes")) if "coarse_classes" in file.files else ()
         coarse: tuple[int, ...] = ()
         if "coarse_train" in file.files:
-            fine = parts["y_train"]
-            labels = as_labels(array("coarse_train"), f"coarse_train in {path}", samples=len(fine))
-            coarse = _superclasses(fine, labels, path)
-    if parts["x_train"].shape[1:] != parts["x_test"].shape[1:] and not skip:
+            what = f"coarse_train in {path}"
+            coarse = _superclasses(
+                y["train"], as_labels(array("coarse_train"), what, samples=len(y["train"])), path
+            )
+    if x["train"].shape[1:] != x["test"].shape[1:] and not skip:
         raise InputError(f"x_train and x_test in {path} hold images of different shapes")
-    return Arrays(**parts, classes=names, superclasses=coarse, superclass_names=coarse_names)
+    return Arrays(x["train"], y["train"], x["test"], y["test"], names, coarse, coarse_names)
 
 
 def _names(array: Pixels) -> tuple[str, ...]:
@@ -182,7 +184,7 @@ def read_idx(data: bytes, what: str) -> Pixels:
         array([7, 8, 9], dtype=uint8)
     """
     if len(data) < 4 or data[:3] != b"\0\0\x08":
-        raise InputError(f"{what} is no idx file of unsigned bytes; get it again")
+        raise InputError(f"{what} is not an idx file of unsigned bytes; get it again")
     start = 4 + 4 * data[3]
     shape = tuple(int.from_bytes(data[i : i + 4], "big") for i in range(4, start, 4))
     if len(data) < start or len(data) - start != math.prod(shape):
@@ -208,7 +210,7 @@ def with_gz(folder: Path, file: str) -> Path | None:
 def _contents(folder: Path, file: str) -> bytes:
     path = with_gz(folder, file)
     if path is None:
-        raise InputError(f"{folder / file} is gone; get it again")
+        raise InputError(f"{folder / file} has disappeared; get it again")
     with reading(path):
         return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
 
@@ -245,7 +247,7 @@ def emnist_files(split: str) -> tuple[str, ...]:
 def read_emnist(place: Path, split: str) -> Arrays:
     """One of EMNIST's splits, from a folder of its idx files or from the archive they come in.
 
-    The images lie transposed in the files and are turned upright; the letters are numbered from 1 and
+    The images are transposed in the files and are turned upright; the letters are numbered from 1 and
     become 0 to 25.
     """
     arrays = []
@@ -331,18 +333,18 @@ def read_cifar(place: Path, files: CifarFiles) -> Arrays:
 
 
 def _tar_members(place: Path, names: set[str]) -> dict[str, bytes]:
-    """The plain files of these names, wherever they lie in the archive; nothing is unpacked to disk."""
-    found = {}
+    """The files of these names, in any folder of the archive; nothing is unpacked to disk."""
+    contents = {}
     with reading(place), tarfile.open(place) as archive:
         for member in archive:
             name = Path(member.name).name
             if name in names and (file := archive.extractfile(member)) is not None:
-                found[name] = file.read()
-    return found
+                contents[name] = file.read()
+    return contents
 
 
 def read_svhn(folder: Path) -> Arrays:
-    """SVHN's cropped digits from `train_32x32.mat` and `test_32x32.mat`; the digit 0, there 10, is 0 here."""
+    """SVHN's cropped digits from `train_32x32.mat` and `test_32x32.mat`; label 10, the digit 0, becomes 0."""
     import scipy.io
 
     arrays: list[Pixels] = []

@@ -20,9 +20,9 @@ class Layout:
     """One form of a data set.
 
     Attributes:
-        files: What to look for, as people write it.
-        find: The place within a folder where this form lies, or None.
-        read: What lies there.
+        files: The files that it consists of, for messages.
+        find: Returns the place of this form within a folder, or None.
+        read: Reads what is in that place.
     """
 
     files: str
@@ -171,6 +171,13 @@ def _folder_layout(
     return Layout(files, partial(_find_folder, aliases=aliases, marks=marks, itself=itself), read)
 
 
+def _pair_layout(
+    train: str, test: str, read: Callable[[Path], Arrays | Listing], *, aliases: tuple[str, ...]
+) -> Layout:
+    """Two files or folders whose names identify the data set, so that they may be in any folder."""
+    return _folder_layout(f"{train} and {test}", read, aliases=aliases, marks=(train, test), itself=True)
+
+
 def _domainnet_layouts(*domains: str) -> tuple[Layout, ...]:
     lists = tuple(f"{domain}_{part}.txt" for domain in domains for part in ("train", "test"))
     read = partial(folders.domainnet, domains=domains, classes=DATASETS["mini-domainnet"].classes)
@@ -216,26 +223,10 @@ _OFFICIAL: dict[str, tuple[Layout, ...]] = {
     "kmnist": (_idx_layout("kmnist", "KMNIST"),),
     "emnist": (_emnist_layout("byclass"),),
     "emnist-letters": (_emnist_layout("letters"),),
-    "svhn": (
-        _folder_layout(
-            "train_32x32.mat and test_32x32.mat",
-            formats.read_svhn,
-            aliases=("svhn", "SVHN"),
-            marks=("train_32x32.mat", "test_32x32.mat"),
-            itself=True,
-        ),
-    ),
+    "svhn": (_pair_layout("train_32x32.mat", "test_32x32.mat", formats.read_svhn, aliases=("svhn", "SVHN")),),
     "cifar10": (_cifar_layout("cifar10", formats.CIFAR10),),
     "cifar100": (_cifar_layout("cifar100", formats.CIFAR100),),
-    "usps": (
-        _folder_layout(
-            "usps.bz2 and usps.t.bz2",
-            formats.read_usps,
-            aliases=("usps", "USPS"),
-            marks=("usps.bz2", "usps.t.bz2"),
-            itself=True,
-        ),
-    ),
+    "usps": (_pair_layout("usps.bz2", "usps.t.bz2", formats.read_usps, aliases=("usps", "USPS")),),
     "tiny-imagenet": (
         _folder_layout(
             "tiny-imagenet-200/train, val and wnids.txt",
@@ -263,13 +254,7 @@ _OFFICIAL: dict[str, tuple[Layout, ...]] = {
         ),
     ),
     "notmnist": (
-        _folder_layout(
-            "notMNIST_large and notMNIST_small",
-            folders.notmnist,
-            aliases=("notmnist", "notMNIST"),
-            marks=("notMNIST_large", "notMNIST_small"),
-            itself=True,
-        ),
+        _pair_layout("notMNIST_large", "notMNIST_small", folders.notmnist, aliases=("notmnist", "notMNIST")),
     ),
     "fruits-360": (
         _folder_layout(
@@ -288,12 +273,11 @@ _OFFICIAL: dict[str, tuple[Layout, ...]] = {
         ),
     ),
     "madbase": (
-        _folder_layout(
-            "MAHDBase_TrainingSet and MAHDBase_TestingSet",
+        _pair_layout(
+            "MAHDBase_TrainingSet",
+            "MAHDBase_TestingSet",
             folders.madbase,
             aliases=("madbase", "MADBase", "MAHDBase"),
-            marks=("MAHDBase_TrainingSet", "MAHDBase_TestingSet"),
-            itself=True,
         ),
     ),
 }

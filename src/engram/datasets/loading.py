@@ -1,4 +1,4 @@
-"""From a name to a data set: embedded, found, or fetched; in memory if it fits."""
+"""Loading a data set by name: embedded, found on disk or downloaded; in memory if it fits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engram.datasets.sources import PUBLISHED
 from engram.datasets.storage import Dataset, Images, InMemory, Mapped, OnDisk, Pictures
 
 OWN: dict[str, Callable[[int], Dataset]] = {}
-"""The data sets that the user brought, each opened within a memory limit."""
+"""The functions that open users' own data sets within a memory limit."""
 
 _KEPT = 8
 _kept: OrderedDict[tuple[object, ...], Dataset] = OrderedDict()
@@ -41,19 +41,19 @@ def load(
     """A data set by its name.
 
     It is looked for in `folder`, in the folder that `ENGRAM_DATA` names, and in the cache
-    (`ENGRAM_CACHE`); if it is nowhere and is published for fetching, it is downloaded into the cache. The
+    (`ENGRAM_CACHE`); if it is in none of them and can be downloaded, it is downloaded into the cache. The
     last few data sets stay in memory for the next call.
 
     Args:
         name: A name that `engram data` lists, or one that `arrays`, `torch_dataset` or `image_folder` gave.
         folder: Where to look first.
-        download: Whether to fetch what is nowhere.
+        download: Whether to download what is not found.
         memory_limit: How many bytes of samples may be in memory; larger data sets are read from disk as
-            batches ask for them. None for `ENGRAM_MEMORY_LIMIT` (like `2GB`), or else a third of the
-            machine's memory.
+            batches ask for them (default: `ENGRAM_MEMORY_LIMIT`, such as `2GB`, or else a third of the
+            machine's memory).
 
     Raises:
-        InputError: The name is unknown, or the data set is nowhere, or its files are broken.
+        InputError: The name is unknown, or the data set is not found, or its files are broken.
 
     Example:
         >>> digits = load("digits")
@@ -82,7 +82,7 @@ def forget(name: str) -> None:
 
 
 def _keep(key: tuple[object, ...], make: Callable[[], Dataset], limit: int) -> Dataset:
-    """The data set of this key, made if it is not among the last few; all together stay within the limit."""
+    """The data set of this key: one of the last few, which together stay within the limit, or a new one."""
     if key not in _kept:
         _kept[key] = make()
     _kept.move_to_end(key)
@@ -92,17 +92,17 @@ def _keep(key: tuple[object, ...], make: Callable[[], Dataset], limit: int) -> D
 
 
 def _bytes(dataset: Dataset) -> int:
-    # Looked at past what takes note of readers: nobody reads here.
+    # Past `__getattribute__`, which would record it as a read.
     parts = (vars(dataset)[name] for name in ("train", "test"))
     return sum(part.pixels.nbytes for part in parts if isinstance(part, InMemory))
 
 
 def _fetched(name: str, folder: Path | None, *, download: bool) -> Copy:
-    """The data set, brought into the cache."""
+    """The data set, downloaded into the cache."""
     if name not in PUBLISHED:
         raise not_found(name, folder)
     if not download:
-        raise not_found(name, folder, reason="it was not to be downloaded")
+        raise not_found(name, folder, reason="downloading is switched off")
     published = PUBLISHED[name]
     for remote in published.files:
         target = cache_folder() / published.folder / remote.file
@@ -120,7 +120,7 @@ def _fetched(name: str, folder: Path | None, *, download: bool) -> Copy:
 def _digits() -> Dataset:
     """The 1,797 digits that scikit-learn ships; every fifth image of each digit is for testing.
 
-    Its file is read where it lies: importing scikit-learn for it takes longer than a small run.
+    Its file is read directly: importing scikit-learn takes longer than a small run.
     """
     package = importlib.util.find_spec("sklearn")
     if package is None or package.origin is None:
@@ -170,7 +170,7 @@ def _assemble(info: DatasetInfo, arrays: Arrays, parts: dict[str, Images] | None
 
 
 def in_memory(x: Pixels | Tensor, y: Pixels | Tensor) -> InMemory:
-    """Arrays or tensors as samples in memory, sharing their memory where they lie in one stretch."""
+    """Arrays or tensors as samples in memory, sharing their memory where it is contiguous."""
     pixels = x if isinstance(x, Tensor) else _tensor(x)
     return InMemory(pixels, y if isinstance(y, Tensor) else _tensor(y))
 
@@ -234,12 +234,12 @@ _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 def affordable_bytes() -> int:
-    """`ENGRAM_MEMORY_LIMIT`, or a third of the machine's memory (4 GB where that cannot be told)."""
+    """`ENGRAM_MEMORY_LIMIT`, or a third of the machine's memory (4 GB where that is unknown)."""
     text = os.environ.get("ENGRAM_MEMORY_LIMIT")
     if text:
         match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)B?", text.strip(), re.IGNORECASE)
         if match is None:
-            raise InputError(f"ENGRAM_MEMORY_LIMIT is {text!r}: give a number of bytes like 500MB or 4GB")
+            raise InputError(f"ENGRAM_MEMORY_LIMIT must be a number of bytes like 500MB or 4GB, got {text!r}")
         return int(float(match[1]) * _UNITS[match[2].upper()])
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 3

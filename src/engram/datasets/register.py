@@ -1,8 +1,8 @@
 """Users' own data: arrays, PyTorch data sets, folders of images, and `@engram.dataset` for plugins.
 
 The functions register data for this process and return their name, which ends in the first eight digits of a
-hash of what they hold: other data have another name, and so never another experiment's result. The decorator
-gives data a plain name, and the hash is part of the identity of every experiment that uses them.
+hash of the content, so that results of different data are never confused. The decorator gives data a plain
+name, and the hash is part of the identity of every experiment that uses them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, SupportsInt, TypeVar
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from engram.datasets.loading import OWN, affordable_bytes, forget, from_listing,
 from engram.datasets.pictures import shape_of
 from engram.datasets.storage import Dataset, InMemory, OnDisk
 
-Samples = Pixels | Tensor | Sequence[Any]
+Samples = Pixels | Tensor | Sequence[object]
 
 
 class MapStyle(Protocol):
@@ -37,23 +37,23 @@ class MapStyle(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, index: int, /) -> Any: ...
+    def __getitem__(self, index: int, /) -> object: ...
 
 
-Load = TypeVar("Load", bound=Callable[[], Any])
+Load = TypeVar("Load", bound=Callable[[], object])
 
 
 def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Load], Load]:
-    """Give data of your own a name, under which scenarios and every command know them (`--plugin FILE`).
+    """Register your own data under a name that scenarios and all commands know (`--plugin FILE`).
 
     What is decorated is a function without parameters that returns `(x_train, y_train), (x_test, y_test)`:
     arrays or tensors as `arrays` takes them; or two map-style PyTorch data sets, as for `torch_dataset`. It
-    is called when the data are first needed, and not before. A hash of what it returns is part of the
-    identity of experiments, so other data under the same name are another experiment.
+    is called when the data are first needed. A hash of what it returns is part of the identity of
+    experiments, so other data under the same name are another experiment.
 
     Args:
         name: What it is called.
-        classes: The names of the classes; numbers if not given.
+        classes: The names of the classes (default: their numbers).
 
     Example:
         >>> @dataset("test-stripes")
@@ -67,7 +67,7 @@ def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Loa
 
     def register(function: Load) -> Load:
         @cache
-        def made() -> tuple[DatasetInfo, InMemory | OnDisk, InMemory | OnDisk]:
+        def loaded() -> tuple[DatasetInfo, InMemory | OnDisk, InMemory | OnDisk]:
             try:
                 train, test, digest = _parts(name, function())
             except InputError:
@@ -78,10 +78,10 @@ def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Loa
             return replace(info, name=name, digest=digest[:12]), train, test
 
         def opened(_limit: int) -> Dataset:
-            info, train, test = made()
+            info, train, test = loaded()
             return Dataset(name, train, test, info.class_names)
 
-        DATASETS.add_own(name, Lazy(lambda: made()[0]), origin=function.__module__)
+        DATASETS.add_own(name, Lazy(lambda: loaded()[0]), origin=function.__module__)
         OWN[name] = opened
         forget(name)
         return function
@@ -89,13 +89,13 @@ def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Loa
     return register
 
 
-def accept_dataset(name: str, function: Callable[[], Any]) -> DatasetInfo:
+def accept_dataset(name: str, function: Callable[[], object]) -> DatasetInfo:
     """What is known of the data of a function that an installed package declares."""
     dataset(name)(function)
     return DATASETS[name]
 
 
-def _parts(name: str, returned: Any) -> tuple[InMemory | OnDisk, InMemory | OnDisk, str]:
+def _parts(name: str, returned: object) -> tuple[InMemory | OnDisk, InMemory | OnDisk, str]:
     """The training and test samples that a function returned, and a hash of them."""
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         raise InputError(f"data set {name}: the function must return (x_train, y_train), (x_test, y_test)")
@@ -125,7 +125,7 @@ def arrays(
         y_train: Their labels.
         x_test: Test samples.
         y_test: Their labels.
-        classes: The names of the classes; numbers if not given.
+        classes: The names of the classes (default: their numbers).
 
     Returns:
         The name to `load` it by, and to build scenarios from.
@@ -143,9 +143,9 @@ def torch_dataset(name: str, train: MapStyle, test: MapStyle, *, classes: Sequen
     """Register two map-style PyTorch data sets of `(sample, label)`.
 
     A sample may be a tensor, an array or a PIL image. If all of them fit in memory they are read once,
-    now; so random transforms would be frozen, and belong elsewhere. Else they stay where they are, and
-    the labels come from the data set's `targets` if it has them, or from reading it once; the hash in
-    the name is then that of the labels and of a few samples.
+    now, so that random transforms would be applied only once. Otherwise they stay where they are, and the
+    labels come from the data set's `targets` if it has them, or from reading it once; the hash in the name
+    is then that of the labels and of a few samples.
 
     Returns:
         The name to `load` it by, and to build scenarios from.
@@ -176,9 +176,9 @@ def image_folder(
     Args:
         name: How the registered name begins.
         folder: The folder.
-        size: Height and width; those of the first image if not given.
-        test_fraction: Which part of each class is for testing, where the folders do not say.
-        seed: Of that draw.
+        size: Height and width (default: those of the first image).
+        test_fraction: The share of each class that is kept for testing, where the folders do not say.
+        seed: Draws that share.
 
     Returns:
         The name to `load` it by, and to build scenarios from.
@@ -190,7 +190,7 @@ def image_folder(
         listing = train_and_test(root / "train", root / "test")
     else:
         if not 0 < test_fraction < 1:
-            raise InputError(f"test_fraction is {test_fraction}: it must lie between 0 and 1")
+            raise InputError(f"test_fraction must be above 0 and below 1, got {test_fraction}")
         listing = _split(root, test_fraction, seed)
     channels, height, width = shape_of(listing.train.paths[0])
     shape = (channels, *(size or (height, width)))
@@ -252,7 +252,7 @@ class _Inputs(TorchDataset[Tensor]):
             )
         return sample
 
-    def _pair(self, index: int) -> tuple[Any, Any]:
+    def _pair(self, index: int) -> tuple[object, SupportsInt]:
         pair = self._pairs[index]
         if not isinstance(pair, (tuple, list)) or len(pair) < 2:
             raise InputError(f"item {index} of the {self._part} set must be (sample, label)")
@@ -271,7 +271,7 @@ class _Inputs(TorchDataset[Tensor]):
         return torch.from_numpy(as_labels(read, what, samples=count))
 
 
-def _sample(image: Any) -> Tensor:
+def _sample(image: object) -> Tensor:
     """One sample as a tensor: arrays and PIL images have their channels last, tensors first."""
     if isinstance(image, Tensor):
         tensor = image

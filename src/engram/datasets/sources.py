@@ -9,7 +9,7 @@ class Remote:
 
     Attributes:
         file: What it is called.
-        urls: Where it is to be had, in the order in which to try.
+        urls: Where it is published, in the order in which they are tried.
         md5: The checksum that its publishers, or the libraries that have read it for years, give for it.
     """
 
@@ -120,7 +120,7 @@ PUBLISHED: dict[str, Published] = {
 """The files of every data set that engram fetches by itself.
 
 Each file has an official checksum, and nothing is used that does not match it. The other data sets ask
-for a registration or an agreement, or are too large to fetch unasked: their users provide them.
+for a registration or an agreement, or are too large to download without being asked: users provide them.
 """
 
 LABEL_OWNERS: dict[str, str] = {

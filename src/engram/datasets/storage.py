@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -67,7 +67,7 @@ class OnDisk:
     """Samples of a map-style PyTorch data set that stay where they are until a batch asks for them.
 
     They come through a DataLoader, decoded ahead by worker processes. Reading draws nothing from
-    PyTorch's global generator, so it leaves no trace on what else is random.
+    PyTorch's global generator, so that other randomness is unaffected.
 
     Args:
         samples: Gives one sample as a tensor of this shape for an index.
@@ -108,7 +108,7 @@ class OnDisk:
 
 
 class _Reported(TorchDataset["Tensor | InputError"]):
-    """Samples, or what is wrong with them: raised in a worker, it would reach the user as a traceback."""
+    """Samples, or the error of one: raised in a worker, it would reach the user as a traceback."""
 
     def __init__(self, samples: TorchDataset[Tensor]) -> None:
         self._samples = samples
@@ -169,9 +169,9 @@ class Dataset:
     Attributes:
         name: Its name.
         train: What is learned from.
-        test: What is asked.
+        test: What is evaluated.
         classes: The names of the classes, in the order of their numbers.
-        superclasses: The superclass of each class, where there are such.
+        superclasses: The superclass of each class; empty where there are none.
         superclass_names: The names of the superclasses.
     """
 
@@ -182,7 +182,7 @@ class Dataset:
     superclasses: tuple[int, ...] = ()
     superclass_names: tuple[str, ...] = ()
 
-    def __getattribute__(self, name: str) -> Any:
+    def __getattribute__(self, name: str) -> object:
         if name in ("train", "test"):
             # A method may hold a data set that was opened before its run.
             opened(super().__getattribute__("name"))

@@ -72,7 +72,7 @@ class TaskData:
         return self.prepared(index)
 
     def prepared(self, index: Tensor) -> Tensor:
-        """The same with no entry but of a method, for those who make one when they hand samples on."""
+        """The same, recorded only if a method reads it: the caller records samples when it hands them out."""
         taken(self.part, (self.number,))
         return prepare(next(iter(self._images.read([self.index[index]]))), self.transforms)
 
@@ -86,7 +86,7 @@ class TaskData:
 def held_out(y: Tensor, share: float) -> Tensor:
     """Which samples are kept for validation: evenly spaced ones, `share` of each class, rounded down.
 
-    Nothing is drawn: the same samples are held out whatever the seed, and in every task that shows them.
+    Nothing is random: the same samples are held out for every seed, and in every task that uses them.
 
     Example:
         >>> held_out(torch.tensor([0, 0, 0, 1, 0, 1]), 0.5).int()
@@ -169,7 +169,7 @@ class PhaseData:
 
 
 class Stream:
-    """A scenario whose data are at hand.
+    """A scenario with its data.
 
     Args:
         scenario: What is streamed.

@@ -97,7 +97,8 @@ def _normalised(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> T
     channels = x.shape[1]
     if len(mean) not in (1, channels) or len(std) not in (1, channels):
         raise InputError(
-            f"normalise has {len(mean)} means and {len(std)} deviations for {channels} channels: give as many"
+            f"normalise needs one mean and one deviation, or one per channel ({channels}), got {len(mean)} "
+            f"and {len(std)}"
         )
     # (x / 255 − mean) / std as one factor and one shift, each a single pass over the images.
     spread = torch.tensor(std, dtype=torch.float64).view(1, -1, 1, 1)

@@ -7,14 +7,20 @@ needs to be edited. Methods are imported when they are first looked up.
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, Unpack
+from typing import TYPE_CHECKING, TypeVar, Unpack
 
+from engram.core.lazy import lazy_package
 from engram.core.registries import METHODS
 from engram.methods.traits import Declaration, Traits, declared_traits
 
-__all__ = ["METHODS", "VERBS", "method", "traits_of"]
+if TYPE_CHECKING:
+    from engram.methods.base import Learner, Method, Terms
 
-M = TypeVar("M", bound=type)
+__all__ = ["METHODS", "VERBS", "Learner", "Method", "Terms", "method", "traits_of"]
+
+__getattr__, __dir__ = lazy_package(__name__, {".base": ("Learner", "Method", "Terms")})
+
+M = TypeVar("M", bound=type[object])
 
 VERBS = ("begin_task", "observe", "end_task", "predictor")
 """The functions that every method has."""
@@ -86,7 +92,7 @@ def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
     return register
 
 
-def traits_of(method: str | type) -> Traits:
+def traits_of(method: str | type[object]) -> Traits:
     """The traits of a method, as declared where it was registered.
 
     Args:

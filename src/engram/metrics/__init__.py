@@ -9,8 +9,9 @@ them at once.
 Papers are cited by author and year; `engram explain NAME` has the details.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from engram.core.lazy import lazy_package
 
 # These modules register what they define, so whoever imports any part of this package finds all metrics.
 from engram.metrics import curve, diversity, matrix
@@ -20,13 +21,6 @@ from engram.metrics.registry import METRICS, Metric, find, higher_is_better, met
 if TYPE_CHECKING:
     from engram.metrics.streaming import Stream, StreamingMetrics
     from engram.metrics.summary import Measurement, summarise
-
-_HOMES = {
-    "Measurement": "engram.metrics.summary",
-    "Stream": "engram.metrics.streaming",
-    "StreamingMetrics": "engram.metrics.streaming",
-    "summarise": "engram.metrics.summary",
-}
 
 __all__ = [
     "METRICS",
@@ -45,12 +39,6 @@ __all__ = [
     "summarise",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'engram.metrics' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_package(
+    __name__, {".streaming": ("Stream", "StreamingMetrics"), ".summary": ("Measurement", "summarise")}
+)

@@ -1,1 +1,21 @@
-"""The papers' tables and figures: what was published, and what comes out here under the same set-up."""
+"""The papers' tables and figures: what was published, and what the same set-up gives here."""
+
+from typing import TYPE_CHECKING
+
+from engram.core.lazy import lazy_package
+
+if TYPE_CHECKING:
+    from engram.papers.catalogue import artefact, artefacts
+    from engram.papers.published import Cell, cells
+    from engram.papers.values import Artefact, Piece, Statement
+
+__all__ = ["Artefact", "Cell", "Piece", "Statement", "artefact", "artefacts", "cells"]
+
+__getattr__, __dir__ = lazy_package(
+    __name__,
+    {
+        ".catalogue": ("artefact", "artefacts"),
+        ".published": ("Cell", "cells"),
+        ".values": ("Artefact", "Piece", "Statement"),
+    },
+)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+
+from engram.core.jsons import JsonMapping, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class Account:
         parameters: Weights of the network that answers.
         kept_bytes: Bytes kept beyond the weights and the optimiser's state at the end of each phase, before
             or after the method's `end_task`, whichever is more: memories, importance, older networks,
-            generators; counted from the tensors and arrays that are really held, whatever the method says.
+            generators; counted from the tensors and arrays that are held, not from what the method reports.
         flops: Floating-point operations of the last but one update of each phase, counted as they were done.
         kept_samples: Samples among those bytes.
         update_seconds: The median time of an update, in each phase.
@@ -32,12 +32,12 @@ class Account:
     kept_samples: tuple[int, ...]
     update_seconds: tuple[float, ...]
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """What `result.json` says."""
         return asdict(self)
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> Account:
+    def of_json(cls, value: JsonMapping) -> Account:
         """Read what `as_json` gave."""
         return cls(
             int(value["parameters"]),

@@ -10,9 +10,9 @@ from engram.core.folder import RESULT
 
 
 def set_aside(folder: Path, *, again: bool) -> Path | None:
-    """Make a run's folder ready: `again` moves a finished run where nobody looks for runs, and says where.
+    """Prepare a run's folder: with `again`, a finished run moves to a hidden folder, which is returned.
 
-    What a command that was killed has left there is restored first. What is not finished is removed.
+    A run that a killed command left there is restored first. An unfinished run is removed.
 
     Args:
         folder: The run's folder.

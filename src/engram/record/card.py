@@ -8,21 +8,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonMapping, JsonObject
+
+Word = TypeVar("Word", bound=str)
 
 CARD_FORMAT = 2
 """The layout of a card in `result.json`. A card without a number has the first format: sentences."""
 
 SELECTION = "selection.json"
 """The file beside a run's result that records the choices that protocols made to end with this run."""
-
-Json = dict[str, Any]
-"""A JSON object to be written."""
-
-Said = Mapping[str, Any]
-"""A JSON object that was read, of which nothing is known yet."""
 
 Part = Literal["train", "test", "validation"]
 """The parts of a data set."""
@@ -71,17 +68,17 @@ class Fact:
     note: str = ""
     others: tuple[Fact, ...] = ()
 
-    def as_json(self) -> Json:
+    def as_json(self) -> JsonObject:
         """The fact as JSON; what is empty is left out."""
-        said: Json = {"name": self.name, "answer": self.answer, "measured": _plain(self.measured)}
+        written: JsonObject = {"name": self.name, "answer": self.answer, "measured": _plain(self.measured)}
         if self.note:
-            said["note"] = self.note
+            written["note"] = self.note
         if self.others:
-            said["others"] = [fact.as_json() for fact in self.others]
-        return said
+            written["others"] = [fact.as_json() for fact in self.others]
+        return written
 
     @classmethod
-    def of_json(cls, said: Said) -> Fact:
+    def of_json(cls, written: JsonMapping) -> Fact:
         """What `as_json` gave.
 
         Example:
@@ -89,15 +86,15 @@ class Fact:
             >>> Fact.of_json(fact.as_json()) == fact
             True
         """
-        answer = said["answer"]
+        answer = written["answer"]
         if not (answer is None or isinstance(answer, bool | int | float)):
             raise TypeError(f"the answer {answer!r} is not yes, no or a number")
         return cls(
-            _text(said, "name"),
+            _text(written, "name"),
             answer,
-            _measured(said.get("measured", {})),
-            _text(said, "note", default=""),
-            tuple(cls.of_json(other) for other in said.get("others", ())),
+            _measured(written.get("measured", {})),
+            _text(written, "note", default=""),
+            tuple(cls.of_json(other) for other in written.get("others", ())),
         )
 
 
@@ -117,13 +114,13 @@ class Constraint:
     measured: Mapping[str, Measured] = field(default_factory=dict)
     note: str = ""
 
-    def as_json(self) -> Json:
+    def as_json(self) -> JsonObject:
         """The constraint as JSON; what is empty is left out."""
-        said = {"name": self.name, "verdict": self.verdict, "measured": _plain(self.measured)}
-        return {**said, "note": self.note} if self.note else said
+        written = {"name": self.name, "verdict": self.verdict, "measured": _plain(self.measured)}
+        return {**written, "note": self.note} if self.note else written
 
     @classmethod
-    def of_json(cls, said: Said) -> Constraint:
+    def of_json(cls, written: JsonMapping) -> Constraint:
         """What `as_json` gave.
 
         Example:
@@ -132,10 +129,10 @@ class Constraint:
             True
         """
         return cls(
-            _text(said, "name"),
-            _one_of(said, "verdict", VERDICTS),
-            _measured(said.get("measured", {})),
-            _text(said, "note", default=""),
+            _text(written, "name"),
+            _one_of(written, "verdict", VERDICTS),
+            _measured(written.get("measured", {})),
+            _text(written, "note", default=""),
         )
 
 
@@ -157,12 +154,12 @@ class Read:
     tasks: tuple[int, ...]
     samples: int
 
-    def as_json(self) -> Json:
+    def as_json(self) -> JsonObject:
         """The read as JSON."""
         return {**asdict(self), "tasks": list(self.tasks)}
 
     @classmethod
-    def of_json(cls, said: Said) -> Read:
+    def of_json(cls, written: JsonMapping) -> Read:
         """What `as_json` gave.
 
         Example:
@@ -171,11 +168,11 @@ class Read:
             True
         """
         return cls(
-            _one_of(said, "reader", get_args(Reader)),
-            _one_of(said, "part", get_args(Part)),
-            _one_of(said, "when", get_args(Relation)),
-            tuple(map(int, said["tasks"])),
-            int(said["samples"]),
+            _one_of(written, "reader", get_args(Reader)),
+            _one_of(written, "part", get_args(Part)),
+            _one_of(written, "when", get_args(Relation)),
+            tuple(map(int, written["tasks"])),
+            int(written["samples"]),
         )
 
 
@@ -223,13 +220,13 @@ class ForbiddenRead:
             case _:
                 return f"{self.what}, which the {self.setting} setting hides"
 
-    def as_json(self) -> Json:
+    def as_json(self) -> JsonObject:
         """The read as JSON; what is empty is left out."""
-        said = {name: value for name, value in asdict(self).items() if value}
-        return {**said, "tasks": list(self.tasks)} if self.tasks else said
+        written = {name: value for name, value in asdict(self).items() if value}
+        return {**written, "tasks": list(self.tasks)} if self.tasks else written
 
     @classmethod
-    def of_json(cls, said: Said) -> ForbiddenRead:
+    def of_json(cls, written: JsonMapping) -> ForbiddenRead:
         """What `as_json` gave.
 
         Example:
@@ -238,12 +235,12 @@ class ForbiddenRead:
             True
         """
         return cls(
-            _one_of(said, "what", get_args(ForbiddenKind)),
-            tuple(map(int, said.get("tasks", ()))),
-            _one_of(said, "when", get_args(Relation)) if "when" in said else None,
-            _text(said, "dataset", default=""),
-            _text(said, "setting", default=""),
-            _text(said, "note", default=""),
+            _one_of(written, "what", get_args(ForbiddenKind)),
+            tuple(map(int, written.get("tasks", ()))),
+            _one_of(written, "when", get_args(Relation)) if "when" in written else None,
+            _text(written, "dataset", default=""),
+            _text(written, "setting", default=""),
+            _text(written, "note", default=""),
         )
 
 
@@ -263,12 +260,12 @@ class Selected:
     parts: tuple[str, ...]
     later: bool
 
-    def as_json(self) -> Json:
+    def as_json(self) -> JsonObject:
         """The choice as JSON, as in `selection.json`."""
         return {**asdict(self), "parts": list(self.parts)}
 
     @classmethod
-    def of_json(cls, said: Said) -> Selected:
+    def of_json(cls, written: JsonMapping) -> Selected:
         """What `as_json` gave.
 
         Example:
@@ -277,7 +274,10 @@ class Selected:
             True
         """
         return cls(
-            str(said["what"]), int(said["candidates"]), tuple(map(str, said["parts"])), bool(said["later"])
+            str(written["what"]),
+            int(written["candidates"]),
+            tuple(map(str, written["parts"])),
+            bool(written["later"]),
         )
 
 
@@ -335,7 +335,7 @@ class Card:
             choices=tuple(choices),
         )
 
-    def as_json(self) -> Json:
+    def as_json(self) -> JsonObject:
         """The card as JSON, as in `result.json`."""
         return {
             "format": CARD_FORMAT,
@@ -347,11 +347,11 @@ class Card:
         }
 
     @classmethod
-    def of_json(cls, said: object, *, of: str = "this run") -> Card:
+    def of_json(cls, written: object, *, of: str = "this run") -> Card:
         """What `as_json` gave, or a card of the first format.
 
         Args:
-            said: The JSON value.
+            written: The JSON value.
             of: Whose card it is, for the message where it cannot be read.
 
         Raises:
@@ -367,19 +367,19 @@ class Card:
             Fact(name='passes', answer=2.79, measured={}, note='2.8 in updates', others=())
         """
         try:
-            if not isinstance(said, Mapping):
+            if not isinstance(written, Mapping):
                 raise TypeError("it is not a JSON object")
-            version = said.get("format", 1)
+            version = written.get("format", 1)
             if version == 1:
-                return _old_card(said)
+                return _old_card(written)
             if version != CARD_FORMAT:
                 raise ValueError(f"its format {version!r} is newer than this version of engram")
             return cls(
-                tuple(map(Fact.of_json, said["facts"])),
-                tuple(map(Constraint.of_json, said["constraints"])),
-                tuple(map(Read.of_json, said["reads"])),
-                {ForbiddenRead.of_json(read): int(read["times"]) for read in said["forbidden"]},
-                tuple(map(Selected.of_json, said["choices"])),
+                tuple(map(Fact.of_json, written["facts"])),
+                tuple(map(Constraint.of_json, written["constraints"])),
+                tuple(map(Read.of_json, written["reads"])),
+                {ForbiddenRead.of_json(read): int(read["times"]) for read in written["forbidden"]},
+                tuple(map(Selected.of_json, written["choices"])),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
@@ -436,19 +436,19 @@ def _tasks(tasks: tuple[int, ...]) -> str:
 # Cards of the first format, which had sentences -----------------------------------------------------
 
 
-def _old_card(said: Said) -> Card:
+def _old_card(written: JsonMapping) -> Card:
     return Card(
-        tuple(map(_old_fact, said["lines"])),
+        tuple(map(_old_fact, written["lines"])),
         tuple(
             Constraint(_text(old, "name"), _one_of(old, "verdict", VERDICTS), note=_text(old, "figure"))
-            for old in said["constraints"]
+            for old in written["constraints"]
         ),
-        tuple(map(Read.of_json, said["reads"])),
-        {ForbiddenRead("other", note=str(what)): int(times) for what, times in said["forbidden"].items()},
+        tuple(map(Read.of_json, written["reads"])),
+        {ForbiddenRead("other", note=str(what)): int(times) for what, times in written["forbidden"].items()},
     )
 
 
-def _old_fact(line: Said) -> Fact:
+def _old_fact(line: JsonMapping) -> Fact:
     """A line of text as a fact; an answer that is no longer given stays in the note."""
     name, text, figure = (_text(line, key) for key in ("name", "answer", "figure"))
     words: dict[str, Answer] = {"yes": True, "no": False, "none": None, "unknown": None}
@@ -465,26 +465,27 @@ def _old_fact(line: Said) -> Fact:
 # Reading JSON ---------------------------------------------------------------------------------------
 
 
-def _text(said: Said, name: str, *, default: str | None = None) -> str:
-    value = said[name] if default is None else said.get(name, default)
+def _text(written: JsonMapping, name: str, *, default: str | None = None) -> str:
+    value = written[name] if default is None else written.get(name, default)
     if not isinstance(value, str):
         raise TypeError(f"its {name} {value!r} is not text")
     return value
 
 
-def _one_of(said: Said, name: str, known: tuple[Any, ...]) -> Any:
-    if said[name] not in known:
-        raise ValueError(f"its {name} {said[name]!r} is none of {', '.join(known)}")
-    return said[name]
+def _one_of(written: JsonMapping, name: str, known: tuple[Word, ...]) -> Word:
+    for word in known:
+        if written[name] == word:
+            return word
+    raise ValueError(f"its {name} {written[name]!r} is none of {', '.join(known)}")
 
 
 def _plain(measured: Mapping[str, Measured]) -> dict[str, Number | str | list[Number]]:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in measured.items()}
 
 
-def _measured(said: Said) -> dict[str, Measured]:
+def _measured(written: JsonMapping) -> dict[str, Measured]:
     measured: dict[str, Measured] = {}
-    for name, value in said.items():
+    for name, value in written.items():
         numbers = value if isinstance(value, list) else [] if isinstance(value, str) else [value]
         if not all(isinstance(number, int | float) for number in numbers):
             raise TypeError(f"its {name} {value!r} is neither a number, nor a list of numbers, nor text")

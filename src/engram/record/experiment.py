@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.plugins import PLUGIN_MODULE
 from engram.core.registries import METHODS
 from engram.core.schema import INTERNAL, Flag, Since, as_fields, from_fields, later_fields
@@ -44,8 +45,8 @@ class Experiment:
             sum of theirs.
         evaluation: When and on what it is evaluated.
         augment: Whether images are cropped and mirrored at random whenever they are learned.
-        budget_bytes: What the method may keep beyond the weights; None for as much as it likes.
-        by_phase: Overrides for the first phases, one after the other; later ones are as said above.
+        budget_bytes: What the method may keep beyond the weights; None for no limit.
+        by_phase: Overrides for the first phases, one per phase; later phases have none.
         start: The weights that it starts from; None for those of the model.
         seed: Initial weights, order of data, the method's and the evaluation's randomness.
 
@@ -58,7 +59,7 @@ class Experiment:
 
     scenario: Annotated[Scenario, INTERNAL]
     method: Annotated[str, INTERNAL]
-    settings: Annotated[dict[str, Any], INTERNAL] = field(default_factory=dict)
+    settings: Annotated[JsonObject, INTERNAL] = field(default_factory=dict)
     model: Annotated[ModelSpec, INTERNAL] = field(default_factory=ModelSpec)
     optimizer: Annotated[OptimizerSpec, INTERNAL] = field(default_factory=OptimizerSpec)
     batch_size: Annotated[int, Field(ge=1, description="New samples in each update")] = 32
@@ -93,22 +94,26 @@ class Experiment:
             f"           id {self.id})"
         )
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """An experiment takes a method that was given as a class along to other processes.
+    def __reduce__(self) -> tuple[Callable[..., Experiment], tuple[object, ...]]:
+        """An experiment whose method is a class takes the class along to other processes.
 
         A plugin's method is left out: every process loads the plugin itself.
         """
         values = tuple(getattr(self, item.name) for item in fields(self))
-        own = METHODS[self.method] if self.method in METHODS and not METHODS.is_ours(self.method) else None
-        if own is not None and own.__module__.startswith(PLUGIN_MODULE):
-            own = None
-        return _restored, (values, own)
+        if self.method not in METHODS or METHODS.is_ours(self.method):
+            return _restored, (values, None)
+        method = METHODS[self.method]
+        return _restored, (values, None if method.__module__.startswith(PLUGIN_MODULE) else method)
 
     def steps(self, samples: int, *, phase: int | None = None) -> int:
-        """How many updates a task with so many training samples gets, in some phase.
+        """The number of updates for a task with this number of training samples.
 
-        Updates are counted for each task: a phase that joins several tasks gets as many as they would get one
-        after the other, just as so many passes over all of their samples are as many updates in all.
+        Updates are counted per task: a phase that joins several tasks gets as many updates as these tasks
+        would get one after the other.
+
+        Args:
+            samples: Training samples of the task, or of all tasks in the phase.
+            phase: The phase in which it is learned, if its overrides and joined tasks are to count.
 
         Example:
             >>> from engram.scenarios import joint, split
@@ -118,9 +123,9 @@ class Experiment:
             >>> Experiment(joint(digits), "offline", updates=40).steps(1500, phase=0)
             200
         """
-        own = self.of_phase(phase).updates if phase is not None else None
-        if own is not None:
-            return own
+        override = self.of_phase(phase).updates if phase is not None else None
+        if override is not None:
+            return override
         passes = self.epochs if self.scenario.passes is None else self.scenario.passes
         if self.updates is not None and self.scenario.passes is None:
             return self.updates * (1 if phase is None else len(self.scenario.phases[phase]))
@@ -147,7 +152,7 @@ class Experiment:
         setting = self.scenario.setting.kind
         return f"{self.scenario.name}-{setting}-{self.method}-s{self.seed}-{self.digest}"
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """What `experiment.json` says."""
         return {"format": FORMAT, "id": self.id, "label": self.label, **self._fields()}
 
@@ -156,15 +161,15 @@ class Experiment:
         return replace(self, seed=seed)
 
     @classmethod
-    def of_json(cls, written: Mapping[str, Any], *, weights: Path | None = None) -> Experiment:
+    def of_json(cls, written: JsonMapping, *, weights: Path | None = None) -> Experiment:
         """The experiment that `experiment.json` describes: what `as_json` wrote is read to the same id.
 
         Methods, models and data sets of a user's own must be registered before (`load_plugin`).
 
         Args:
             written: What is in the file.
-            weights: Where the weights lie that the experiment starts from, if it starts from any; the file
-                says only what they are.
+            weights: The file of the weights that the experiment starts from, if any; `experiment.json` has
+                only their hash.
 
         Raises:
             InputError: Something is missing, unknown or of the wrong type; the message says where.
@@ -182,19 +187,19 @@ class Experiment:
         }
         if isinstance(start := known.get("start"), Mapping):
             known["start"] = {**start, "file": weights or Path()}
-        made = from_fields(cls, known, where="experiment.json")
-        assert isinstance(made, cls)
-        return made
+        experiment = from_fields(cls, known, where="experiment.json")
+        assert isinstance(experiment, cls)
+        return experiment
 
-    def _fields(self) -> dict[str, Any]:
+    def _fields(self) -> JsonObject:
         """Every field by name."""
-        written: dict[str, Any] = as_fields(self) | {"settings": self._written_settings()}
+        written: JsonObject = as_fields(self) | {"settings": self._written_settings()}
         if code := self._own_code():
             written["code"] = code
         return written
 
-    def _written_settings(self) -> dict[str, Any]:
-        """The hyper-parameters but those that came later and have their default."""
+    def _written_settings(self) -> JsonObject:
+        """The hyper-parameters, without those that came later and have their default."""
         if self.method not in METHODS:
             return dict(self.settings)
         later = later_fields(METHODS[self.method])
@@ -203,7 +208,7 @@ class Experiment:
         }
 
     def _own_code(self) -> dict[str, str]:
-        """Hashes of what a user wrote: edited, it is another experiment."""
+        """Hashes of users' own code and data: when they change, it is another experiment."""
         sets = dict.fromkeys(task.source.dataset for task in self.scenario.tasks)
         hashes = {
             "method": METHODS.code_of(self.method),
@@ -213,9 +218,9 @@ class Experiment:
         return {what: digest for what, digest in hashes.items() if digest}
 
 
-def _restored(values: tuple[Any, ...], own: type[Any] | None) -> Experiment:
+def _restored(values: tuple[Json, ...], method: type[object] | None) -> Experiment:
     """An experiment in another process, where its method may not be registered yet."""
     planned = Experiment(*values)
-    if own is not None and planned.method not in METHODS:
-        METHODS.add_own(planned.method, own)
+    if method is not None and planned.method not in METHODS:
+        METHODS.add_own(planned.method, method)
     return planned

@@ -1,29 +1,29 @@
-"""Why a run did not come to its end: a value, whoever ran it."""
+"""Why a run ended early, as a value."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 
 
 class FailureKind(StrEnum):
     """What went wrong. A kind decides what happens next; the text of a reason never does."""
 
     DIVERGED = "diverged"
-    """A loss, a weight or an answer became NaN or infinite: that says something about the settings."""
+    """A loss, a weight or an answer became NaN or infinite."""
     BAD_INPUT = "bad input"
-    """It cannot be run as asked: data are missing, a field does not fit, `--strict` was violated."""
+    """It cannot be run: data are missing, a field does not fit, `--strict` was violated."""
     OUT_OF_MEMORY = "out of memory"
     OUT_OF_BUDGET = "out of budget"
     """The method kept more than the experiment allows."""
     CRASHED = "crashed"
-    """Anything else: an exception that nobody expected, or a process that died."""
+    """Anything else: an unexpected exception, or a process that died."""
     INTERRUPTED = "interrupted"
-    """Somebody stopped it; it resumes from its checkpoint."""
+    """A user stopped it; it resumes from its checkpoint."""
     TIMED_OUT = "timed out"
 
 
@@ -38,7 +38,7 @@ class Failure:
     Attributes:
         kind: What went wrong.
         reason: One line for people, complete in itself.
-        step: The update at which it happened; None before the first, or where nobody knows.
+        step: The update at which it happened; None before the first, or where it is unknown.
         task: The task being learned, counted from 0; None likewise.
         details: The traceback, where there is one.
 
@@ -59,7 +59,7 @@ class Failure:
         """Whether the same run would fail in the same way again, wherever and whenever it is run."""
         return self.kind in (FailureKind.DIVERGED, FailureKind.OUT_OF_BUDGET)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """What `failure.json` says."""
         return asdict(self)
 

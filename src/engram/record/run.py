@@ -1,4 +1,4 @@
-"""A run: what was asked for, what came out, and what it cost. One value, with one `load` and one `save`."""
+"""A run: its experiment, its results and its cost, as one value with one `load` and one `save`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from engram.core.errors import InputError, unknown_name
 from engram.core.files import is_file, read_json, remove_file, write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
+from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
 from engram.record.account import Account
@@ -52,23 +53,23 @@ class Seconds:
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Run:
-    """One run of an experiment, or of somebody's own loop: finished, failed, under way or not begun.
+    """One run of an experiment, or of the user's own loop: finished, failed, under way or not begun.
 
     Attributes:
         description: What `experiment.json` says: `id`, `label`, and every field of the experiment.
         planned: The experiment itself, where it is at hand; `experiment` rebuilds it where it is not.
-        folder: Where the run lies; None for one that was never saved.
+        folder: The folder of the run; None for one that was never saved.
         finished: Whether it came to its end.
-        failure: Why it did not; None where it did, or where nobody knows.
+        failure: Why it did not; None where it did, or where that is unknown.
         stored: The metrics that were computed when the run ended; NaN where one is undefined.
         by_task: For each metric, one value per task.
         why: For each metric that is undefined or left out, the reason.
-        classes: How many classes are in use after each phase; None where nobody said.
+        classes: How many classes are in use after each phase; None where that is unknown.
         phases: For each value of the trace's `learning`, the tasks that were learned then.
         updates: How many updates were made.
         evaluations: How many evaluations were made.
         seconds: How long it took.
-        account: What the method kept and spent; None for somebody's own loop.
+        account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
@@ -81,7 +82,7 @@ class Run:
         (array([[0.75]]), 'done')
     """
 
-    description: Mapping[str, Any] = field(default_factory=dict)
+    description: JsonMapping = field(default_factory=dict)
     planned: Experiment | None = None
     folder: Path | None = None
     finished: bool = False
@@ -103,17 +104,17 @@ class Run:
         if self.planned is not None and not self.description:
             object.__setattr__(self, "description", self.planned.as_json())
 
-    # What was asked for --------------------------------------------------------------------------
+    # The experiment ------------------------------------------------------------------------------
 
     @property
     def experiment(self) -> Experiment:
         """The experiment as a value.
 
         Raises:
-            InputError: The run comes from somebody's own loop, or of code that is not loaded.
+            InputError: The run comes from the user's own loop, or its code is not loaded.
         """
         if self.planned is None:
-            raise InputError(f"the run {self.id} is not one of an experiment that engram could run again")
+            raise InputError(f"the run {self.id} has no experiment that engram could run again")
         return self.planned
 
     @property
@@ -128,18 +129,18 @@ class Run:
 
     @property
     def method(self) -> str:
-        """The method's name, or nothing where the run came from somebody's own loop."""
+        """The method's name, or an empty string for a run of the user's own loop."""
         return str(self.description.get("method", ""))
 
     @property
     def scenario(self) -> str:
-        """The scenario's name, or nothing where the run came from somebody's own loop."""
+        """The scenario's name, or an empty string for a run of the user's own loop."""
         scenario = self.description.get("scenario")
         return str(scenario.get("name", "")) if isinstance(scenario, Mapping) else ""
 
     @property
     def setting(self) -> str:
-        """`task`, `domain` or `class`, or nothing where the run came from somebody's own loop."""
+        """`task`, `domain` or `class`, or an empty string for a run of the user's own loop."""
         scenario = self.description.get("scenario")
         setting = scenario.get("setting") if isinstance(scenario, Mapping) else None
         return str(setting.get("kind", "")) if isinstance(setting, Mapping) else ""
@@ -150,16 +151,16 @@ class Run:
         seed = self.description.get("seed")
         return seed if isinstance(seed, int) else None
 
-    # What came out -------------------------------------------------------------------------------
+    # Results -------------------------------------------------------------------------------------
 
     @property
     def status(self) -> Status:
-        """A failed run is one that is tried again, as a missing one is; an unfinished one resumes."""
+        """Failed and missing runs are run from the start; an unfinished one resumes from its checkpoint."""
         if self.finished:
             return "done"
         if self.failure is not None and self.failure.kind is not FailureKind.INTERRUPTED:
             return "failed"
-        # Whoever has a description but no folder yet was not begun.
+        # A run with a description but without a folder has not begun.
         begun = self.failure is not None or (self.folder is not None and is_file(self.folder / EXPERIMENT))
         return "unfinished" if begun else "missing"
 
@@ -190,7 +191,7 @@ class Run:
         return {**self.stored, **self._computed(lacking)} if lacking else self.stored
 
     def _computed(self, names: Collection[str]) -> dict[str, float]:
-        """Metrics of the run's trace; none where that cannot be read: those stored are then all there are."""
+        """Metrics of the run's trace; empty where that cannot be read, so that only stored ones remain."""
         from engram.metrics.summary import summarise
 
         try:
@@ -269,7 +270,7 @@ class Run:
         planned = scenario.get("phases") if isinstance(scenario, Mapping) else None
         return [list(tasks) for tasks in planned] if planned else None
 
-    # What people read ----------------------------------------------------------------------------
+    # Display -------------------------------------------------------------------------------------
 
     @cached_property
     def task_names(self) -> list[str]:
@@ -316,13 +317,13 @@ class Run:
     # On disk -------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path | None = None) -> Run:
-        """Write the run's files, and return the run as it lies there.
+        """Write the run's files, and return the saved run.
 
         The result comes last, so its presence means that the run is complete; a run that failed has
         `failure.json` instead.
 
         Args:
-            folder: Where to; where it lies already by default.
+            folder: Where to write it (default: the folder that it was loaded from).
         """
         place = self.folder if folder is None else Path(folder)
         if place is None:
@@ -333,13 +334,13 @@ class Run:
             write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
         if self.finished or len(self.trace):
             self.tables.save(place)
-        made = dict(self.versions) or versions()
+        used = dict(self.versions) or versions()
         if self.finished:
             remove_file(place / FAILURE)
-            write_json(place / RESULT, finite({**self.result(), "versions": made}))
-        return replace(self, folder=place, versions=made)
+            write_json(place / RESULT, finite({**self.result(), "versions": used}))
+        return replace(self, folder=place, versions=used)
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> JsonObject:
         """What `result.json` says, but for the versions."""
         account = {} if self.account is None else {"account": self.account.as_json()}
         card = {} if self.card is None else {"card": self.card.as_json()}
@@ -364,10 +365,10 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> Run:
-        """The run in a folder, in whatever state it is. Its tables are read when they are first asked for.
+        """The run in a folder, finished or not. Its tables are read on first use.
 
         Raises:
-            InputError: The folder is not there or holds no run, or a file in it is damaged.
+            InputError: The folder does not exist or holds no run, or a file in it is damaged.
         """
         place = Path(folder)
         if not place.is_dir():
@@ -388,7 +389,7 @@ class Run:
 
     @classmethod
     def find(cls, experiment: Experiment, out: Path) -> Run:
-        """What has become of an experiment, as its folder in `out` tells; one that is not there is missing.
+        """The state of an experiment, as its folder in `out` shows it; `missing` where there is no folder.
 
         Example:
             >>> from engram.scenarios import split
@@ -403,12 +404,12 @@ def looks_like_run(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (EXPERIMENT, RESULT, TRACE))
 
 
-def save_description(folder: Path, description: Mapping[str, Any]) -> None:
-    """Say what a run's folder is for: the first file of a run."""
+def save_description(folder: Path, description: JsonMapping) -> None:
+    """Write the first file of a run, which says what the folder is for."""
     write_json(folder / EXPERIMENT, finite(dict(description)))
 
 
-def _read(folder: Path, description: Mapping[str, Any], planned: Experiment | None) -> Run:
+def _read(folder: Path, description: JsonMapping, planned: Experiment | None) -> Run:
     run = Run(description=description, planned=planned, folder=folder, tables=StoredTables(folder))
     if is_file(folder / RESULT):
         if not (folder / TRACE).is_file():
@@ -422,7 +423,7 @@ def _read(folder: Path, description: Mapping[str, Any], planned: Experiment | No
     return run
 
 
-def _with_result(run: Run, result: Mapping[str, Any], path: Path) -> Run:
+def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
     """The run with what `result.json` says, checked."""
     if not isinstance(result.get("metrics"), Mapping):
         raise InputError(f"{path} has no metrics: run it again with --again")
@@ -461,7 +462,7 @@ def _number(value: object) -> float:
     return float(value)
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _object(path: Path) -> JsonObject:
     value = read_json(path)
     if not isinstance(value, dict):
         raise InputError(f"{path} is not a JSON object: it was not written by engram")

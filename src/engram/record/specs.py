@@ -24,12 +24,12 @@ class TransferSpec:
     features.
 
     Attributes:
-        shots: Samples of each class; several numbers are tried.
+        shots: Samples per class; several numbers are tried.
         lr: Learning rate of the linear head.
         epochs: Passes over the few samples.
         batch_size: Samples in an update, at most.
-        tuned_lrs: Learning rates with which all weights are trained; none leaves that out.
-        tuned_epochs: After how many passes those networks are asked.
+        tuned_lrs: Learning rates with which all weights are trained; empty to skip that.
+        tuned_epochs: After how many passes those networks are evaluated.
     """
 
     shots: tuple[int, ...] = (5, 10, 20, 100)
@@ -43,21 +43,21 @@ class TransferSpec:
         counted = (*self.shots, self.epochs, self.batch_size, *self.tuned_epochs)
         if not self.shots or not self.tuned_epochs or min(counted) < 1:
             raise InputError(
-                f"shots {','.join(map(str, self.shots)) or 'none'}, epochs {self.epochs} and batch size "
-                f"{self.batch_size} cannot be used to probe: give whole numbers above 0"
+                "shots, epochs and batch size of probes must be at least 1, got "
+                f"{','.join(map(str, self.shots)) or 'no shots'}, {self.epochs} and {self.batch_size}"
             )
         for rate in (self.lr, *self.tuned_lrs):
             if not rate > 0:
-                raise InputError(f"lr={rate} cannot be used to probe: give a learning rate above 0")
+                raise InputError(f"lr of probes must be above 0, got {rate}")
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The weights that a run starts from: what they are says who it is, where they lie does not.
+    """The weights that a run starts from. Their content is part of its identity, their place is not.
 
     Attributes:
         sha256: The hash of the file's content.
-        file: Where the file lies on this machine; no part of what is compared, hashed or written down.
+        file: Where the file is on this machine; neither compared nor hashed nor written.
 
     Example:
         >>> Start("12ab", Path("here.pt")) == Start("12ab", Path("there.pt"))
@@ -90,10 +90,10 @@ class EvaluationSpec:
     """When and on what a run is evaluated.
 
     Attributes:
-        every: After every so many updates.
-        per_epoch: Count updates anew in every epoch (the code of De Lange et al. 2023).
+        every: Evaluate after every so many updates.
+        per_epoch: Count updates from 0 in every epoch (the code of De Lange et al. 2023).
         subset: Samples of each task; None for all.
-        redraw: Draw the subset anew for every evaluation (the code of De Lange et al. 2023).
+        redraw: Draw a new subset for every evaluation (the code of De Lange et al. 2023).
         tasks: The tasks `seen` so far, or `all`.
         on: `test` data, `train`ing data, or the `validation` data that the scenario holds out.
         before: Also before the first update.
@@ -104,8 +104,8 @@ class EvaluationSpec:
         transfer: Try what was learned on the next task, at the end of each task.
         balances: At the very end, record the accuracy of merged networks over their balance (IMM).
         upstream: A data set that the start was pretrained on: how much of it is remembered.
-        points: About how often each phase is evaluated, whatever its length and `every` (Pfülb & Gepperth
-            2019: 90); 0 for as often as `every` says.
+        points: Evaluate each phase about this many times, instead of `every` (Pfülb & Gepperth 2019: 90);
+            0 to use `every`.
     """
 
     every: Annotated[int, Field(ge=1, description="Evaluate after every N updates")] = 1
@@ -113,7 +113,7 @@ class EvaluationSpec:
     subset: Annotated[
         int | None, ZeroMeansAll(), Field(ge=1, description="Samples of each task; 0 for all")
     ] = 1000
-    redraw: Annotated[bool, Field(description="Draw the subset anew for every evaluation")] = False
+    redraw: Annotated[bool, Field(description="Draw a new subset for every evaluation")] = False
     tasks: Annotated[Literal["seen", "all"], Field(description="Evaluate the tasks seen so far, or all")] = (
         "seen"
     )
@@ -132,7 +132,7 @@ class EvaluationSpec:
     points: Annotated[int, Since("2"), INTERNAL] = 0
 
     def every_in(self, steps: int) -> int:
-        """After every so many updates of a phase that has so many.
+        """The number of updates between two evaluations in a phase of `steps` updates.
 
         Example:
             >>> EvaluationSpec(every=7).every_in(3000), EvaluationSpec(points=90).every_in(3000)

@@ -1,4 +1,4 @@
-"""The tables of a run: held in memory, or read from its folder when they are first asked for."""
+"""The tables of a run: held in memory, or read from its folder on first use."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Tables:
 
 
 class StoredTables(Tables):
-    """The tables in a run's folder. A file that is not there is an empty table."""
+    """The tables in a run's folder. A missing file is an empty table."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

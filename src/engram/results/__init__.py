@@ -1,7 +1,8 @@
 """What finished runs say: the folders they left, questions to them, and the report."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from engram.core.lazy import lazy_package
 
 if TYPE_CHECKING:
     from engram.results.report import write_report
@@ -9,13 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RunGroup", "Runs", "find_runs", "group_runs", "write_report"]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'engram.results' has no attribute {name!r}")
-    module = "report" if name == "write_report" else "runs"
-    return getattr(import_module(f"engram.results.{module}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazy_package(
+    __name__,
+    {".report": ("write_report",), ".runs": ("RunGroup", "Runs", "find_runs", "group_runs")},
+)

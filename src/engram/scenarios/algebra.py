@@ -1,4 +1,4 @@
-"""Scenarios made from scenarios. The name stays what it was, the tasks and phases tell the rest."""
+"""Functions from scenarios to scenarios. The name stays the same; tasks and phases change."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ def joint(scenario: Scenario) -> Scenario:
 
 
 def prefix(scenario: Scenario, n: int) -> Scenario:
-    """The first `n` tasks alone; phases lose the tasks that are gone, and vanish when they have none left.
+    """The first `n` tasks alone; phases lose the other tasks, and are removed when none is left.
 
     Example:
         >>> from engram.scenarios import split
@@ -41,15 +41,13 @@ def prefix(scenario: Scenario, n: int) -> Scenario:
         [(0, 1), (2, 3)]
     """
     if not 1 <= n <= len(scenario.tasks):
-        raise InputError(
-            f"prefix of {n} tasks cannot be taken of {scenario.name}: give 1 to {len(scenario.tasks)}"
-        )
+        raise InputError(f"a prefix of {scenario.name} must have 1 to {len(scenario.tasks)} tasks, got {n}")
     kept = (tuple(task for task in phase if task < n) for phase in scenario.phases)
     return replace(scenario, tasks=scenario.tasks[:n], phases=tuple(phase for phase in kept if phase))
 
 
 def shuffled(scenario: Scenario, seed: int) -> Scenario:
-    """The same tasks in an order that `seed` gives.
+    """The same tasks in an order drawn with `seed`.
 
     Output units are numbered by arrival again, so that those seen so far are always the first ones; in
     the domain setting, where tasks share their units, they stay.

@@ -1,7 +1,7 @@
 """The functions that return scenarios. None of them loads anything.
 
-Output units are numbered by arrival. In the task setting each task has units of its own, its head; in the
-class setting each new class has; in the domain setting all tasks share theirs.
+Output units are numbered by arrival. In the task setting each task has its own units, its head; in the
+class setting each new class has its own unit; in the domain setting all tasks share their units.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def split(
 
     Args:
         dataset: Whose classes are split.
-        classes_per_task: How many classes a task has. They must come out even; tasks of unequal size are
-            said one by one, as in `(2, 2, 3, 3)`.
+        classes_per_task: How many classes a task has, a divisor of the number of classes; or the size of
+            every task, as in `(2, 2, 3, 3)`.
         setting: What may be known.
-        order: The classes, in the order in which they arrive; all in the data set's order unless given.
+        order: The classes, in the order in which they arrive (default: all, in the data set's order).
         seed: Draws an order instead.
-        transforms: How images are prepared; the data set's usual normalisation unless given.
+        transforms: How images are prepared (default: the data set's usual normalisation).
 
     Example:
         >>> stream = split("mnist", 2, setting="domain")
@@ -66,7 +66,7 @@ def split(
         ((0, 1), (2, 3))
         >>> split("mnist", 3, setting="class")
         Traceback (most recent call last):
-        engram.core.errors.InputError: 10 classes of mnist cannot be split 3 by 3: give a divisor of 10, ...
+        engram.core.errors.InputError: classes_per_task must divide the 10 classes of mnist, or be ..., got 3
     """
     known = setting_of(setting, what="split")
     classes = _ordered_classes(dataset, order, seed)
@@ -90,7 +90,7 @@ def permuted(
     identity_first: bool = False,
     transforms: Sequence[Transform] | None = None,
 ) -> Scenario:
-    """All classes in every task, the pixels in an order of the task's own.
+    """All classes in every task; each task permutes the pixels in its own way.
 
     The pixels are permuted after all other preparation but before the normalisation. More tasks with the
     same seed begin with the same permutations.
@@ -98,11 +98,11 @@ def permuted(
     Args:
         dataset: Whose images are permuted.
         n_tasks: How many tasks.
-        setting: What may be known. In the class setting a class of another task is another class.
+        setting: What may be known. In the class setting the same class in two tasks counts as two classes.
         seed: Draws the permutations.
         identity_first: Whether the first task has the pixels as they are (Hsu et al.); else it is
             permuted as well (De Lange et al.).
-        transforms: How images are prepared; the data set's usual normalisation unless given.
+        transforms: How images are prepared (default: the data set's usual normalisation).
 
     Example:
         >>> stream = permuted("mnist", 3, setting="class", seed=0, identity_first=True)
@@ -110,7 +110,7 @@ def permuted(
         (['as it is', 'permutation 2', 'permutation 3'], 30)
     """
     if n_tasks < 1:
-        raise InputError(f"{n_tasks} permuted tasks cannot be made: give at least 1")
+        raise InputError(f"n_tasks must be at least 1, got {n_tasks}")
     # generate_state(n) begins with generate_state(m) for every m < n: that is what makes prefixes agree.
     seeds = np.random.SeedSequence(seed).generate_state(n_tasks)
     variants: dict[str, tuple[Transform, ...]] = {
@@ -129,13 +129,13 @@ def rotated(
     setting: Setting | SettingName,
     transforms: Sequence[Transform] | None = None,
 ) -> Scenario:
-    """All classes in every task, the images turned by the task's own angle.
+    """All classes in every task; each task rotates the images by its own angle.
 
     Args:
         dataset: Whose images are turned.
         angles: In degrees, counter-clockwise, one per task; no two may be the same.
-        setting: What may be known. In the class setting a class of another task is another class.
-        transforms: How images are prepared; the data set's usual normalisation unless given.
+        setting: What may be known. In the class setting the same class in two tasks counts as two classes.
+        transforms: How images are prepared (default: the data set's usual normalisation).
 
     Example:
         >>> [task.name for task in rotated("mnist", (0, 9, 18), setting="domain").tasks]
@@ -143,7 +143,7 @@ def rotated(
     """
     degrees = [float(angle) for angle in angles]
     if not degrees or len(set(degrees)) < len(degrees):
-        raise InputError(f"give at least one angle, and none twice, got {degrees}")
+        raise InputError(f"angles must be one or more, all different, got {degrees}")
     variants: dict[str, tuple[Transform, ...]] = {
         f"{angle:g}°": (Rotate(angle),) if angle else () for angle in degrees
     }
@@ -200,10 +200,10 @@ def domains(
         datasets: Their names, in order.
         setting: `domain` (they share their output units) or `task` (each has a head). In the class setting
             it would be another scenario, a `queue`.
-        size: Height and width that all images are brought to; the greatest of their own unless given.
-        classes: The labels to use; all unless given.
-        transforms: How the images of all data sets are prepared, instead of being brought to one shape
-            each with its usual normalisation.
+        size: Height and width that all images are resized to (default: the greatest of the data sets).
+        classes: The labels to use (default: all).
+        transforms: How the images of all data sets are prepared (default: resized to one shape, each with its
+            usual normalisation).
 
     Example:
         >>> stream = domains(("mnist", "svhn", "usps"), size=32)
@@ -286,7 +286,7 @@ def slt(code: str, dataset: str, *, permute: bool = True) -> Scenario:
 
     `D5-5a` to `D5-5h` learn five classes and then the other five, `D9-1a` to `D9-1c` nine and then the
     tenth; all ten compete from the start. `DP10-10` learns all ten and then all ten with permuted pixels,
-    in the domain setting. Labels are never counted anew.
+    in the domain setting. Labels keep their numbers.
 
     Of a data set with more than ten classes the first ten are used (the paper takes the most frequent).
     Classes of `svhn` are counted as the paper does: digit 1 is 0, digit 0 is 9. Pixels of `mnist` are in
@@ -336,7 +336,7 @@ def _varied(
     setting: Setting | SettingName,
     transforms: Sequence[Transform] | None,
 ) -> Scenario:
-    """All classes of a data set in every task, each task with a change of its own before the last step."""
+    """All classes of a data set in every task, each task with its own change before the last step."""
     known = setting_of(setting, what=what)
     classes = tuple(range(DATASETS[dataset].classes))
     steps = (usual_normalisation(dataset),) if transforms is None else tuple(transforms)
@@ -361,9 +361,9 @@ def _ordered_classes(dataset: str, order: Sequence[int] | None, seed: int | None
         return tuple(int(number) for number in numbers)
     if seed is not None:
         raise InputError("a class order and a seed for one contradict each other: give only one of them")
-    strange = [label for label in order if not 0 <= label < known]
-    if strange:
-        raise InputError(f"{dataset} has no class {strange[0]}: its classes are 0 to {known - 1}")
+    unknown = [label for label in order if not 0 <= label < known]
+    if unknown:
+        raise InputError(f"{dataset} has no class {unknown[0]}: its classes are 0 to {known - 1}")
     if len(set(order)) < len(order):
         raise InputError(f"class order {tuple(order)} names a class twice: name each once")
     return tuple(order)
@@ -373,13 +373,15 @@ def _task_sizes(dataset: str, n_classes: int, classes_per_task: int | Sequence[i
     if isinstance(classes_per_task, int):
         if classes_per_task < 1 or n_classes % classes_per_task or not n_classes:
             raise InputError(
-                f"{n_classes} classes of {dataset} cannot be split {classes_per_task} by {classes_per_task}: "
-                f"give a divisor of {n_classes}, or the size of every task"
+                f"classes_per_task must divide the {n_classes} classes of {dataset}, or be the size of every "
+                f"task, got {classes_per_task}"
             )
         return [classes_per_task] * (n_classes // classes_per_task)
     sizes = list(classes_per_task)
     if not sizes or min(sizes) < 1 or sum(sizes) != n_classes:
-        raise InputError(f"task sizes {sizes} do not make {n_classes} classes of {dataset}: let them add up")
+        raise InputError(
+            f"task sizes must be at least 1 and add up to the {n_classes} classes of {dataset}, got {sizes}"
+        )
     return sizes
 
 
@@ -387,7 +389,7 @@ def _shared_classes(datasets: Sequence[str]) -> tuple[int, ...]:
     counts = {DATASETS[name].classes for name in datasets}
     if len(counts) > 1:
         raise InputError(
-            f"{', '.join(datasets)} do not have the same number of classes {sorted(counts)}: say which to use"
+            f"{', '.join(datasets)} do not have the same number of classes {sorted(counts)}: pass `classes`"
         )
     return tuple(range(counts.pop()))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from engram.core.errors import InputError
 from engram.core.registry import Lazy, Registry
@@ -22,8 +22,8 @@ class Benchmark:
         name: What people type.
         description: One line.
         paper: Where it comes from.
-        settings: The settings it may be had in, with the options of its paper; the first is the default.
-        make: From a setting and a seed to the scenario.
+        settings: The settings that it supports, with the options of its paper; the first is the default.
+        make: Makes the scenario from a setting and a seed.
         recipe: How it is trained.
     """
 
@@ -43,8 +43,8 @@ class Benchmark:
         """The scenario in a setting.
 
         Args:
-            setting: One of `setting_names`, which has the options of the benchmark's paper, or a setting
-                with options of one's own; the default unless given.
+            setting: One of `setting_names`, with the options of the benchmark's paper, or a setting with
+                other options (default: the first of `settings`).
             seed: Draws what differs from run to run: class orders, permutations. Many benchmarks have
                 nothing to draw.
 
@@ -61,7 +61,7 @@ class Benchmark:
         else:
             chosen = setting_of(setting, what=self.name, allowed=self.setting_names)
             if isinstance(setting, str):
-                chosen = next(own for own in self.settings if own.kind == chosen.kind)
+                chosen = next(option for option in self.settings if option.kind == chosen.kind)
         return replace(self.make(chosen, seed), name=self.name)
 
 
@@ -84,18 +84,18 @@ def scenario(
     settings: Sequence[Setting | SettingName] = SETTING_NAMES,
     paper: str = "",
 ) -> Callable[[Make], Make]:
-    """Give a stream of your own a name, under which every command knows it (`--plugin FILE`).
+    """Register your own stream of tasks under a name that all commands know (`--plugin FILE`).
 
     What is decorated is a function that returns a `Scenario`. It may have a parameter `setting`, if the
-    stream makes sense in several settings, and a parameter `seed`, if something is drawn anew for every run.
+    stream makes sense in several settings, and a parameter `seed`, if something is drawn for every run.
     The function loads nothing: it names data sets. The first line of its docstring is what `engram list`
     shows.
 
     Args:
         name: What it is called.
-        recipe: How it is trained unless somebody says otherwise; see `Recipe` for what it is left open.
-        settings: The settings that it may be had in, the default first; only for a function that has a
-            parameter `setting`.
+        recipe: How it is trained by default (default: that of `Recipe()`).
+        settings: The settings that it supports, the default first; only for a function that has a parameter
+            `setting`.
         paper: Where it comes from.
 
     Example:
@@ -132,17 +132,17 @@ def made_by(
     if not callable(function):
         raise InputError(f"scenario {name}: {function!r} is not a function that returns a Scenario")
     parameters = inspect.signature(function).parameters
-    if strange := [
+    if unknown := [
         parameter.name
         for parameter in parameters.values()
         if parameter.name not in ("setting", "seed") and parameter.default is inspect.Parameter.empty
     ]:
         raise InputError(
-            f"scenario {name}: the function has a parameter {strange[0]!r}: only setting and seed are given"
+            f"scenario {name}: the function has a parameter {unknown[0]!r}: only setting and seed are passed"
         )
 
     def make(setting: Setting, seed: int) -> Scenario:
-        known: dict[str, Any] = {"setting": setting, "seed": seed}
+        known: dict[str, object] = {"setting": setting, "seed": seed}
         stream = _checked(name, function(**{key: known[key] for key in known if key in parameters}))
         return stream if "setting" in parameters else replace(stream, setting=setting)
 

@@ -54,7 +54,7 @@ def usual_normalisation(dataset: str) -> Normalise:
 def statistics_of(step: Normalise, dataset: str) -> str | None:
     """The data set whose mean and deviation a normalisation uses; None where it only scales pixels.
 
-    Numbers that nobody knows are taken for those of the data set that they normalise.
+    Unknown numbers count as those of the data set that they normalise.
 
     Example:
         >>> statistics_of(UNIT_RANGE, "mnist"), statistics_of(usual_normalisation("svhn"), "svhn")
@@ -86,7 +86,7 @@ def common_format(datasets: Iterable[str], *, size: int | None = None) -> list[t
 
     Args:
         datasets: Names of data sets.
-        size: Height and width of the result; the greatest of the data sets' own unless given.
+        size: Height and width of the result (default: the greatest of the data sets).
 
     Example:
         >>> [[step.kind for step in steps] for steps in common_format(["mnist", "svhn"])]

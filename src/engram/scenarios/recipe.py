@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from engram.core.errors import unknown_name
+from engram.core.schema import OptionValue
 from engram.core.values import OptimizerSpec
 from engram.scenarios.values import SettingName
 
@@ -22,11 +22,11 @@ class Tuning:
     Attributes:
         fields: Hyper-parameters of the method.
         by_setting: Those that differ between the settings.
-        optimizer: The optimiser, where the method has one of its own.
-        network: Fields of the benchmark's network that the method has otherwise.
-        batch_size: New samples in an update, where the method has a number of its own.
-        epochs: Passes over the data, where the method has a number of its own.
-        augment: Whether images are changed at random, where the method has that otherwise.
+        optimizer: The optimiser, where the method has its own.
+        network: Fields of the benchmark's network that differ for the method.
+        batch_size: New samples in an update, where the method has its own number.
+        epochs: Passes over the data, where the method has its own number.
+        augment: Whether images are augmented, where that differs for the method.
     """
 
     fields: Mapping[str, Value] = field(default_factory=dict)
@@ -40,10 +40,10 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How a scenario is trained unless somebody says otherwise.
+    """How a scenario is trained by default.
 
-    Left open, it is one pass over each task with plain gradient descent at .01 and batches of 32, with a
-    perceptron of two hidden layers of 400 units.
+    `Recipe()` is one pass over each task with plain gradient descent at a rate of 0.01, batches of 32, and a
+    perceptron with two hidden layers of 400 units.
 
     Attributes:
         optimizers: The optimisers that the paper uses, the usual one first.
@@ -62,7 +62,7 @@ class Recipe:
     epochs: int = 1
     updates: int | None = None
     model: str = "mlp"
-    model_options: Mapping[str, Any] = field(default_factory=dict)
+    model_options: Mapping[str, OptionValue] = field(default_factory=dict)
     augment: bool = False
     subset: int = 1000
     methods: Mapping[str, Tuning] = field(default_factory=dict)
@@ -81,8 +81,8 @@ class Recipe:
             >>> recipe.optimizer("ewc", "adagrad").lr
             0.01
         """
-        own = self.methods[method].optimizer if method in self.methods else None
-        choices = self.optimizers if own is None else (own, *self.optimizers)
+        tuned = self._tuning(method).optimizer
+        choices = self.optimizers if tuned is None else (tuned, *self.optimizers)
         if name is None:
             return choices[0]
         if name not in _USUAL_RATES:
@@ -99,18 +99,18 @@ class Recipe:
             >>> recipe.batch("finetune"), recipe.batch("naive-rehearsal")
             (128, 64)
         """
-        own = self.methods[method].batch_size if method in self.methods else None
-        return self.batch_size if own is None else own
+        tuned = self._tuning(method).batch_size
+        return self.batch_size if tuned is None else tuned
 
     def network(self, method: str) -> dict[str, float | str]:
-        """The fields of the benchmark's network that `method` has otherwise.
+        """The fields of the benchmark's network that differ for `method`.
 
         Example:
             >>> from engram.scenarios import benchmark
             >>> benchmark("slt-D5-5a-mnist").recipe.network("ewc")["init"]
             'truncated-normal-.1'
         """
-        return dict(self.methods.get(method, Tuning()).network)
+        return dict(self._tuning(method).network)
 
     def passes(self, method: str) -> int:
         """How many passes `method` makes over the data.
@@ -121,11 +121,11 @@ class Recipe:
             >>> recipe.passes("finetune"), recipe.passes("offline")
             (10, 50)
         """
-        own = self.methods[method].epochs if method in self.methods else None
-        return self.epochs if own is None else own
+        tuned = self._tuning(method).epochs
+        return self.epochs if tuned is None else tuned
 
     def augments(self, method: str) -> bool:
-        """Whether images are changed at random whenever `method` learns them.
+        """Whether images are augmented when `method` learns them.
 
         Example:
             >>> from engram.scenarios import benchmark
@@ -133,8 +133,8 @@ class Recipe:
             >>> recipe.augments("er"), recipe.augments("finetune")
             (True, False)
         """
-        own = self.methods[method].augment if method in self.methods else None
-        return self.augment if own is None else own
+        tuned = self._tuning(method).augment
+        return self.augment if tuned is None else tuned
 
     def fields(self, method: str, setting: SettingName) -> dict[str, Value]:
         """The hyper-parameters that are set for `method` in a setting; none for a method that has no tuning.
@@ -144,5 +144,8 @@ class Recipe:
             >>> benchmark("split-mnist-002").recipe.fields("ewc", "domain")["strength"]
             100
         """
-        tuning = self.methods.get(method, Tuning())
+        tuning = self._tuning(method)
         return {**tuning.fields, **tuning.by_setting.get(setting, {})}
+
+    def _tuning(self, method: str) -> Tuning:
+        return self.methods.get(method, Tuning())

@@ -1,4 +1,4 @@
-"""What learner and evaluator may know, by name or by value."""
+"""Settings by name: what learner and evaluator may know."""
 
 from collections.abc import Sequence
 from typing import get_args
@@ -16,7 +16,7 @@ def setting_of(
 
     Args:
         setting: A setting, or `"task"`, `"domain"` or `"class"`.
-        what: What the setting is for, as people would read it in an error.
+        what: What the setting is for, for messages.
         allowed: The settings in which it makes sense.
 
     Example:

@@ -19,8 +19,8 @@ class Source:
     Attributes:
         dataset: Its name.
         classes: The labels of the classes.
-        unused: How many of the first training samples are left out: some papers keep them for a validation
-            that they never make.
+        unused: How many of the first training samples are left out: some papers reserve them for validation
+            and never use them.
     """
 
     dataset: str
@@ -29,7 +29,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.unused < 0:
-            raise InputError(f"{self.unused} samples of {self.dataset} cannot be left out: give 0 or more")
+            raise InputError(f"unused samples of {self.dataset} must be at least 0, got {self.unused}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskSetting:
-    """Task identity is known when learning and when asked: every task has a head of its own."""
+    """Task identity is known in training and in evaluation: every task has its own head."""
 
     kind: Literal["task"] = "task"
 
@@ -134,7 +134,7 @@ class TaskSetting:
 
 @dataclass(frozen=True, slots=True)
 class DomainSetting:
-    """Every task uses the same output units, and which task a sample is of stays hidden."""
+    """All tasks share the same output units; task identity is hidden."""
 
     boundaries: bool = True
     kind: Literal["domain"] = "domain"
@@ -147,7 +147,7 @@ class DomainSetting:
 
 @dataclass(frozen=True, slots=True)
 class ClassSetting:
-    """Tasks bring new classes, and the answer is one among all of them; task identity stays hidden.
+    """Tasks bring new classes, and the answer is one of all classes; task identity is hidden.
 
     Attributes:
         classes_known: Whether all classes compete from the start; else only those seen so far do, in the
@@ -180,8 +180,7 @@ class Scenario:
         name: What people read.
         tasks: The tasks, which are also what is evaluated.
         setting: What learner and evaluator may know.
-        phases: Which tasks are learned together, in this order; each alone, one after the other, unless
-            said otherwise.
+        phases: Which tasks are learned together, in this order (default: each alone, one after the other).
         passes: How often each sample is shown: 1 for an online stream, None where the experiment decides.
         held_out: The share of each class's training samples that is not learned but kept for validation.
     """
@@ -196,7 +195,7 @@ class Scenario:
     def __repr__(self) -> str:
         phases = "" if len(self.phases) == len(self.tasks) else f", {len(self.phases)} phases"
         passes = "" if self.passes is None else f", {self.passes} passes" if self.passes > 1 else ", online"
-        hidden = "" if getattr(self.setting, "boundaries", True) else ", boundaries hidden"
+        hidden = "" if self.setting.shows_boundaries else ", boundaries hidden"
         return (
             f"Scenario({self.name!r}, {self.setting.kind} setting, {len(self.tasks)} tasks, "
             f"{self.n_units} output units{phases}{passes}{hidden})"
@@ -205,24 +204,21 @@ class Scenario:
     def __post_init__(self) -> None:
         if not 0 <= self.held_out < 1:
             raise InputError(
-                f"scenario {self.name!r} holds out {self.held_out:g} of its samples: "
-                "give a share from 0 to below 1"
+                f"held_out of scenario {self.name!r} must be at least 0 and below 1, got {self.held_out:g}"
             )
         if not self.tasks:
-            raise InputError(f"scenario {self.name!r} has no tasks: give it at least one")
+            raise InputError(f"scenario {self.name!r} has no tasks: it needs at least one")
         if not self.phases:
             object.__setattr__(self, "phases", tuple((i,) for i in range(len(self.tasks))))
         if not all(self.phases):
             raise InputError(f"scenario {self.name!r} has an empty phase: name the tasks learned in it")
-        strange = [task for phase in self.phases for task in phase if not 0 <= task < len(self.tasks)]
-        if strange:
+        unknown = [task for phase in self.phases for task in phase if not 0 <= task < len(self.tasks)]
+        if unknown:
             raise InputError(
-                f"scenario {self.name!r} has no task {strange[0]}: phases may name 0 to {len(self.tasks) - 1}"
+                f"scenario {self.name!r} has no task {unknown[0]}: phases may name 0 to {len(self.tasks) - 1}"
             )
         if self.passes is not None and self.passes < 1:
-            raise InputError(
-                f"scenario {self.name!r} has {self.passes} passes: show each sample at least once"
-            )
+            raise InputError(f"passes of scenario {self.name!r} must be at least 1, got {self.passes}")
 
     @property
     def n_units(self) -> int:
@@ -249,7 +245,7 @@ class Scenario:
         return (tuple(range(self.n_units)),)
 
     def answers(self, phase: int) -> tuple[tuple[int, ...], ...]:
-        """The units among which the answer to each task's samples is sought during `phase`."""
+        """For each task, the units among which its samples are classified during `phase`."""
         if isinstance(self.setting, TaskSetting):
             return self.heads(phase)
         free = isinstance(self.setting, ClassSetting) and not self.setting.mask_evaluation
