@@ -69,6 +69,38 @@ def test_an_experiment_says_everything() -> None:
         engram.run("split-digits")
 
 
+def test_an_experiment_is_run_again_from_its_folder(tmp_path: Path) -> None:
+    first = small("dgr", out=tmp_path / "runs")
+    assert first.folder is not None
+    file = first.folder / "experiment.json"
+    [loaded] = engram.load(tmp_path / "runs")
+    for description in (file, str(file), loaded.experiment):
+        again = engram.run(description)
+        assert again.experiment == first.experiment and again.id == first.id
+        assert again.trace == first.trace
+    with pytest.raises(InputError, match="leave method and options out"):
+        engram.run(file, "er")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "does not describe an experiment: it must be the experiment.json of a run$"),
+        ('{"id": "mine", "label": "mine", "tasks": ["a"]}', "does not describe an experiment"),
+        ('{"scenario": {}, "method": "er"}', "mine.json: experiment.json: .*missing"),
+        ("{", "mine.json"),
+        (None, "mine.json"),
+    ],
+)
+def test_files_that_describe_no_experiment(text: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=message) as error:
+        engram.run(file)
+    assert "\n" not in str(error.value)
+
+
 def test_a_run_in_a_folder_is_run_once(tmp_path: Path) -> None:
     counting = Counting()
     first = small(out=tmp_path, observers=[counting])
