@@ -160,7 +160,7 @@ def test_a_checkpoint_of_another_layout_is_not_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"not a checkpoint", {"a": 1}, [1]])
 def test_a_broken_checkpoint_is_one_line(content: Any, tmp_path: Path) -> None:
     leave_checkpoint(tmp_path, small(), content)
-    with pytest.raises(InputError, match="is broken: delete it, and the run starts anew"):
+    with pytest.raises(InputError, match="is damaged: delete it to start the run from the beginning"):
         execute(small(), Where(out=tmp_path))
 
 
@@ -270,7 +270,9 @@ def test_a_method_that_no_checkpoint_can_keep_runs_without(
         self.odd = object()  # type: ignore[attr-defined]
 
     monkeypatch.setattr(Learner, "after_step", odd)
-    with pytest.warns(UserWarning, match=r"no checkpoint: Finetune.odd is a object.*starts anew") as said:
+    with pytest.warns(
+        UserWarning, match=r"no checkpoint: Finetune.odd is a object.*starts from the beginning"
+    ) as said:
         finished = execute(small(), Where(out=tmp_path, checkpoint_seconds=1e-9))
     assert len(said) == 1 and finished.updates == 100
 

@@ -254,5 +254,5 @@ def test_bad_options(options: Callable[[], CausalOptions], message: str) -> None
 
 def test_one_task_is_too_few() -> None:
     one = replace(base(), scenario=prefix(base().scenario, 1))
-    with pytest.raises(InputError, match="needs two tasks or more"):
+    with pytest.raises(InputError, match="needs at least two tasks"):
         drive(causal([one], {}), Recorder(made_up))

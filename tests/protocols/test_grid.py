@@ -82,7 +82,7 @@ def test_the_search_may_use_fewer_seeds_than_the_winner() -> None:
     execute = by_rate()
     drive(grid(bases(seeds=5), {"lr": [0.1, 0.5]}, search_seeds=1), execute)
     assert [len(asked) for asked in execute.rounds] == [2, 5]
-    with pytest.raises(InputError, match="search_seeds=6"):
+    with pytest.raises(InputError, match="search_seeds must be between 1 and 5, got 6"):
         drive(grid(bases(seeds=5), {"lr": [0.1]}, search_seeds=6), execute)
 
 

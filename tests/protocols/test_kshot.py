@@ -150,5 +150,5 @@ def test_bad_probes_are_refused(wrong: dict[str, object]) -> None:
 
 def test_fine_tuning_without_validation_samples_is_refused_before_training() -> None:
     planned = probed("finetune", PROBE)
-    with pytest.raises(InputError, match="chosen on validation samples, of which there are none"):
+    with pytest.raises(InputError, match="chosen on validation samples, and there are none"):
         run(replace(planned, scenario=replace(planned.scenario, held_out=0.0)))

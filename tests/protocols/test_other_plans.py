@@ -160,7 +160,7 @@ def test_queue_reports_every_tenth_task_the_best_and_the_worst() -> None:
 
 def test_reported_tasks() -> None:
     assert reported_tasks(5) == (1, 5) and reported_tasks(11) == (1, 11) and reported_tasks(1) == (1,)
-    with pytest.raises(InputError, match="every=0"):
+    with pytest.raises(InputError, match="every must be at least 1 task, got 0"):
         reported_tasks(5, every=0)
 
 
@@ -171,7 +171,7 @@ def test_a_plan_that_needs_a_run_says_why_it_has_none() -> None:
 
 def test_nothing_to_run_is_refused() -> None:
     for plan in (online([]), queue([])):
-        with pytest.raises(InputError, match="needs an experiment"):
+        with pytest.raises(InputError, match="needs at least one experiment"):
             drive(plan, Recorder(transferred))
-    with pytest.raises(InputError, match="needs experiments"):
+    with pytest.raises(InputError, match="needs at least one experiment for each method"):
         drive(forward_transfer({}), Recorder(transferred))

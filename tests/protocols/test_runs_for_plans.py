@@ -131,10 +131,10 @@ def test_the_first_phases_alone_are_the_same_run_up_to_there() -> None:
     ("changes", "message"),
     [
         ({"by_phase": (PhaseSpec(lr=-1.0),)}, "lr must be above 0 and finite, got -1"),
-        ({"evaluation": EvaluationSpec(balances=True)}, "finetune merges no networks"),
+        ({"evaluation": EvaluationSpec(balances=True)}, "finetune does not merge networks"),
         (
             {"method": "gdumb", "settings": {}, "by_phase": (PhaseSpec(lr=0.1),)},
-            "gdumb has no learning rate by phase",
+            "gdumb has no learning rate per phase",
         ),
     ],
 )

@@ -153,7 +153,7 @@ def test_what_makes_no_sense_is_left_out_and_listed() -> None:
     assert len(found.experiments) == 2 * 3 + 2 * 2
     needs = "method independent needs task identity, which the class setting hides: use the task setting"
     names = ", ".join(benchmark("mini-domainnet").setting_names)
-    has = f"mini-domainnet is only to be had in the settings {names}"
+    has = f"mini-domainnet supports only the settings {names}"
     assert {each.what: each.why for each in found.skipped} == {
         "independent on split-digits (class)": needs,
         "finetune on mini-domainnet (class)": has,
@@ -184,8 +184,8 @@ START = 'scenario = "split-digits"\n'
         (START + 'method = "er"\nupdates = true', ["updates must be a whole number, got True"]),
         (START + 'method = "er"\nlosses = 1', ["losses must be true or false, got 1"]),
         (START + 'method = "er"\nlr = [0.1, -1]', ["lr must be above 0, got -1"]),
-        (START + 'method = "er"\nlr = []', ["lr = [] has nothing to try"]),
-        (START + 'method = "er"\nset.memory = []', ["set.memory = [] has nothing to try"]),
+        (START + 'method = "er"\nlr = []', ["lr must have at least one value, got []"]),
+        (START + 'method = "er"\nset.memory = []', ["set.memory must have at least one value, got []"]),
         (START + 'method = "er"\nevery = 0', ["every must be at least 1, got 0"]),
         (START + 'method = "er"\nsubset = -1', ["subset must be at least 1, got -1"]),
         (
@@ -209,7 +209,7 @@ START = 'scenario = "split-digits"\n'
         (START + 'method = "er"\nfirst_seed = -1', ["first_seed must be at least 0, got -1"]),
         (
             START + 'method = "er"\nout = "runs"',
-            ["out is no part of a sweep: give it on the command line, as --out"],
+            ["out is not part of a sweep: set it on the command line with --out"],
         ),
         (START + 'method = "er"\nset = 3', ["set must be written as set.FIELD = VALUE, got 3"]),
         (START + 'method = "er"\nset.memori = 3', ["method er has no field 'memori'"]),

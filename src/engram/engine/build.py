@@ -1,4 +1,4 @@
-"""From an experiment to what runs it: network, method, evaluator, and what may be known of each task."""
+"""Build what runs an experiment: network, method, evaluator, and the `TaskInfo` of every task."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from engram.scenarios.values import TaskSetting
 
 
 def make_network(experiment: Experiment, stream: Stream, seeds: Seeds) -> Network:
-    """The network as it is before it learns, seeded."""
+    """The initial network, seeded."""
     network = build(
         experiment.model, shape=stream.shape, n_units=stream.scenario.n_units, seed=seeds.initialisation
     )
@@ -46,7 +46,7 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Metho
 
 
 def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Evaluator:
-    """What watches the run."""
+    """The evaluator of the run."""
     spec, scenario = experiment.evaluation, experiment.scenario
     part = {"test": stream.test, "train": stream.train, "validation": stream.validation}[spec.on]
     return Evaluator(
@@ -67,10 +67,10 @@ def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
     """What a learner may know of each task."""
     scenario = experiment.scenario
     identity = isinstance(scenario.setting, TaskSetting)
-    found: list[TaskInfo] = []
+    infos: list[TaskInfo] = []
     for number, tasks in enumerate(scenario.phases):
         samples = sum(len(stream.train(task)) for task in tasks)
-        found.append(
+        infos.append(
             WatchedTask(
                 index=number,
                 identity=tasks[0] if identity and len(tasks) == 1 else None,
@@ -81,7 +81,7 @@ def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
                 batch_size=experiment.batch_size,
             )
         )
-    return found
+    return infos
 
 
 def whole_stream(infos: list[TaskInfo]) -> TaskInfo:

@@ -1,4 +1,4 @@
-"""Weights to start from: found and checked before anything is trained."""
+"""Weights to start from, read and checked before anything is trained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engram.scenarios.values import Scenario
 
 
 def start_from(file: Path) -> Start:
-    """The start that a file of weights is; a file that has not changed is read once.
+    """A start from a file of weights; a file that has not changed is read once.
 
     Raises:
         InputError: The file cannot be read.
@@ -27,7 +27,7 @@ def start_from(file: Path) -> Start:
 
 
 def check_start(experiment: Experiment) -> str:
-    """Refuse weights that do not fit the experiment's network, and say what becomes of its head.
+    """Refuse weights that do not fit the experiment's network, and return what becomes of its head.
 
     Raises:
         InputError: The file cannot be read, or does not fit.
@@ -40,7 +40,7 @@ def check_start(experiment: Experiment) -> str:
 
 
 def sample_shape(scenario: Scenario) -> tuple[int, ...]:
-    """The shape of one prepared sample, as far as it is known without loading anything.
+    """The shape of one prepared sample, as far as it is known without loading data.
 
     Example:
         >>> from engram.scenarios import split
