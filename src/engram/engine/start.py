@@ -51,7 +51,8 @@ def check_start(experiment: Experiment) -> str:
     if start is None:
         return ""
     scenario = experiment.scenario
-    return _head(experiment.model, sample_shape(scenario), scenario.n_units, weights_file(start), start.sha256)
+    shape, file = sample_shape(scenario), weights_file(start)
+    return _head(experiment.model, shape, scenario.n_units, file, start.sha256)
 
 
 def sample_shape(scenario: Scenario) -> tuple[int, ...]:
