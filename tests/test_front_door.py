@@ -69,6 +69,38 @@ def test_an_experiment_says_everything() -> None:
         engram.run("split-digits")
 
 
+def test_an_experiment_is_run_again_from_its_folder(tmp_path: Path) -> None:
+    first = small("dgr", out=tmp_path / "runs")
+    assert first.folder is not None
+    file = first.folder / "experiment.json"
+    [loaded] = engram.load(tmp_path / "runs")
+    for description in (file, str(file), loaded.experiment):
+        again = engram.run(description)
+        assert again.experiment == first.experiment and again.id == first.id
+        assert again.trace == first.trace
+    with pytest.raises(InputError, match="leave method and options out"):
+        engram.run(file, "er")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[]", "does not describe an experiment: it must be the experiment.json of a run$"),
+        ('{"id": "mine", "label": "mine", "tasks": ["a"]}', "does not describe an experiment"),
+        ('{"scenario": {}, "method": "er"}', "mine.json: experiment.json: .*missing"),
+        ("{", "mine.json"),
+        (None, "mine.json"),
+    ],
+)
+def test_files_that_describe_no_experiment(text: str | None, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(InputError, match=message) as error:
+        engram.run(file)
+    assert "\n" not in str(error.value)
+
+
 def test_a_run_in_a_folder_is_run_once(tmp_path: Path) -> None:
     counting = Counting()
     first = small(out=tmp_path, observers=[counting])
@@ -258,23 +290,23 @@ def test_a_frame_of_runs_in_memory() -> None:
 
 def test_runs_compare(swept: tuple[engram.Runs, Path]) -> None:
     runs, out = swept
-    found = runs.compare("ACC")
-    assert (found.scenario, found.setting, found.seeds) == ("split-digits", "class", (0, 1))
-    assert set(found.methods) == {"er", "finetune"} and list(found.rankings) == ["ACC"]
+    comparison = runs.compare("ACC")
+    assert (comparison.scenario, comparison.setting, comparison.seeds) == ("split-digits", "class", (0, 1))
+    assert set(comparison.methods) == {"er", "finetune"} and list(comparison.rankings) == ["ACC"]
     for other in (engram.compare(runs, "ACC"), engram.compare(out, "ACC"), engram.compare(str(out), "ACC")):
-        assert other.rankings["ACC"].as_json() == found.rankings["ACC"].as_json()
+        assert other.rankings["ACC"].as_json() == comparison.rankings["ACC"].as_json()
     assert set(runs.compare().rankings) == {"ACC", "FORG", "min-ACC", "WC-ACC"}
-    assert runs.compare("ACC", test="t").rankings["ACC"].pairs[0].p != found.rankings["ACC"].pairs[0].p
+    assert runs.compare("ACC", test="t").rankings["ACC"].pairs[0].p != comparison.rankings["ACC"].pairs[0].p
 
 
 def test_runs_that_were_never_saved_compare(swept: tuple[engram.Runs, Path]) -> None:
     runs = [small(name, seed=seed) for name in ("er", "finetune") for seed in (0, 1)]
     assert all(run.folder is None for run in runs)
-    found = engram.compare(runs, "ACC", "FORG")
+    comparison = engram.compare(runs, "ACC", "FORG")
     saved = swept[0].compare("ACC", "FORG")
-    assert found.seeds == (0, 1) and set(found.methods) == set(saved.methods)
+    assert comparison.seeds == (0, 1) and set(comparison.methods) == set(saved.methods)
     for name in ("ACC", "FORG"):
-        assert found.rankings[name].as_json() == saved.rankings[name].as_json()
+        assert comparison.rankings[name].as_json() == saved.rankings[name].as_json()
     # The same run twice is one run, saved or not; another one with its seed is too many.
     assert engram.compare([*runs, runs[0]], "ACC").seeds == (0, 1)
     with pytest.raises(InputError, match=f"two runs of er have the seed 0: {runs[0].id} and {runs[0].id}"):

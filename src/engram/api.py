@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from engram.core.jsons import Json, JsonMapping
 
 if TYPE_CHECKING:
     from engram.engine.observers import Observer
@@ -19,7 +21,7 @@ PathLike = str | Path
 
 
 def run(
-    scenario: str | Scenario | Experiment,
+    scenario: PathLike | Scenario | Experiment,
     method: str | type | None = None,
     *,
     out: PathLike | None = None,
@@ -27,24 +29,25 @@ def run(
     device: str = "cpu",
     strict: bool = False,
     observers: Sequence[Observer] = (),
-    **options: Any,
+    **options: Json,
 ) -> Run:
     """Train a method on a scenario, evaluate it while it learns, and return the run.
 
     Args:
-        scenario: A benchmark's name, a `Scenario`, or a whole `Experiment` (then nothing else describes it).
-        method: A method's name, or the class of one.
-        out: Where to keep the run while it goes on: a run that is there already is read, and one that was
-            killed resumes. By default it is kept in memory; `run.save` writes it.
-        data: Where data sets are looked for first.
+        scenario: A benchmark's name, a `Scenario`, or a whole experiment (without method and options): an
+            `Experiment`, or the path of the `experiment.json` of a run.
+        method: A method's name, or a method class.
+        out: The folder to write the run to while it is trained: a finished run is read from there, and an
+            interrupted one resumes. By default the run is kept in memory only; `run.save` writes it.
+        data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
-        strict: Whether to stop a method that reads what it should not.
-        observers: Told what happens while it runs.
+        strict: Whether to stop a method that reads data it must not read.
+        observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
     Raises:
-        InputError: It cannot be run as asked, or it failed: then the error has the
-            `run` with what was measured.
+        InputError: The experiment cannot be run, or the run failed; in the latter case the error has an
+            attribute `run` with everything that was measured.
 
     Example:
         >>> import engram
@@ -60,14 +63,16 @@ def run(
     from engram.record.experiment import Experiment
     from engram.record.failure import FailureKind
 
+    if isinstance(scenario, PathLike) and Path(scenario).suffix == ".json":
+        scenario = _described(Path(scenario))
     if isinstance(scenario, Experiment):
         if method is not None or options:
-            raise InputError("an Experiment says everything already: leave method and options out")
+            raise InputError("an Experiment is complete: leave method and options out")
         planned = scenario
     elif method is None:
         raise InputError("name a method, for example engram.run('split-digits', 'er')")
     else:
-        planned = experiment(scenario, method, **options)
+        planned = experiment(str(scenario) if isinstance(scenario, Path) else scenario, method, **options)
     where = Where(out=_path(out), data=_path(data), device=device, strict=strict)
     try:
         if out is None:
@@ -75,13 +80,13 @@ def run(
         return execute(planned, where, observers)
     except RunFailed as error:
         if error.failure.kind is FailureKind.CRASHED and error.__cause__ is not None:
-            # A mistake in somebody's method: its own traceback helps most.
+            # A bug in a user's method: the original traceback helps most.
             raise error.__cause__ from None
         raise
 
 
 def sweep(
-    plan: PathLike | Mapping[str, Any],
+    plan: PathLike | JsonMapping,
     *,
     out: PathLike = "runs",
     jobs: int | None = None,
@@ -91,23 +96,23 @@ def sweep(
     strict: bool = False,
     observers: Sequence[Observer] = (),
 ) -> Runs:
-    """Run every combination that a sweep file or a table of options stands for, and return the runs.
+    """Run every combination of options in a sweep file or dictionary, and return the runs.
 
-    Runs that are there already are read. Several jobs are worker processes: a script that asks for them does
-    so under `if __name__ == "__main__":`.
+    Finished runs are read from `out` instead of being run again. With more than one job, runs are distributed
+    over worker processes, so a script must call this under `if __name__ == "__main__":`.
 
     Args:
         plan: A TOML file with options of `engram run`, or the same as a dictionary; lists are grids.
-        out: Where runs are kept.
-        jobs: Parallel runs; None for one per core.
-        data: Where data sets are looked for first.
-        device: Where to compute.
-        plugin: A Python file that registers methods and the like, for workers to load as well.
-        strict: Whether to stop a method that reads what it should not.
-        observers: Told what happens while runs go on.
+        out: The folder that runs are written to.
+        jobs: Parallel runs (default: one per core).
+        data: The folder that is searched for data sets first.
+        device: Where to compute: `cpu`, `cuda` or `mps`.
+        plugin: A Python file that registers methods, models and so on; worker processes load it as well.
+        strict: Whether to stop a method that reads data it must not read.
+        observers: Notified of every step of the runs.
 
     Returns:
-        The finished runs; those that failed are in `incomplete`, each with its `failure`.
+        The finished runs; failed ones are in `incomplete`, each with its `failure`.
 
     Example:
         >>> import tempfile, engram
@@ -133,10 +138,10 @@ def sweep(
 
 
 def load(paths: PathLike | Iterable[PathLike]) -> Runs:
-    """The runs in a folder, or in several: those that `engram run`, `engram.run` or an evaluator saved.
+    """Load the runs that `engram run`, `engram.run` or an evaluator saved in one or several folders.
 
     Args:
-        paths: Run folders, or folders that hold some.
+        paths: Run folders, or folders that contain run folders.
 
     Example:
         >>> import tempfile, engram
@@ -154,9 +159,9 @@ def compare(runs: Iterable[Run] | PathLike, *metrics: str, test: Test = "sign-fl
     """Test methods against each other, paired by seed.
 
     Args:
-        runs: Runs, or the folder that they lie in.
-        metrics: Which metrics; ACC, FORG, min-ACC and WC-ACC by default.
-        test: The test of each pair: `sign-flip` or `t`.
+        runs: Runs, or the folder that contains them.
+        metrics: The metrics to compare (default: ACC, FORG, min-ACC and WC-ACC).
+        test: The test for each pair of methods: `sign-flip` or `t`.
 
     Example:
         >>> import engram
@@ -171,11 +176,11 @@ def compare(runs: Iterable[Run] | PathLike, *metrics: str, test: Test = "sign-fl
 
 
 def report(runs: Iterable[Run] | PathLike, page: PathLike = "report.html") -> Path:
-    """Write one self-contained HTML page about runs, and say where it is.
+    """Write one self-contained HTML page about runs, and return its path.
 
     Args:
-        runs: Runs, or the folder that they lie in.
-        page: Where to write it.
+        runs: Runs, or the folder that contains them.
+        page: The path of the page.
 
     Example:
         >>> import tempfile, engram
@@ -187,6 +192,21 @@ def report(runs: Iterable[Run] | PathLike, page: PathLike = "report.html") -> Pa
 
     write_report(_as_runs(runs), Path(page))
     return Path(page)
+
+
+def _described(path: Path) -> Experiment:
+    """The experiment that an `experiment.json` describes."""
+    from engram.core.errors import InputError
+    from engram.core.files import read_json
+    from engram.record.experiment import Experiment
+
+    description = read_json(path)
+    if not isinstance(description, dict) or "scenario" not in description:
+        raise InputError(f"{path} does not describe an experiment: it must be the experiment.json of a run")
+    try:
+        return Experiment.of_json(description)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
 
 
 def _as_runs(runs: Iterable[Run] | PathLike) -> list[Run]:

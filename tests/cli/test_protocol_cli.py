@@ -324,7 +324,7 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
             ["forward-transfer", "split-digits", "er", "--shots", "a"],
             "shots must be whole numbers with commas, such as 5,10, got 'a'",
         ),
-        (["queue", "split-digits", "er", "--report-every", "0"], "every=0"),
+        (["queue", "split-digits", "er", "--report-every", "0"], "every must be at least 1 task, got 0"),
         (["queue", "split-digits", "er", "--seeds", "0"], "seeds must be at least 1, got 0"),
         (["queue", "split-digits", "er", "--jobs", "0"], "jobs must be at least 1, got 0"),
     ],

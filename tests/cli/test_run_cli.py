@@ -138,7 +138,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--epochs", "1", "--updates", "3"], "give one of them"),
         (["split-digits", "er", "--weight-decay", "nan"], "weight_decay must be at least 0, got nan"),
         (["split-digits", "ewc", "--set", "strength=inf"], "strength must be a finite number, got 'inf'"),
-        (["split-digits", "er", "--threads", "0"], "threads=0"),
+        (["split-digits", "er", "--threads", "0"], "threads must be at least 1, got 0"),
         (["split-digits", "er", "--device", "tpu"], "device 'tpu'"),
         (["split-digits", "er", "--classes", "many"], "classes must be known or unknown, got 'many'"),
         (["split-digits", "er", "--plugin", "nowhere.py"], "nowhere.py does not exist"),

@@ -70,7 +70,7 @@ def test_a_memory_that_is_counted_by_class_fits_as_well(setting: SettingName) ->
     account = run(planned).account
     assert account is not None
     assert 0.7 * 60_000 < account.kept_bytes[-1] <= 60_000
-    with pytest.raises(InputError, match="2000 bytes holds not a single sample of each class"):
+    with pytest.raises(InputError, match="2000 bytes does not hold a single sample of each class: raise it"):
         experiment("split-digits", "er", budget_bytes=2_000, settings={"policy": "per-class"})
 
 

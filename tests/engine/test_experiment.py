@@ -17,7 +17,6 @@ from engram.engine.loop import run
 from engram.engine.recipe import experiment
 from engram.methods import METHODS
 from engram.models import build
-from engram.protocols.config import read_config
 from engram.record.experiment import EvaluationSpec, Experiment, PhaseSpec, TransferSpec
 from engram.scenarios import BENCHMARKS, Recipe, prefix, split
 
@@ -78,11 +77,11 @@ def test_a_scenario_is_as_good_as_its_name() -> None:
     assert experiment(BENCHMARKS["split-digits"].scenario(), "er").id == named.id
     short = experiment(prefix(named.scenario, 2), "er")
     assert (short.optimizer, len(short.scenario.tasks)) == (named.optimizer, 2)
-    own = experiment(replace(split("digits", 5, setting="task"), name="halves"), "finetune")
-    assert (own.batch_size, own.epochs, own.model.name) == (Recipe().batch_size, 1, "mlp")
-    assert own.id.startswith("halves-task-finetune-s0-")
+    custom = experiment(replace(split("digits", 5, setting="task"), name="halves"), "finetune")
+    assert (custom.batch_size, custom.epochs, custom.model.name) == (Recipe().batch_size, 1, "mlp")
+    assert custom.id.startswith("halves-task-finetune-s0-")
     with pytest.raises(InputError, match="class setting: choose task"):
-        experiment(own.scenario, "finetune", setting="class")
+        experiment(custom.scenario, "finetune", setting="class")
     with pytest.raises(InputError, match="is not a scenario"):
         experiment(3, "finetune")  # type: ignore[arg-type]
 
@@ -196,25 +195,3 @@ def test_experiments_and_scenarios_are_short_to_read() -> None:
     assert len(repr(planned).splitlines()) == 2 and planned.id in repr(planned)
     assert "er on split-digits, class setting, 5 tasks, mlp, seed 4" in repr(planned)
     assert repr(planned.scenario) == "Scenario('split-digits', class setting, 5 tasks, 10 output units)"
-
-
-def test_options_in_a_file(tmp_path: Path) -> None:
-    place = tmp_path / "run.toml"
-    place.write_text(
-        'scenario = "split-digits"\nmethod = "er"\nhidden = [8, 4]\nseeds = 2\nset.memory = 50\n'
-    )
-    first, second = read_config(place)
-    expected = experiment("split-digits", "er", hidden=(8, 4), settings={"memory": 50})
-    assert (first.id, second.seed) == (expected.id, 1)
-    (changed, _) = read_config(place, {"lr": 0.5})
-    assert changed.optimizer.lr == 0.5
-    written = tmp_path / "experiment.json"
-    written.write_text(json.dumps(expected.as_json()))
-    assert [planned.id for planned in read_config(written)] == [expected.id]
-    assert read_config(written, {"epochs": 2})[0].epochs == 2
-    place.write_text('scenario = "split-digits"\nmethod = ["er", "ewc"]\n')
-    with pytest.raises(InputError, match="method has several values, which is a sweep"):
-        read_config(place)
-    written.write_text("[]")
-    with pytest.raises(InputError, match="does not describe an experiment"):
-        read_config(written)

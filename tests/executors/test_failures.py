@@ -117,7 +117,7 @@ CASES = {
     "bad input": Case(
         single_sample,
         "bad input",
-        "batch norm cannot learn from the single sample that this update has: choose another batch size",
+        "batch norm cannot learn from this update's single sample: choose another batch size",
         step=4,
         task=0,
     ),
@@ -267,7 +267,7 @@ def test_what_cannot_begin_is_recorded_where_others_go_on(tmp_path: Path) -> Non
     first, second = Serial(Where(out=tmp_path))([broken, good])
     assert second.finished
     assert first.failure is not None and first.failure.kind is FailureKind.BAD_INPUT
-    assert "is broken: delete it" in first.failure.reason
+    assert "is damaged: delete it" in first.failure.reason
     assert (first.failure.step, first.failure.task) == (None, None)
     assert Run.load(tmp_path / broken.id).failure == first.failure
 

@@ -148,6 +148,7 @@ def test_a_run_of_an_experiment_is_loaded_as_it_was(tmp_path: Path) -> None:
     )
     stored = Run.find(planned, tmp_path)
     assert stored.experiment is planned and stored.trace == run.trace
+    assert loaded.experiment == planned and loaded.experiment is loaded.experiment
 
 
 def test_a_run_without_a_folder_asks_for_one() -> None:
@@ -253,7 +254,9 @@ def test_a_run_that_was_never_begun_is_missing(tmp_path: Path) -> None:
 
 
 def test_somebodys_own_loop_is_no_experiment() -> None:
-    with pytest.raises(InputError, match="mine-7 has no experiment that engram could run again"):
+    with pytest.raises(
+        InputError, match=r"^the run mine-7 was recorded in a training loop: it has no experiment$"
+    ):
         _ = whole().experiment
 
 

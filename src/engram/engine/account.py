@@ -1,12 +1,11 @@
-"""What a method keeps and spends, measured while it runs."""
+"""The bytes, samples, operations and seconds that a method uses, measured while it runs."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import Any
 
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -14,6 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from engram.engine.failures import OverBudget
 from engram.engine.retained import Retained, retained, shapes_of
 from engram.methods.base import Method
+from engram.methods.state import State
 from engram.record.account import Account
 from engram.record.experiment import Experiment
 
@@ -24,7 +24,7 @@ class Meter:
     """Counts bytes, samples, operations and seconds, phase by phase.
 
     Args:
-        experiment: What is run; its budget is enforced.
+        experiment: The experiment; its budget is enforced.
         network: The network before it learned anything.
         shape: The shape of one input.
     """
@@ -53,21 +53,21 @@ class Meter:
         self.phase_seconds.append(seconds)
 
     def task_ending(self, method: Method, answering: nn.Module | None) -> None:
-        """Look at what the method holds before it is told that its task ended: that is kept as well."""
+        """Measure what the method holds before it is told that its task ended: that counts as kept."""
         self._kept_while_learning = max(self._retained(method, answering).bytes, method.kept_bytes())
 
     def task_ended(self, method: Method, answering: nn.Module | None) -> None:
-        """Look again afterwards, and close the phase.
+        """Measure again afterwards, and close the phase.
 
         Raises:
             OverBudget: The method keeps more than it may.
         """
         after = self._retained(method, answering)
-        # What is found is less than what is kept where several things share a tensor.
+        # Where several objects share a tensor, less is measured than the method reports.
         kept = max(self._kept_while_learning, after.bytes, method.kept_bytes())
         self.kept_bytes.append(kept)
         self.kept_samples.append(after.samples)
-        # Much is done only once in the first update of a phase.
+        # The first update of a phase includes one-time work.
         self.update_seconds.append(statistics.median(self.phase_seconds[1:] or self.phase_seconds))
         self.phase_seconds = []
         budget = self.experiment.budget_bytes
@@ -81,7 +81,7 @@ class Meter:
         return retained(method, self.shape, network=self.network_shapes, answering=answering)
 
     def account(self, parameters: int) -> Account:
-        """What was measured so far, of a network with so many weights."""
+        """What was measured so far, for a network with this many weights."""
         return Account(
             parameters=parameters,
             kept_bytes=tuple(self.kept_bytes),
@@ -90,11 +90,11 @@ class Meter:
             update_seconds=tuple(self.update_seconds),
         )
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """What was measured so far, as plain values."""
         series = {name: list(vars(self)[name]) for name in _SERIES}
         return {"train_seconds": self.train_seconds, **series}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: State) -> None:
         """Continue from what was measured."""
         vars(self).update(state)

@@ -1,4 +1,4 @@
-"""What a method will keep, found out before it is trained."""
+"""How many bytes a method will keep, predicted before it is trained."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from engram.scenarios.values import TaskSetting
 def check_budget(experiment: Experiment) -> None:
     """Refuse a method that will keep more than the experiment's budget, before anything is loaded or trained.
 
-    Methods that store samples are left out: their memory is sized by the budget, or given beside it; how much
-    they keep depends on the data, and a run that keeps too much is stopped.
+    Methods that store samples are not checked here: their memory is sized by the budget or given with it, how
+    much they keep depends on the data, and a run that keeps too much is stopped.
 
     Example:
         >>> from engram.scenarios import split
@@ -36,12 +36,12 @@ def check_budget(experiment: Experiment) -> None:
         if kept > budget:
             raise InputError(
                 f"method {experiment.method} will keep {kept} bytes after phase {phase}, "
-                f"over the budget of {budget}: give it more, or a smaller network"
+                f"over the budget of {budget}: raise the budget, or use a smaller network"
             )
 
 
 def initial_bytes(experiment: Experiment) -> int:
-    """The bytes that a method keeps before it learned anything.
+    """The bytes that a method keeps before it has learned anything.
 
     Example:
         >>> from engram.models import ModelSpec
@@ -58,8 +58,8 @@ def predicted_bytes(experiment: Experiment) -> list[int]:
     """The bytes that a method which stores no samples will keep after each phase.
 
     Importance, anchors, older networks and generators are as large after one update as after many, so the
-    method goes through the phases with a single batch of noise in each. Global random states stay as they
-    are.
+    method goes through the phases with a single batch of noise in each. Global random states are left
+    unchanged.
 
     Example:
         >>> from engram.models import ModelSpec
@@ -114,7 +114,7 @@ def _kept_with_noise(experiment: Experiment) -> list[int]:
 
 
 def _noise(experiment: Experiment, phase: int, shape: tuple[int, ...]) -> Batch:
-    """One sample of every class of a phase, two at least for the sake of batch norm."""
+    """One sample of every class of a phase, at least two for batch norm."""
     scenario = experiment.scenario
     labelled = [(unit, task) for task in scenario.phases[phase] for unit in scenario.tasks[task].units]
     labelled = labelled * 2 if len(labelled) == 1 else labelled

@@ -1,4 +1,4 @@
-"""From an experiment to what runs it: network, method, evaluator, and what may be known of each task."""
+"""Build what runs an experiment: network, method, evaluator, and the `TaskInfo` of every task."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from engram.core.seeds import Seeds
 from engram.core.values import TaskInfo
 from engram.datasets.accounting import WatchedTask
 from engram.datasets.stream import Stream
+from engram.engine.start import weights_file
 from engram.evaluation.evaluator import Evaluator
 from engram.methods import METHODS
 from engram.methods.base import Method, as_learner
@@ -20,12 +21,12 @@ from engram.scenarios.values import TaskSetting
 
 
 def make_network(experiment: Experiment, stream: Stream, seeds: Seeds) -> Network:
-    """The network as it is before it learns, seeded."""
+    """The initial network, seeded."""
     network = build(
         experiment.model, shape=stream.shape, n_units=stream.scenario.n_units, seed=seeds.initialisation
     )
     if (start := experiment.start) is not None:
-        load_weights(network, start.file, sha256=start.sha256)
+        load_weights(network, weights_file(start), sha256=start.sha256)
     return network.to(stream.device)
 
 
@@ -46,7 +47,7 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Metho
 
 
 def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Evaluator:
-    """What watches the run."""
+    """The evaluator of the run."""
     spec, scenario = experiment.evaluation, experiment.scenario
     part = {"test": stream.test, "train": stream.train, "validation": stream.validation}[spec.on]
     return Evaluator(
@@ -67,10 +68,10 @@ def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
     """What a learner may know of each task."""
     scenario = experiment.scenario
     identity = isinstance(scenario.setting, TaskSetting)
-    found: list[TaskInfo] = []
+    infos: list[TaskInfo] = []
     for number, tasks in enumerate(scenario.phases):
         samples = sum(len(stream.train(task)) for task in tasks)
-        found.append(
+        infos.append(
             WatchedTask(
                 index=number,
                 identity=tasks[0] if identity and len(tasks) == 1 else None,
@@ -81,7 +82,7 @@ def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
                 batch_size=experiment.batch_size,
             )
         )
-    return found
+    return infos
 
 
 def whole_stream(infos: list[TaskInfo]) -> TaskInfo:

@@ -1,4 +1,4 @@
-"""The facts of a protocol card, measured from what was handed out and what was kept: nothing is declared."""
+"""The facts of a protocol card, measured from what the method was given and what it kept."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ LEARNER: tuple[Reader, ...] = ("training", "end of task", "method")
 """The readers that learn from what they read."""
 
 TOLERANCE = 0.05
-"""Growth up to this share over the second half of a stream counts as none: memories vary by a few samples."""
+"""Growth up to this share over the second half of a stream is ignored: memories vary by a few samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the facts of a run are measured from.
+    """The measurements that the facts of a run are derived from.
 
     Attributes:
-        scenario: What was streamed.
-        ledger: The account of what was handed out.
+        scenario: The scenario.
+        ledger: The record of what the method was given.
         account: What was kept, and what it cost.
-        reads: What each reader was handed, over the whole run.
+        reads: What each reader was given, over the whole run.
     """
 
     scenario: Scenario
@@ -52,7 +52,7 @@ class Evidence:
 
     @property
     def tasks_together(self) -> int:
-        """How many tasks are learned together, at most."""
+        """The largest number of tasks that are learned together."""
         return max(len(tasks) for tasks in self.scenario.phases)
 
     @property
@@ -68,7 +68,7 @@ class Evidence:
     def samples(
         self, when: Relation, *, parts: tuple[Part, ...] = ("train",), readers: tuple[Reader, ...] = LEARNER
     ) -> int:
-        """How many samples the learner was handed of tasks that were earlier, current or later then."""
+        """How many samples of earlier, current or later tasks the learner was given."""
         return sum(
             read.samples
             for read in self.reads
@@ -76,7 +76,7 @@ class Evidence:
         )
 
     def passes(self, when: Relation | None = None, *, readers: tuple[Reader, ...] = LEARNER) -> float:
-        """How often the learner was handed the samples of a task; the most of any task."""
+        """How often the learner was given the samples of a task; the maximum over tasks."""
         ledger = self.ledger
         by_tasks: dict[tuple[int, ...], float] = {}
         for (phase, reader, part, tasks), samples in ledger.samples.items():
@@ -86,11 +86,11 @@ class Evidence:
 
 
 def make_card(scenario: Scenario, ledger: Ledger, account: Account) -> Card:
-    """The card of a run, measured; what protocols chose to get it is added later (`Card.with_choices`).
+    """The card of a run, measured; choices of protocols are added later (`Card.with_choices`).
 
     Args:
-        scenario: What was streamed.
-        ledger: The account of what was handed out.
+        scenario: The scenario.
+        ledger: The record of what the method was given.
         account: What was kept, and what it cost.
     """
     evidence = Evidence(scenario, ledger, account, reads_of(ledger))
@@ -103,7 +103,7 @@ def make_card(scenario: Scenario, ledger: Ledger, account: Account) -> Card:
 
 
 def reads_of(ledger: Ledger) -> tuple[Read, ...]:
-    """What each reader was handed of each part of earlier, current and later tasks, over the whole run."""
+    """What each reader was given of each part of earlier, current and later tasks, over the whole run."""
     totals: dict[tuple[Reader, Part, Relation], tuple[set[int], int]] = {}
     for (phase, reader, part, tasks), samples in ledger.samples.items():
         key = (reader, part, ledger.relation(phase, tasks))
@@ -134,7 +134,7 @@ def _identity_at_test(evidence: Evidence) -> Fact:
 
 
 def _classes(evidence: Evidence) -> Fact:
-    """Whether units of classes that had not come yet took part; measured at the first such phase."""
+    """Whether units of classes that had not appeared yet took part; measured at the first such phase."""
     phases = [
         (evidence.ledger.units.get(phase, 0), seen)
         for phase, seen in enumerate(evidence.scenario.classes_seen)
@@ -151,7 +151,7 @@ def _boundaries(evidence: Evidence) -> Fact:
 
 
 def _later_data(evidence: Evidence) -> Fact:
-    """Whether training data of a task reached the learner before the task came."""
+    """Whether training data of a task reached the learner before its task began."""
     samples, together = evidence.samples("later"), evidence.tasks_together
     return Fact(
         "later data",
@@ -182,7 +182,7 @@ def _earlier_data(evidence: Evidence) -> Fact:
 
 
 def _passes(evidence: Evidence) -> Fact:
-    """Samples handed to the learner per sample of the task."""
+    """Samples given to the learner per sample of the task."""
     shares = {
         name: evidence.passes(readers=(reader,))
         for name, reader in zip(("updates", "task_ends", "method"), LEARNER, strict=True)
@@ -193,7 +193,7 @@ def _passes(evidence: Evidence) -> Fact:
 def _kept_bytes(evidence: Evidence) -> Fact:
     """Bytes kept beyond the weights, after each task."""
     kept = evidence.account.kept_bytes
-    # A weight is a number of four bytes.
+    # A weight takes four bytes.
     return Fact(
         "kept bytes",
         kept[-1] if kept else None,
@@ -296,16 +296,16 @@ CONSTRAINTS: tuple[Callable[[Evidence], Constraint], ...] = (
 
 
 class LaterStatistics(NamedTuple):
-    """The statistics of a whole data set, known before all of its classes have come."""
+    """The statistics of a whole data set, used before all of its classes have appeared."""
 
     dataset: str
     later_classes: int
 
 
 def later_through_normalisation(scenario: Scenario) -> LaterStatistics | None:
-    """What normalisation gives away of data that come later; None where it gives nothing away.
+    """What normalisation reveals of later data; None if it reveals nothing.
 
-    The statistics of a whole data set give later tasks away where some of its classes come later.
+    The statistics of a whole data set reveal later tasks if some of its classes appear later.
 
     Example:
         >>> from engram.scenarios import permuted, split

@@ -1,4 +1,4 @@
-"""Whether an experiment can be run: found out before anything is learned."""
+"""Check whether an experiment can be run, before anything is trained."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from engram.scenarios.values import Permute, TaskSetting
 def complete(experiment: Experiment) -> Experiment:
     """The experiment with every hyper-parameter of its method filled in and checked.
 
-    Done before hashing, so that a default and the same value given by hand are the same experiment.
+    Done before hashing, so that a default and the same value set explicitly are the same experiment.
     """
     method, traits = METHODS[experiment.method], traits_of(experiment.method)
-    # An unknown name is refused here.
+    # Raises where the name is unknown.
     _ = experiment.model.model
     Schedule(experiment.evaluation.every, experiment.evaluation.per_epoch)
     check_optimizer(experiment.optimizer)
@@ -29,12 +29,17 @@ def complete(experiment: Experiment) -> Experiment:
     for rate in [phase.lr for phase in experiment.by_phase if phase.lr is not None]:
         check_optimizer(replace(experiment.optimizer, lr=rate))
         if not traits.learner:
-            raise InputError(f"method {experiment.method} has no learning rate by phase: give it one for all")
+            raise InputError(
+                f"method {experiment.method} has no learning rate per phase: use one for all phases"
+            )
     if experiment.augment and not traits.learner:
-        raise InputError(f"method {experiment.method} does not take images changed at random: leave it out")
+        raise InputError(f"method {experiment.method} does not support augmented images: leave augment out")
     steps = [step for task in experiment.scenario.tasks for step in task.transforms]
     if experiment.augment and any(isinstance(step, Permute) for step in steps):
-        raise InputError(f"{experiment.scenario.name} permutes pixels: there is nothing to crop and mirror")
+        raise InputError(
+            f"{experiment.scenario.name} permutes pixels, so images cannot be cropped and mirrored: "
+            "leave augment out"
+        )
     settings = validate_fields(experiment.method, method, experiment.settings)
     check_needs(experiment, traits.needed(settings))
     scenario = experiment.scenario

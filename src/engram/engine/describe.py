@@ -1,4 +1,4 @@
-"""What an experiment will do, for people to read before it does it."""
+"""A readable summary of an experiment, shown before it is run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def description(experiment: Experiment) -> dict[str, str]:
 
 def _training(experiment: Experiment) -> str:
     optimizer = experiment.optimizer
-    # What is 0 or as usual is not said, but for the learning rate and the momentum.
+    # Defaults are left out, except for the learning rate and the momentum.
     rates = " ".join(
         f"{option.name}={option.show(getattr(optimizer, option.field))}"
         for option in parts()["optimizer"].values()

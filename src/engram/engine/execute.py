@@ -1,4 +1,4 @@
-"""An experiment into its folder: resumed, told to observers, saved, whatever becomes of it."""
+"""Run an experiment into its folder: resume it, notify observers, and save the run, finished or failed."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from engram.record.run import Run, save_description
 def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] = ()) -> Run:
     """Run an experiment into its folder, and return the run.
 
-    A run that is finished is not run again; one that has a checkpoint resumes from it. The folder says from
-    the first second what it is. A run that fails leaves what was measured, and why it failed.
+    A finished run is not run again; one that has a checkpoint resumes from it. The folder has its
+    `experiment.json` from the start. A run that fails leaves what was measured, and why it failed.
 
     Args:
-        experiment: What to run.
-        where: Where and how.
-        observers: Told what happens.
+        experiment: The experiment.
+        where: Where and how to run it.
+        observers: Notified of every step.
 
     Raises:
-        RunFailed: It began and did not come to its end; its folder says why.
-        InputError: It could not begin; then nothing is left behind.
+        RunFailed: The run started and failed; its folder says why.
+        InputError: The run could not start; nothing is left behind.
     """
     folder = where.folder / experiment.id
     before = Run.find(experiment, where.folder)
@@ -42,7 +42,7 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
             check_card(before)
         _end(observers, before)
         return before
-    # A place that cannot be written to is noticed before anything is computed.
+    # A folder that cannot be written to is noticed before anything is computed.
     make_folder(folder)
     remove_file(folder / FAILURE)
     known = (folder / EXPERIMENT).is_file()
@@ -57,7 +57,7 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
         raise
     except BaseException:
         if not known and [file.name for file in folder.iterdir()] == [EXPERIMENT]:
-            # It did not begin: nothing is left behind.
+            # The run did not start: leave nothing behind.
             shutil.rmtree(folder, ignore_errors=True)
         raise
     saved = run.save(folder)
@@ -67,18 +67,18 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
 
 
 def attempt(experiment: Experiment, where: Where, observers: Sequence[Observer] = ()) -> Run:
-    """Run an experiment into its folder; whatever fails is a value, and the next one can be run.
+    """Run an experiment into its folder; a failure is returned in the run instead of being raised.
 
-    What is wrong before a run begins is recorded as well, so that a sweep's folder tells all of its runs.
+    Errors before a run starts are recorded as well, so that a sweep's folder has all of its runs.
     """
     try:
         return execute(experiment, where, observers)
     except RunFailed as error:
         return replace(error.run, folder=where.folder / experiment.id)
-    except Exception as error:  # noqa: BLE001 - whatever a method raises, the other runs go on
+    except Exception as error:  # noqa: BLE001 - whatever a method raises, the other runs continue
         run = Run.find(experiment, where.folder)
         if run.finished:
-            # Its result is there, but not as strict as it must be.
+            # It has a result, but the result does not pass `strict`.
             return replace(run, finished=False, failure=failure_of(error))
         run = record_failure(run, failure_of(error))
         _end(observers, run)
@@ -86,7 +86,7 @@ def attempt(experiment: Experiment, where: Where, observers: Sequence[Observer] 
 
 
 def record_failure(run: Run, failure: Failure) -> Run:
-    """Write down why a run has no result, beside what it is and what was measured of it."""
+    """Save why a run has no result, with its description and what was measured."""
     assert run.folder is not None
     failed = replace(run, failure=failure)
     if not failed.finished:
@@ -95,7 +95,7 @@ def record_failure(run: Run, failure: Failure) -> Run:
 
 
 def check_card(run: Run) -> None:
-    """Refuse a finished run whose method read what it should not, or that does not tell."""
+    """Refuse a finished run whose method read data that it must not read, or that has no card."""
     if run.card is None:
         raise InputError(
             f"the run {run.folder} was made before cards were recorded: run it again with --again"
@@ -108,7 +108,7 @@ def run_in_memory(experiment: Experiment, where: Where, observers: Sequence[Obse
     """Run an experiment to its end without writing anything.
 
     Raises:
-        RunFailed: It did not come to its end.
+        RunFailed: The run failed.
     """
     try:
         run = _tell(run_steps(experiment, where), observers)
@@ -123,13 +123,15 @@ def _run(experiment: Experiment, where: Where, observers: Sequence[Observer]) ->
     place = where.folder / experiment.id / CHECKPOINT
     state = load_checkpoint(place, experiment)
     if where.strict and state is not None and not state["ledger"]["whole"]:
-        raise InputError(f"{place} was made before cards were recorded: delete it, and the run starts anew")
+        raise InputError(
+            f"{place} was made before cards were recorded: delete it to start the run from the beginning"
+        )
     checkpoints = Checkpoints(place, seconds=where.checkpoint_seconds)
     return _tell(run_steps(experiment, where, resume=state), (*observers, checkpoints))
 
 
 def _tell(steps: Generator[Step, None, Run], observers: Sequence[Observer]) -> Run:
-    """Follow a run to its end, and tell observers of every step."""
+    """Run all steps, and notify observers of each."""
     began = False
     while True:
         try:

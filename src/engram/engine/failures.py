@@ -1,4 +1,4 @@
-"""From an exception to a failure: by its type, in one place."""
+"""Convert exceptions to failures, by their type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engram.record.run import Run
 
 
 class RunFailed(InputError):
-    """A run ended early; `run` is what was measured until then, and `run.failure` why.
+    """A run failed; `run` has what was measured until then, and `run.failure` the reason.
 
     Example:
         >>> failed = Run(failure=Failure(FailureKind.DIVERGED, "loss became nan at step 3"))
@@ -33,11 +33,11 @@ class OverBudget(InputError):
 
 
 def failure_of(error: BaseException, *, step: int | None = None, task: int | None = None) -> Failure:
-    """What an exception says about a run.
+    """The failure that an exception stands for.
 
     Args:
-        error: What was raised.
-        step: The update at which it was.
+        error: The exception.
+        step: The update at which it was raised.
         task: The task being learned, counted from 0.
 
     Example:
@@ -66,10 +66,9 @@ def failure_of(error: BaseException, *, step: int | None = None, task: int | Non
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was not enough memory.
+    """Whether an exception means that memory ran out.
 
-    PyTorch's allocator for the processor raises a plain RuntimeError, so that its text is all there is to
-    tell by; a library's text, never one of ours.
+    PyTorch's CPU allocator raises a plain RuntimeError, which only its text identifies.
     """
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
@@ -78,7 +77,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def explain_crash(run: Run) -> str:
-    """One line for people about a run that failed: what, and where the traceback is."""
+    """One line about a failed run: the reason, and where the traceback is."""
     failure = run.failure
     assert failure is not None
     traceback_file = Path(run.folder or ".") / FAILURE

@@ -1,4 +1,4 @@
-"""The method at work: what it reads is noted, and numbers that are not finite end the run."""
+"""Calls to a method: what it reads is recorded, and NaN or infinite values end the run."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from engram.core.errors import InputError, NonFinite
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger
+from engram.engine.probing import Routes
 from engram.methods.base import Method
 from engram.record.card import Reader
 
 
 class Guarded:
-    """A method whose every call is watched by a ledger.
+    """A method whose every call is recorded in a ledger.
 
     Args:
         method: The method.
-        name: What it is called, for messages.
-        network: The network that it was given.
+        name: The method's name, for messages.
+        network: The network that the method was built with.
         ledger: The account of what it reads.
     """
 
@@ -39,7 +40,7 @@ class Guarded:
             self.method.begin_task(task)
 
     def observe(self, batch: Batch) -> float:
-        """Let the method learn from a batch; gives its loss.
+        """Let the method learn from a batch, and return its loss.
 
         Raises:
             NonFinite: The loss, a weight or a gradient became NaN or infinite.
@@ -50,8 +51,7 @@ class Guarded:
         except ValueError as error:
             if len(batch) == 1 and not isinstance(error, InputError) and self._has_batch_norm():
                 raise InputError(
-                    "batch norm cannot learn from the single sample that this update has: "
-                    "choose another batch size"
+                    "batch norm cannot learn from this update's single sample: choose another batch size"
                 ) from error
             raise
         try:
@@ -65,7 +65,7 @@ class Guarded:
         return value
 
     def end_task(self, batches: Iterable[Batch]) -> None:
-        """Tell the method that its task ended, with data that it may read once more."""
+        """Tell the method that its task ended; it may read the task's data once more."""
         with self.at_work():
             self.method.end_task(self.ledger.handed(batches, "end of task"))
 
@@ -79,13 +79,13 @@ class Guarded:
                 f"got {type(network).__name__}"
             )
         self.answering = weakref.ref(network)
-        if hasattr(network, "route"):
+        if isinstance(network, Routes):
             self.ledger.note_route()
         return network
 
     @contextmanager
     def at_work(self, reader: Reader = "method") -> Iterator[None]:
-        """Note what is read inside; an error that comes from weights that are not finite says so."""
+        """Record what is read inside; errors that come from NaN or infinite weights become `NonFinite`."""
         try:
             with self.ledger.reading(reader):
                 yield
@@ -97,7 +97,7 @@ class Guarded:
             raise NonFinite("weights") from error
 
     def _finite(self) -> bool:
-        """Whether weights and gradients of the network that learns are finite."""
+        """Whether weights and gradients of the method's network are finite."""
         weights = list(self.network.parameters())
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         return all(bool(tensor.isfinite().all()) for tensor in (*weights, *gradients))

@@ -1,4 +1,4 @@
-"""Whether watching changes what is watched: the same run with and without evaluation."""
+"""Check that evaluation does not change training: the same run with and without it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engram.record.experiment import Experiment
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """What came out of a run that was watched, and of the same run unwatched."""
+    """Digests of the final weights of a run with evaluation and of the same run without it."""
 
     method: str
     model: str
@@ -27,7 +27,7 @@ class Isolation:
 
     @property
     def holds(self) -> bool:
-        """Whether they are the same, bit for bit."""
+        """Whether both are the same, bit for bit."""
         return self.watched == self.unwatched
 
 
@@ -45,11 +45,11 @@ def check_isolation(method: str, model: str, *, data: Path | None = None) -> Iso
         True
     """
     spec, updates = MODELS[model]
-    # Three tasks are met, so what a method does at boundaries is compared as well.
+    # The updates cover three tasks, so what a method does at task boundaries is compared as well.
     planned = replace(
         experiment("split-digits", method, updates=updates // 3, evaluation={"subset": 20, "losses": True}),
         model=spec,
-        # No task of Split-Digits leaves a last batch of one with it, which batch norm could not learn from.
+        # With this batch size no task of Split-Digits ends with a batch of one, which batch norm cannot use.
         batch_size=30,
     )
     return Isolation(
@@ -63,11 +63,11 @@ def check_isolation(method: str, model: str, *, data: Path | None = None) -> Iso
 
 def weights_digest(method: Method) -> str:
     """A hash of every weight and buffer of a method's network, to the bit."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, tensor in sorted(method.predictor().state_dict().items()):
-        found.update(name.encode())
-        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def _digest_after(planned: Experiment, updates: int, *, data: Path | None, watch: bool) -> str:

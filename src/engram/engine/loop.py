@@ -1,9 +1,8 @@
-"""One experiment as a straight line."""
+"""The training loop: one experiment from its first update to its run."""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any
 
 from engram.core.errors import InputError
 from engram.engine.check import complete
@@ -11,6 +10,7 @@ from engram.engine.failures import RunFailed, failure_of
 from engram.engine.observers import Step
 from engram.engine.state import RunState
 from engram.engine.where import Where
+from engram.methods.state import State
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 
@@ -20,19 +20,19 @@ def run_steps(
     where: Where | None = None,
     *,
     watch: bool = True,
-    resume: dict[str, Any] | None = None,
+    resume: State | None = None,
 ) -> Generator[Step, None, Run]:
-    """Run an experiment update by update; storage, progress bars and the like are told of each step.
+    """Run an experiment update by update, yielding a `Step` after each.
 
     Args:
-        experiment: What to run.
-        where: Where data sets are looked for, where to compute, and whether to stop a method that reads what
-            it should not.
-        watch: Whether to evaluate at all; the weights come out the same either way.
-        resume: What `Step.snapshot` gave: the run continues from there, to the same bits.
+        experiment: The experiment.
+        where: Where to search for data sets, where to compute, and whether to stop a method that reads data
+            it must not read.
+        watch: Whether to evaluate at all; the weights are the same either way.
+        resume: A state that `Step.snapshot` returned: the run continues from there, to the same bits.
 
     Raises:
-        RunFailed: It did not come to its end; what was measured until then is in its `run`.
+        RunFailed: The run failed; what was measured until then is in the error's `run`.
 
     Example:
         >>> from engram.scenarios import prefix, split
@@ -51,7 +51,7 @@ def run_steps(
                 loss = state.update(shown.batch, watch=watch)
                 last = state.phase_is_over
                 if last:
-                    # Before the evaluation, so that what a method makes of a task when it ends is measured.
+                    # Before the evaluation, so that it measures what the method does at the end of a task.
                     state.end_phase(data)
                 evaluated = watch and state.evaluate(shown, last=last)
                 if last and watch:
@@ -73,14 +73,14 @@ def run_steps(
         raise RunFailed(state.failed(error)) from error
 
 
-def _state(experiment: Experiment, where: Where, resume: dict[str, Any] | None) -> RunState:
-    """Where a run begins, or resumes; a method that crashes while it is set up has failed."""
+def _state(experiment: Experiment, where: Where, resume: State | None) -> RunState:
+    """The state in which a run starts or resumes; a method that raises while it is built has failed."""
     try:
         state = RunState(experiment, where)
         if resume is not None:
             state.load_state_dict(resume)
     except InputError:
-        # It cannot be run as asked, which is no failure of a run.
+        # The experiment cannot be run: no run failed.
         raise
     except Exception as error:
         raise RunFailed(Run(planned=experiment, failure=failure_of(error))) from error
@@ -91,7 +91,7 @@ def run(experiment: Experiment, where: Where | None = None) -> Run:
     """Run an experiment to its end, in memory.
 
     Raises:
-        RunFailed: It did not come to its end.
+        RunFailed: The run failed.
 
     Example:
         >>> from engram.scenarios import prefix, split

@@ -1,30 +1,31 @@
-"""What the loop tells: progress bars, checkpoints, trackers and live pages are observers."""
+"""Observers of runs: progress bars, checkpoints, trackers and live pages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from engram.methods.base import Method
+from engram.methods.state import State
 from engram.record.run import Run
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where a run is, after one update.
+    """The progress of a run after one update.
 
     Attributes:
-        run: Which run.
+        run: The run.
         step: Updates done.
         steps: Updates in all.
         learning: The task being learned, counted from 0.
         loss: The loss that the update minimised.
-        accuracies: The accuracy of each evaluated task; empty where this update was not evaluated.
+        accuracies: The accuracy of each evaluated task; empty if there was no evaluation after this update.
         ends_task: Whether this was the task's last update.
-        snapshot: Gives the run's whole state, from which it resumes to the same bits; None for a run in
+        snapshot: Returns the run's whole state, from which it resumes to the same bits; None for a run in
             another process.
-        method: The method itself, to look at and not to touch; None for a run in another process.
+        method: The method itself, for reading only; None for a run in another process.
     """
 
     run: Run
@@ -34,35 +35,35 @@ class Step:
     loss: float
     accuracies: Mapping[int, float] = field(default_factory=dict)
     ends_task: bool = False
-    snapshot: Callable[[], dict[str, Any]] | None = None
+    snapshot: Callable[[], State] | None = None
     method: Method | None = None
 
 
 @runtime_checkable
 class Observer(Protocol):
-    """Told what happens in runs, in this process or from worker processes alike.
+    """Notified of what happens in runs, in this process or in worker processes.
 
-    `Watcher` has empty versions of all five, to override those that matter.
+    `Watcher` has empty versions of all five methods, to override the ones that are needed.
     """
 
     def began(self, run: Run) -> None:
-        """A run begins, or resumes."""
+        """A run starts or resumes."""
 
     def updated(self, step: Step) -> None:
-        """An update was made; called very often in this process, a few times a second from workers."""
+        """An update was made; called for every update in this process, a few times per second for workers."""
 
     def evaluated(self, step: Step) -> None:
-        """An update was evaluated."""
+        """An evaluation followed an update."""
 
     def task_ended(self, step: Step) -> None:
         """The last update of a task was made and evaluated."""
 
     def ended(self, run: Run) -> None:
-        """A run finished or failed, or was found finished: `run.failure` says which."""
+        """A run finished or failed, or had finished before: `run.failure` says which."""
 
 
 class Watcher:
-    """An observer that does nothing: a base for those that need only one or two of the calls.
+    """An observer that does nothing: a base class for observers that need only some of the calls.
 
     Example:
         >>> class Counting(Watcher):
@@ -75,23 +76,23 @@ class Watcher:
     """
 
     def began(self, run: Run) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def updated(self, step: Step) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def evaluated(self, step: Step) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def task_ended(self, step: Step) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
     def ended(self, run: Run) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
 
 def tell(observers: Iterable[Observer], step: Step) -> None:
-    """Tell observers of an update, in the order of what happened."""
+    """Notify observers of an update, its evaluation and the end of its task, in this order."""
     for observer in observers:
         observer.updated(step)
         if step.accuracies:

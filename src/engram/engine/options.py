@@ -1,19 +1,19 @@
-"""The options of an experiment: gathered from the dataclasses that declare them, each of them once.
+"""The options of an experiment, collected from the dataclasses that declare them.
 
 `engram.experiment` takes them as keywords, `engram run` as options, sweep files as keys, grids as fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.schema import Flag, Option, options_of
 from engram.core.values import OptimizerSpec
 from engram.models.spec import ModelSpec, option_of, shared_options
@@ -24,7 +24,7 @@ from engram.scenarios.values import SettingName
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What may be changed of a scenario that is given by its name."""
+    """Options of a scenario that is chosen by name."""
 
     setting: Annotated[SettingName | None, Field(description="What learner and evaluator may know")] = None
     classes: Annotated[
@@ -40,7 +40,7 @@ class StreamOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
-    """What a run starts from, if not from random weights."""
+    """Options for a start other than random weights."""
 
     weights: Annotated[
         Path | None, Field(description="Weights to start from: a state dict, .pt or .safetensors")
@@ -79,10 +79,10 @@ def all_options() -> dict[str, Option]:
 
 
 def find_option(name: str) -> Option:
-    """The option of this name: one of the above, or one of a user's own network.
+    """The option with this name: one of the above, or one of a user's own network.
 
     Raises:
-        InputError: There is none; the nearest names are in the message.
+        InputError: There is none; the message has the nearest names.
 
     Example:
         >>> find_option("learning_rat")
@@ -95,15 +95,15 @@ def find_option(name: str) -> Option:
     return option
 
 
-def checked(options: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]:
-    """Options with their values checked and converted; those that are None, and so left open, are gone.
+def checked(options: JsonMapping, *, text: bool = False) -> JsonObject:
+    """Options with their values checked and converted; options that are None are left out.
 
     Args:
         options: Values by name.
-        text: Whether they were typed.
+        text: Whether the values are text from the command line.
 
     Raises:
-        InputError: A name is unknown or a value cannot be used.
+        InputError: A name is unknown or a value is invalid.
 
     Example:
         >>> checked({"hidden": "64,64", "lr": None}, text=True)
@@ -117,7 +117,7 @@ def checked(options: Mapping[str, Any], *, text: bool = False) -> dict[str, Any]
     return known
 
 
-def of_part(part: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def of_part(part: str, chosen: JsonMapping) -> JsonObject:
     """The chosen options of a part, by the names of its fields.
 
     Example:
@@ -127,13 +127,13 @@ def of_part(part: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return {option.field: chosen[name] for name, option in parts()[part].items() if name in chosen}
 
 
-def changed(base: Experiment, chosen: Mapping[str, Any]) -> Experiment:
-    """An experiment with some of its options changed: those of the network, optimiser, training, evaluation.
+def changed(base: Experiment, chosen: JsonMapping) -> Experiment:
+    """An experiment with some options of its network, optimiser, training or evaluation changed.
 
-    Passes that are asked for are not overruled by a number of updates that the experiment already had.
+    If `epochs` is among them, a number of updates that the experiment already had no longer applies.
 
     Raises:
-        InputError: An option cannot be changed in an experiment that is made, or the network has no such.
+        InputError: An option cannot be changed in an existing experiment, or the network does not have it.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -143,7 +143,7 @@ def changed(base: Experiment, chosen: Mapping[str, Any]) -> Experiment:
     """
     fixed = [*parts()["scenario"], "model", "weights"]
     if wrong := [name for name in chosen if name in fixed]:
-        raise InputError(f"{wrong[0]} cannot be changed in an experiment that exists: make another one")
+        raise InputError(f"{wrong[0]} cannot be changed in an existing experiment: create another one")
     network = {name: value for name, value in chosen.items() if option_of(name) is not None}
     network |= {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
     training = of_part("training", chosen)
@@ -158,7 +158,7 @@ def changed(base: Experiment, chosen: Mapping[str, Any]) -> Experiment:
     )
 
 
-def value_of(experiment: Experiment, name: str) -> Any:
+def value_of(experiment: Experiment, name: str) -> Json:
     """The value that an experiment has for an option.
 
     Example:

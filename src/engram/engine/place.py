@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from engram.core.values import Batch
 from engram.datasets.stream import PhaseData
+from engram.methods.state import State
 
 
 class Shown(NamedTuple):
@@ -21,13 +22,13 @@ class Shown(NamedTuple):
 
 @dataclass(slots=True)
 class Place:
-    """How far a run has come; with the generator's state at the beginning of the pass, it can be found again.
+    """How far a run has come, with the state of the generator that is needed to resume within a pass.
 
     Attributes:
-        order: Draws the order of the data, anew in every pass.
+        order: Draws the order of the data in every pass.
         pass_order: The state of that generator when the pass began.
         phase: The phase being learned.
-        begun: Whether the method was told so.
+        begun: Whether the method was told that it began.
         step: Updates done in all.
         step_in_phase: Updates done in this phase.
         step_in_pass: Updates done in this pass over the phase's data.
@@ -43,12 +44,12 @@ class Place:
 
     @classmethod
     def start(cls, seed: int) -> Place:
-        """The beginning of a stream whose order is drawn with this seed."""
+        """The start of a stream whose order is drawn with this seed."""
         order = torch.Generator().manual_seed(seed)
         return cls(order, order.get_state())
 
     def batches(self, data: PhaseData, *, size: int, steps: int) -> Iterator[Shown]:
-        """What is left of a phase that has so many updates, shuffled anew in every pass."""
+        """The remaining batches of a phase with `steps` updates, reshuffled in every pass."""
         while left := steps - self.step_in_phase:
             self.order.set_state(self.pass_order)
             shuffled = torch.randperm(len(data), generator=self.order)
@@ -58,18 +59,18 @@ class Place:
                 self.step_in_pass += 1
                 epoch_step = self.step_in_pass - 1
                 if self.step_in_pass * size >= len(data):
-                    # The pass ends with this batch: a snapshot taken after it starts with the next one.
+                    # The pass ends with this batch: a snapshot taken after it starts the next pass.
                     self.step_in_pass, self.pass_order = 0, self.order.get_state()
                 yield Shown(batch, epoch_step)
 
     def next_phase(self) -> None:
-        """A phase is over."""
+        """Move on to the next phase."""
         self.phase += 1
         self.begun = False
         self.step_in_phase = self.step_in_pass = 0
         self.pass_order = self.order.get_state()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """The place as tensors and plain values."""
         return {
             "order": self.order.get_state(),
@@ -81,8 +82,8 @@ class Place:
             "step_in_pass": self.step_in_pass,
         }
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from there."""
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a state."""
         self.order.set_state(state["order"])
         self.pass_order = state["pass_order"]
         self.phase, self.begun, self.step = state["phase"], state["begun"], state["step"]

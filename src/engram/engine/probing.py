@@ -1,9 +1,9 @@
-"""What is measured at the ends of tasks only: transfer to the next task, and merged networks."""
+"""Measurements at the ends of tasks: transfer to the next task, upstream accuracy, merged networks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, cast
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from engram.core.folder import Reading
 from engram.core.seeds import Seeds
 from engram.core.values import Batch
 from engram.datasets.stream import Stream, TaskData
+from engram.engine.retained import network_of
 from engram.engine.upstream import Upstream
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
@@ -26,26 +27,34 @@ from engram.scenarios.values import Scenario
 CHUNK = 1024
 
 
+@runtime_checkable
+class Routes(Protocol):
+    """A network that has a network of its own for every task."""
+
+    def route(self, task: int) -> nn.Module:
+        """The network of a task."""
+
+
 class _Merging(Protocol):
     def curve(self, batches: Iterable[Batch]) -> list[tuple[float, float]]: ...
 
 
 def check_probes(experiment: Experiment) -> None:
-    """Refuse to measure what cannot be measured, before anything is learned."""
+    """Refuse measurements that are not possible, before anything is trained."""
     spec = experiment.evaluation
     if spec.balances and not traits_of(experiment.method).merges:
         raise InputError(
-            f"method {experiment.method} merges no networks and has no balance: use imm-mean or imm-mode"
+            f"method {experiment.method} does not merge networks and has no balance: use imm-mean or imm-mode"
         )
     if spec.transfer is not None and spec.transfer.tuned_lrs and not experiment.scenario.held_out:
         raise InputError(
-            "k-shot fine-tuning is chosen on validation samples, of which there are none: "
+            "k-shot fine-tuning is chosen on validation samples, and there are none: "
             "hold out a share of the training samples"
         )
 
 
 def probe_name(shots: int) -> str:
-    """What the reading of a linear probe is called.
+    """The name of the reading of a linear probe.
 
     Example:
         >>> probe_name(5)
@@ -55,7 +64,7 @@ def probe_name(shots: int) -> str:
 
 
 def tuned_name(shots: int, *, lr: float, epochs: int, on: str) -> str:
-    """What the reading of a fine-tuned copy is called, asked on `test` or `validation` samples.
+    """The name of the reading of a fine-tuned copy, evaluated on `test` or `validation` samples.
 
     Example:
         >>> tuned_name(5, lr=0.01, epochs=50, on="test")
@@ -65,7 +74,7 @@ def tuned_name(shots: int, *, lr: float, epochs: int, on: str) -> str:
 
 
 def balance_name(balance: float) -> str:
-    """What the reading of a merged network is called.
+    """The name of the reading of a merged network.
 
     Example:
         >>> balance_name(0.25)
@@ -75,7 +84,7 @@ def balance_name(balance: float) -> str:
 
 
 UPSTREAM, UPSTREAM_START = "upstream", "upstream start"
-"""What the readings of upstream accuracy are called: at the end of a task, and of the start itself."""
+"""The names of the readings of upstream accuracy: at the end of a task, and of the pretrained start."""
 
 
 def readings_at_end(
@@ -87,37 +96,37 @@ def readings_at_end(
     step: int,
     upstream: Upstream | None = None,
 ) -> list[Reading]:
-    """What the experiment wants to know at the end of a phase; the method is left as it is."""
+    """The measurements that the experiment asks for at the end of a phase; the method is not changed."""
     spec, scenario = experiment.evaluation, experiment.scenario
     learning, last = scenario.phases[phase][-1], phase + 1 == len(scenario.phases)
-    found: list[Reading] = []
+    readings: list[Reading] = []
     with same_randomness():
         if spec.transfer is not None and not last:
             network = _represented(method, learning)
             for task in scenario.phases[phase + 1]:
                 generator = _generator(experiment.seed, task)
-                readings = _transfer(network, stream, spec.transfer, task, generator)
-                found += [(step, learning, task, name, value) for name, value in readings]
+                measured = _transfer(network, stream, spec.transfer, task, generator)
+                readings += [(step, learning, task, name, value) for name, value in measured]
         if upstream is not None:
             if phase == 0:
-                found.append((0, learning, None, UPSTREAM_START, upstream.accuracy()))
+                readings.append((0, learning, None, UPSTREAM_START, upstream.accuracy()))
             now = upstream.accuracy(_represented(method, learning))
-            found.append((step, learning, None, UPSTREAM, now))
+            readings.append((step, learning, None, UPSTREAM, now))
         if spec.balances and last:
             curve = cast(_Merging, method).curve(list(_questions(stream, scenario, phase)))
-            found += [(step, learning, None, balance_name(alpha), value) for alpha, value in curve]
-    return found
+            readings += [(step, learning, None, balance_name(alpha), value) for alpha, value in curve]
+    return readings
 
 
 def _represented(method: Method, learning: int) -> nn.Module:
-    """The network whose features stand for what was learned."""
+    """The network whose features are probed."""
     network = method.predictor()
-    route = getattr(network, "route", None)
-    if route is not None:
-        network = route(learning)
+    if isinstance(network, Routes):
+        network = network.route(learning)
     if not hasattr(network, "features"):
-        # A classifier around a network (nearest means, masks) has its features.
-        network = getattr(method, "network", network)
+        # A classifier around a network (nearest means, masks) uses its features.
+        trained = network_of(method)
+        return network if trained is None else trained
     return network
 
 
@@ -133,17 +142,17 @@ def _transfer(
     train, test = stream.train(task), stream.test(task)
     shots = draw_shots(train.y, max(spec.shots), generator=generator)
     features = features_of(network, train, shots.rows)
-    asked = Examples(features_of(network, test), _counted(test))
+    evaluated = Examples(features_of(network, test), _counted(test))
     labels = _counted(train)[shots.rows]
-    yield "FDiv", feature_diversity(asked.x.double().numpy(), test.y.numpy())
+    yield "FDiv", feature_diversity(evaluated.x.double().numpy(), test.y.numpy())
     for k in spec.shots:
         few = shots.rank < k
-        given = Examples(features[few], labels[few])
+        trained_on = Examples(features[few], labels[few])
         yield (
             probe_name(k),
             linear_probe(
-                given,
-                asked,
+                trained_on,
+                evaluated,
                 lr=spec.lr,
                 epochs=spec.epochs,
                 batch_size=spec.batch_size,
@@ -154,15 +163,17 @@ def _transfer(
         return
     inputs = train.rows(shots.rows)
     validation = stream.validation(task)
-    judges = [Examples(part.rows(torch.arange(len(part))), _counted(part)) for part in (test, validation)]
+    evaluated_on = [
+        Examples(part.rows(torch.arange(len(part))), _counted(part)) for part in (test, validation)
+    ]
     for k in spec.shots:
         few = shots.rank < k
         for lr in spec.tuned_lrs:
-            given = Examples(inputs[few], labels[few])
+            trained_on = Examples(inputs[few], labels[few])
             tuned = tuned_probe(
                 network,
-                given,
-                judges,
+                trained_on,
+                evaluated_on,
                 lr=lr,
                 epochs=spec.tuned_epochs,
                 batch_size=spec.batch_size,
@@ -174,13 +185,13 @@ def _transfer(
 
 
 def _counted(data: TaskData) -> torch.Tensor:
-    """A task's labels, counted from 0 among its own units."""
+    """A task's labels, numbered from 0 among its own units."""
     units = torch.tensor(sorted(set(data.units)))
     return torch.searchsorted(units, data.y)
 
 
 def _questions(stream: Stream, scenario: Scenario, phase: int) -> Iterator[Batch]:
-    """The test samples of all tasks learned so far, with the units that may answer them."""
+    """The test samples of all tasks learned so far, with the output units of their task."""
     answers = scenario.answers(phase)
     for task in sorted({task for tasks in scenario.phases[: phase + 1] for task in tasks}):
         test = stream.test(task)

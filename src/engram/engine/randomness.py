@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import torch
 
+from engram.methods.state import State
 
-def global_randomness() -> dict[str, Any]:
+
+def global_randomness() -> State:
     """The global random states of torch, NumPy and Python."""
     name, keys, *rest = np.random.get_state()  # noqa: NPY002
     return {
@@ -19,8 +20,8 @@ def global_randomness() -> dict[str, Any]:
     }
 
 
-def set_global_randomness(state: dict[str, Any]) -> None:
-    """Put the global random states back."""
+def set_global_randomness(state: State) -> None:
+    """Restore the global random states."""
     torch.set_rng_state(state["torch"])
     name, keys, *rest = state["numpy"]
     np.random.set_state((name, np.array(keys, dtype=np.uint32), *rest))  # noqa: NPY002

@@ -1,14 +1,15 @@
-"""From a benchmark's name to an experiment: its paper's set-up, and what somebody wants otherwise."""
+"""From a benchmark's name to an experiment: the recipe of its paper, with the user's changes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engram.core.errors import InputError
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.values import OptimizerSpec
 from engram.engine.options import all_options, checked, of_part
 from engram.engine.start import check_start, sample_shape, start_from
@@ -37,38 +38,38 @@ if TYPE_CHECKING:
 
 def experiment(
     scenario: str | Scenario,
-    method: str | type[Any],
+    method: str | type,
     *,
     model: str | nn.Module | Callable[..., nn.Module] | None = None,
-    settings: Mapping[str, Any] | None = None,
-    evaluation: Mapping[str, Any] | None = None,
+    settings: JsonMapping | None = None,
+    evaluation: JsonMapping | None = None,
     classes_known: bool | None = None,
     seed: int = 0,
-    **options: Any,
+    **options: Json,
 ) -> Experiment:
-    """The experiment that `engram run` would run: the scenario's own recipe for what is left open.
+    """The experiment that `engram run` would run; the scenario's recipe fills in what is not specified.
 
     Args:
-        scenario: A name, or a `Scenario`. The latter has the recipe of the registered scenario whose name it
-            has, if there is one (so `prefix(…)` of a benchmark is trained like the benchmark), and else the
-            default one: see `engram.scenarios.Recipe`.
-        method: A name, or a method's class. A class that is not registered is registered under its own name,
-            and the hash of the file that it is written in is part of the experiment's identity.
-        model: A network's name, any `nn.Module`, or a function `(shape, n_units) -> nn.Module`. What is part
-            of the identity of a module or function is said in `engram.models.values`: structure, source and,
-            of a module, its weights, which every run starts from.
+        scenario: A name, or a `Scenario`. A `Scenario` uses the recipe of the registered scenario with the
+            same name, if there is one (so `prefix(…)` of a benchmark is trained like the benchmark), and the
+            default recipe otherwise: see `engram.scenarios.Recipe`.
+        method: A name, or a method class. A class that is not registered is registered under its own name,
+            and the hash of its source file is part of the experiment's identity.
+        model: A network's name, any `nn.Module`, or a function `(shape, n_units) -> nn.Module`. The identity
+            includes structure and source and, for a module, its weights, which every run starts from: see
+            `engram.models.values`.
         settings: Hyper-parameters of the method.
-        evaluation: Fields of `EvaluationSpec`; those that are options may also be given as keywords.
+        evaluation: Fields of `EvaluationSpec`; those that are options may also be passed as keywords.
         classes_known: The same as `classes="known"` or `"unknown"`.
         seed: The run's seed.
         **options: Any of `engram.engine.options.all_options()`: `setting`, `classes`, `boundaries` (False
             hides where tasks begin), the network's (`hidden`, `block`, `stem`, those of your own models,
             `weights`: a file to start from), `optimizer`, `lr`, `momentum`, `weight_decay`, `batch_size`,
-            `epochs` or `updates` per task, `augment`, `budget_bytes`, `every`, `subset` and so on; None
-            leaves an option open.
+            `epochs` or `updates` per task, `augment`, `budget_bytes`, `every`, `subset` and so on; an option
+            that is None is left to the recipe.
 
     Raises:
-        InputError: A name is unknown, a value cannot be used, or things do not go together.
+        InputError: A name is unknown, a value is invalid, or options contradict each other.
 
     Example:
         >>> experiment("split-digits", "er", lr=0.1).optimizer.lr
@@ -79,68 +80,67 @@ def experiment(
     """
     from engram.engine.check import complete
 
-    called = _method_name(method)
+    method_name = _method_name(method)
     if classes_known is not None:
         options["classes"] = "known" if classes_known else "unknown"
-    chosen = _checked(called, options)
+    chosen = _checked(method_name, options)
     named = _named(scenario)
     recipe = named.recipe
     stream = named.scenario(_setting(named, chosen), seed=seed)
-    network = _network(recipe, called, model, chosen)
+    network = _network(recipe, method_name, model, chosen)
     if (pretrained := network.model.pretrained) is not None:
         network = replace(network, init="default")
         stream = _as_pretrained(stream, pretrained)
     planned = complete(
         Experiment(
             stream,
-            called,
-            settings=_settings(recipe, called, stream, chosen) | dict(settings or {}),
+            method_name,
+            settings=_settings(recipe, method_name, stream, chosen) | dict(settings or {}),
             model=network,
-            optimizer=_optimizer(recipe, called, chosen),
+            optimizer=_optimizer(recipe, method_name, chosen),
             evaluation=EvaluationSpec(
                 **{"subset": recipe.subset, **(evaluation or {}), **of_part("evaluation", chosen)}
             ),
             start=start_from(Path(chosen["weights"])) if "weights" in chosen else None,
             seed=seed,
-            **_training(recipe, called, chosen),
+            **_training(recipe, method_name, chosen),
         )
     )
     return _within_budget(planned, settings or {})
 
 
-def _within_budget(planned: Experiment, settings: Mapping[str, Any]) -> Experiment:
+def _within_budget(planned: Experiment, settings: JsonMapping) -> Experiment:
     """The experiment with its memory sized by its budget, if it has one, and its start checked."""
     from engram.engine.budget import check_budget
     from engram.engine.check import complete
 
     if planned.budget_bytes is not None:
-        sized = memory_within(planned, given=settings)
+        sized = memory_within(planned, settings=settings)
         planned = complete(replace(planned, settings={**planned.settings, **sized}))
     check_start(planned)
     check_budget(planned)
     return planned
 
 
-def _method_name(method: str | type[Any]) -> str:
-    """The name of a method; a class that has none is registered under its own."""
+def _method_name(method: str | type) -> str:
+    """The name of a method; a class that is not registered is registered under its own name."""
     if isinstance(method, str):
         METHODS[method]
         return method
     registered = METHODS.name_of(method)
     if registered is not None:
         return registered
-    called = getattr(method, "__name__", "")
     if not isinstance(method, type):
         raise InputError(f"{method!r} is not a method: give a name or a class")
-    register_method(called)(method)
-    return called
+    register_method(method.__name__)(method)
+    return method.__name__
 
 
-def _checked(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, checked; a hyper-parameter of the method among them is told where it belongs."""
-    own = {item.name for item in fields_of(METHODS[method])}
+def _checked(method: str, options: JsonMapping) -> JsonObject:
+    """The options, checked; for a hyper-parameter of the method, the error says where it belongs."""
+    hyper_parameters = {item.name for item in fields_of(METHODS[method])}
     for name in options:
-        if name in own and name not in all_options():
+        if name in hyper_parameters and name not in all_options():
             raise InputError(f"{name} is a hyper-parameter of {method}: give settings={{{name!r}: …}}")
     return checked(options)
 
@@ -158,61 +158,61 @@ def _named(scenario: str | Scenario) -> Benchmark:
     )
 
 
-def _setting(named: Benchmark, chosen: Mapping[str, Any]) -> Setting | SettingName | None:
-    """The setting, with what is to be known of classes and boundaries."""
+def _setting(named: Benchmark, chosen: JsonMapping) -> Setting | SettingName | None:
+    """The setting, with what may be known of classes and boundaries."""
     name: SettingName | None = chosen.get("setting")
     if not {"classes", "boundaries"} & set(chosen):
         return name
-    own = next((s for s in named.settings if name in (None, s.kind)), None)
-    if own is None:
+    setting = next((setting for setting in named.settings if name in (None, setting.kind)), None)
+    if setting is None:
         return name
     if "classes" in chosen:
-        if not isinstance(own, ClassSetting):
+        if not isinstance(setting, ClassSetting):
             raise InputError(
-                f"classes are known or unknown only in the class setting, not in {own.kind}: leave it out"
+                f"classes are known or unknown only in the class setting, not in {setting.kind}: leave it out"
             )
-        own = replace(own, classes_known=chosen["classes"] == "known")
+        setting = replace(setting, classes_known=chosen["classes"] == "known")
     if "boundaries" in chosen:
-        if isinstance(own, TaskSetting):
+        if isinstance(setting, TaskSetting):
             raise InputError("the task setting tells which task it is: use the domain or class setting")
-        own = replace(own, boundaries=chosen["boundaries"])
-    return own
+        setting = replace(setting, boundaries=chosen["boundaries"])
+    return setting
 
 
 def _network(
     recipe: Recipe,
     method: str,
     model: str | nn.Module | Callable[..., nn.Module] | None,
-    chosen: Mapping[str, Any],
+    chosen: JsonMapping,
 ) -> ModelSpec:
-    """The network: the recipe's, with what the method has otherwise, or the one that is given."""
+    """The network: the recipe's, with the recipe's changes for the method, or the user's."""
     network_options = {name: value for name, value in chosen.items() if option_of(name) is not None}
-    written = {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
+    common = {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
     if model is not None and not isinstance(model, str):
         from engram.models.values import spec_of
 
         if network_options:
             raise InputError(f"{next(iter(network_options))} is an option of named networks: leave it out")
-        return replace(spec_of(model), **written)
+        return replace(spec_of(model), **common)
     name = model or recipe.model
     check_used(name, network_options)
-    # A user's own network has its own defaults for what it declares itself.
+    # A user's own network has its own defaults for the options that it declares.
     usual = {key: value for key, value in recipe.model_options.items() if key not in own_options(name)}
-    # What a method has otherwise is said of the recipe's own network.
-    own = recipe.network(method) if name == recipe.model else {}
-    return ModelSpec(name, **{**usual, **own, **network_options, **written})
+    # The recipe's changes for a method apply to the recipe's network only.
+    for_method = recipe.network(method) if name == recipe.model else {}
+    return ModelSpec(name, **{**usual, **for_method, **network_options, **common})
 
 
-def _optimizer(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> OptimizerSpec:
+def _optimizer(recipe: Recipe, method: str, chosen: JsonMapping) -> OptimizerSpec:
     return replace(recipe.optimizer(method, chosen.get("optimizer")), **of_part("optimizer", chosen))
 
 
-def _training(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the experiment that say how long and on what it is trained."""
+def _training(recipe: Recipe, method: str, chosen: JsonMapping) -> JsonObject:
+    """The fields of the experiment that say how long it is trained, and on which batches."""
     training = of_part("training", chosen)
     augment = training.get("augment")
     itself = augments_itself(method)
-    # Only learners take images that are changed for them; a method of another kind is asked for nothing.
+    # Only learners can train on augmented images.
     usual = recipe.augments(method) and traits_of(method).learner
     return {
         "batch_size": recipe.batch(method),
@@ -223,14 +223,14 @@ def _training(recipe: Recipe, method: str, chosen: Mapping[str, Any]) -> dict[st
     }
 
 
-def _settings(recipe: Recipe, method: str, stream: Scenario, chosen: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(recipe: Recipe, method: str, stream: Scenario, chosen: JsonMapping) -> JsonObject:
     """The hyper-parameters that the recipe sets."""
-    own = {"augment": chosen["augment"]} if augments_itself(method) and "augment" in chosen else {}
-    return {**recipe.fields(method, stream.setting.kind), **own}
+    augment = {"augment": chosen["augment"]} if augments_itself(method) and "augment" in chosen else {}
+    return {**recipe.fields(method, stream.setting.kind), **augment}
 
 
 def augments_itself(method: str) -> bool:
-    """Whether a method changes images in a way of its own, which its field `augment` switches on.
+    """Whether a method has its own augmentation, which its field `augment` switches on.
 
     Example:
         >>> augments_itself("gdumb"), augments_itself("er")
@@ -239,20 +239,21 @@ def augments_itself(method: str) -> bool:
     return traits_of(method).own_augmentation
 
 
-def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str, int]:
-    """The memory that fits into a budget, for methods that store samples; nothing for the others.
+def memory_within(planned: Experiment, *, settings: JsonMapping) -> dict[str, int]:
+    """The memory that fits into a budget, for methods that store samples; empty for the others.
 
-    Hsu et al. (2018) compare methods at equal memory: the importance and the older weights of a prior take as
-    much as so many images. A memory that is counted for each class of each task (`policy=per-class`) gets its
-    share. What a method keeps besides, such as weights to start from, comes first.
+    Hsu et al. (2018) compare methods at equal memory: a rehearsal memory may take as many bytes as the
+    importance and older weights that a regularisation method keeps. Where memory is counted per class and
+    task (`policy=per-class`), each gets an equal share. What a method keeps besides samples, such as initial
+    weights, is subtracted first.
 
     Args:
         planned: The experiment, whose memory may have any size.
-        given: The hyper-parameters that were asked for.
+        settings: The hyper-parameters that the user set.
 
     Example:
         >>> plan = replace(experiment("split-digits", "er"), budget_bytes=100_000)
-        >>> memory_within(plan, given={})  # 64 · 4 + 32 bytes each
+        >>> memory_within(plan, settings={})  # 64 · 4 + 32 bytes each
         {'memory': 347}
     """
     from engram.engine.budget import initial_bytes
@@ -262,15 +263,15 @@ def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str,
     if budget < 1:
         raise InputError(f"budget_bytes must be at least 1, got {budget}")
     if traits.bytes_per_value is None:
-        if traits.stores_data and "memory" not in given:
+        if traits.stores_data and "memory" not in settings:
             raise InputError(
                 f"a budget of {budget} bytes does not say how much {planned.method} remembers: "
                 + ("give its memory as well" if "memory" in planned.settings else "it keeps all data")
             )
         return {}
-    if "memory" in given:
+    if "memory" in settings:
         raise InputError(
-            f"a budget of {budget} bytes says how large the memory of {planned.method} is: "
+            f"a budget of {budget} bytes sets the size of the memory of {planned.method}: "
             "give either the budget or memory"
         )
     one = math.prod(sample_shape(planned.scenario)) * traits.bytes_per_value + traits.bytes_beside
@@ -280,20 +281,21 @@ def memory_within(planned: Experiment, *, given: Mapping[str, Any]) -> dict[str,
         memory //= sum(len(set(task.units)) for task in planned.scenario.tasks)
         counted += " of each class"
     if memory < 1:
-        raise InputError(f"a budget of {budget} bytes holds not a single {counted}: give more")
+        raise InputError(f"a budget of {budget} bytes does not hold a single {counted}: raise it")
     return {"memory": memory}
 
 
 def _as_pretrained(scenario: Scenario, model: Pretrained) -> Scenario:
-    """The stream with inputs as a pretrained network knows them: colour and normalised its own way."""
+    """The stream with the inputs that a pretrained network expects: colour, and its normalisation."""
     if not model.mean:
         return scenario
-    own: tuple[Transform, ...] = (Normalise(model.mean, model.std),)
+    expected: tuple[Transform, ...] = (Normalise(model.mean, model.std),)
     if len(model.mean) == 3:
-        own = (Colour(), *own)
+        expected = (Colour(), *expected)
     tasks = tuple(
         replace(
-            task, transforms=(*(step for step in task.transforms if not isinstance(step, Normalise)), *own)
+            task,
+            transforms=(*(step for step in task.transforms if not isinstance(step, Normalise)), *expected),
         )
         for task in scenario.tasks
     )

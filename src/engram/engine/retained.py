@@ -1,4 +1,4 @@
-"""What a method retains, counted from the tensors and arrays that it really holds, whatever it declares."""
+"""What a method retains, measured from the tensors and arrays that it holds, whatever it declares."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from types import FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from engram.core.values import TaskInfo
 from engram.methods.state import Stateful
+from engram.models.network import Network
 
-Array = Tensor | np.ndarray[Any, Any]
+Array: TypeAlias = Tensor | npt.NDArray[np.generic]
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
 """The shapes of a network's parameters and buffers, by name."""
@@ -27,7 +29,7 @@ Shapes = Mapping[str, Shape]
 SHORT_BYTES = 32
 """Byte strings up to this length are names and fingerprints, not data."""
 SHORT_INPUT = 16
-"""Inputs with fewer values could be anything: they count as samples only where labels lie beside them."""
+"""Inputs with fewer values could be anything: they count as samples only if labels are stored with them."""
 _PLAIN = (int, float, complex, str, type(None), type, ModuleType, TaskInfo, torch.Generator, torch.device)
 _RAW = (bytes, bytearray, memoryview, array.array, io.BytesIO)
 
@@ -53,16 +55,16 @@ def retained(
 ) -> Retained:
     """What a method retains besides its network and its optimiser's state.
 
-    Counted by following attributes, containers, closures and the method's class, at the end of a task. Of the
-    network that learns, and of the one that answers, what was there before learning is left out, and of an
-    optimiser's state what has the size of its parameter. A sample is known by its shape or, where it was
-    reshaped, by its number of values: see `_count_samples`.
+    Measured at the end of a task by following attributes, containers, closures and the method's class. What
+    the network that learns and the network that predicts had before learning does not count, nor do tensors
+    of an optimiser's state with the size of their parameter. A sample is recognised by its shape or, where
+    it was reshaped, by its number of values: see `_count_samples`.
 
     Args:
         method: The method.
         shape: The shape of one input.
-        network: The shapes of its network before it learned [its present ones].
-        answering: The network that answered last, if it is another one.
+        network: The shapes of its network before it learned (default: its present shapes).
+        answering: The network that predicted last, if it is another one.
 
     Example:
         >>> class Keeper:
@@ -72,11 +74,11 @@ def retained(
         >>> retained(keeper, (1, 8, 8))
         Retained(bytes=1320, samples=5)
     """
-    own = _network_of(method)
+    learning = network_of(method)
     if network is None:
-        network = {} if own is None else shapes_of(own)
+        network = {} if learning is None else shapes_of(learning)
     parameters = set(network.values())
-    wide = getattr(own, "width", None) == math.prod(shape)
+    wide = isinstance(learning, Network) and learning.width == math.prod(shape)
     size, samples = 0, 0
     for group in _groups(method, network, answering):
         size += group.raw_bytes + sum(_size(values) for values in group.counted)
@@ -85,7 +87,7 @@ def retained(
 
 
 def retained_samples(method: object, shape: Shape) -> int:
-    """How many inputs of this shape a method retains, besides its networks and its optimiser.
+    """How many inputs of this shape a method retains, not counting its networks and its optimiser.
 
     Example:
         >>> class Keeper:
@@ -102,13 +104,13 @@ def retained_samples(method: object, shape: Shape) -> int:
 
 
 def _count_samples(arrays: list[Array], shape: Shape, parameters: set[Shape], *, wide: bool) -> int:
-    """How many samples there are among arrays that lie side by side.
+    """How many samples there are among the arrays of one container.
 
-    Images are known by their shape. An array with as many values as an input could also hold weights of the
-    first layer, their importance, or features. It counts as samples where as many labels lie beside it; where
-    several such arrays lie together that are not the weights of consecutive layers; and alone, where it has
-    several rows, does not have the shape of a weight, and features are not as wide as inputs (`wide`). Masks
-    and integers of more than one byte do not count.
+    Images are recognised by their shape. An array with as many values as an input could also hold weights of
+    the first layer, their importance, or features. It counts as samples if as many labels are stored with
+    it; if the container has several such arrays that are not the weights of consecutive layers; and on its
+    own, if it has several rows, does not have the shape of a weight, and features are not as wide as inputs
+    (`wide`). Masks and integers of more than one byte do not count.
     """
     labels = {len(values) for values in arrays if _is_labels(values)}
     certain, candidates = 0, []
@@ -157,7 +159,7 @@ def _is_index(values: Array) -> bool:
 
 
 class _Group(NamedTuple):
-    """What lies side by side: arrays, those of them whose bytes count, and the size of raw byte strings."""
+    """The contents of one container: arrays, those whose bytes count, and the size of raw byte strings."""
 
     arrays: list[Array]
     counted: list[Array]
@@ -166,10 +168,10 @@ class _Group(NamedTuple):
 
 def _groups(method: object, network: Shapes, answering: nn.Module | None) -> Iterator[_Group]:
     """Everything that can be reached from a method, one container after the other."""
-    own = _network_of(method)
-    # What was visited stays alive while the rest is followed, so that no two objects have the same id.
+    learning = network_of(method)
+    # Visited objects are kept alive, so that no two objects have the same id.
     visited: dict[int, object] = {id(method): method}
-    for module in (own, answering):
+    for module in (learning, answering):
         if isinstance(module, nn.Module):
             initial = [tensor for name, tensor in _state(module) if network.get(name) == tuple(tensor.shape)]
             visited |= {id(tensor): tensor for tensor in initial}
@@ -183,7 +185,7 @@ def _groups(method: object, network: Shapes, answering: nn.Module | None) -> Ite
                 members.append(value)
         group, others = _sorted(members, stateful=isinstance(container, Stateful))
         waiting += others
-        if isinstance(container, nn.Module) and container is not own:
+        if isinstance(container, nn.Module) and container is not learning:
             # The weights of an older network are not samples, nor are the statistics of its batch norm.
             group = group._replace(
                 arrays=[
@@ -196,13 +198,13 @@ def _groups(method: object, network: Shapes, answering: nn.Module | None) -> Ite
 
 
 def _sorted(members: Iterable[object], *, stateful: bool) -> tuple[_Group, list[object]]:
-    """The members of a container: arrays and raw bytes as a group, and what has to be followed further."""
+    """The members of a container: arrays and raw bytes as a group, and objects to be followed further."""
     group, others = _Group([], [], 0), []
     for value in members:
         values = _array(value)
         if values is not None:
             group.arrays.append(values)
-            # The places of samples in a store follow from what it stores.
+            # The indices of samples in a store follow from the samples.
             if not (_is_labels(values) and stateful):
                 group.counted.append(values)
         elif isinstance(value, _RAW):
@@ -213,7 +215,7 @@ def _sorted(members: Iterable[object], *, stateful: bool) -> tuple[_Group, list[
 
 
 def _inside(value: object) -> list[object]:
-    """What something holds, one level deep."""
+    """The objects that an object holds, one level deep."""
     if isinstance(value, MethodType):
         return [value.__self__, value.__func__]
     if isinstance(value, Optimizer):
@@ -224,7 +226,7 @@ def _inside(value: object) -> list[object]:
 
 
 def _items(value: object) -> Iterable[object]:
-    """The items of a container; what a function remembers."""
+    """The items of a container; the closure of a function."""
     if isinstance(value, dict):
         return value.values()
     if isinstance(value, list | tuple | set | frozenset | deque):
@@ -240,7 +242,8 @@ def _items(value: object) -> Iterable[object]:
 
 def _attributes(value: object) -> Iterator[object]:
     """The attributes of an object, in its dictionary and in slots."""
-    yield from getattr(value, "__dict__", {}).values()
+    if hasattr(value, "__dict__"):
+        yield from vars(value).values()
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
@@ -256,7 +259,7 @@ def _of_module(module: nn.Module) -> list[object]:
 
 
 def _of_optimizer(optimizer: Optimizer) -> list[object]:
-    """What an optimiser holds besides numbers, and tensors of its parameters' sizes."""
+    """What an optimiser holds besides numbers and tensors of its parameters' sizes."""
     members: list[object] = []
     for parameter, state in optimizer.state.items():
         usual = (1, parameter.numel()) if isinstance(parameter, Tensor) else ()
@@ -264,8 +267,8 @@ def _of_optimizer(optimizer: Optimizer) -> list[object]:
         members += [value for value in values if not (isinstance(value, Tensor) and value.numel() in usual)]
     for group in optimizer.param_groups:
         members += [value for name, value in group.items() if name != "params"]
-    own = [value for name, value in vars(optimizer).items() if name not in ("state", "param_groups")]
-    return members + own
+    attributes = [value for name, value in vars(optimizer).items() if name not in ("state", "param_groups")]
+    return members + attributes
 
 
 def _closed_over(function: FunctionType) -> Iterator[object]:
@@ -288,7 +291,7 @@ def _class_attributes(method: object) -> list[object]:
 
 
 def _array(value: object) -> Array | None:
-    """The value if it is an array, or many numbers in lists as one."""
+    """The value if it is an array, or nested lists of many numbers as one."""
     if isinstance(value, Tensor):
         return value
     if isinstance(value, np.ndarray):
@@ -305,7 +308,9 @@ def _array(value: object) -> Array | None:
     return numbers if numbers.size >= SHORT_INPUT else None
 
 
-def _network_of(method: object) -> nn.Module | None:
+def network_of(method: object) -> nn.Module | None:
+    """The network that a method trains, if it has one in its attribute `network`."""
+    # Not a Protocol: isinstance does not see the submodules of a method that is an nn.Module itself.
     network = getattr(method, "network", None)
     return network if isinstance(network, nn.Module) else None
 
@@ -319,7 +324,15 @@ def _size(values: Array) -> int:
     return values.numel() * values.element_size() if isinstance(values, Tensor) else int(values.nbytes)
 
 
-def _raw_size(value: bytes | bytearray | memoryview | array.array[Any] | io.BytesIO) -> int:
+def _raw_size(
+    value: bytes
+    | bytearray
+    | memoryview
+    | array.array[int]
+    | array.array[float]
+    | array.array[str]
+    | io.BytesIO,
+) -> int:
     """The size of a byte string; 0 where it is short."""
     size = len(value.getbuffer()) if isinstance(value, io.BytesIO) else memoryview(value).nbytes
     return size if size > SHORT_BYTES else 0

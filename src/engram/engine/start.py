@@ -1,4 +1,4 @@
-"""Weights to start from: found and checked before anything is trained."""
+"""Weights to start from, read and checked before anything is trained."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engram.core.dataset_info import DATASETS
+from engram.core.errors import InputError
 from engram.datasets.transforms import prepared_shape
 from engram.models import ModelSpec, build
 from engram.models.weights import load_weights, sha256_of
@@ -14,7 +15,7 @@ from engram.scenarios.values import Scenario
 
 
 def start_from(file: Path) -> Start:
-    """The start that a file of weights is; a file that has not changed is read once.
+    """A start from a file of weights; a file that has not changed is read once.
 
     Raises:
         InputError: The file cannot be read.
@@ -26,8 +27,22 @@ def start_from(file: Path) -> Start:
     return Start(_sha256(file.absolute(), status.st_mtime_ns, status.st_size), file.absolute())
 
 
+def weights_file(start: Start) -> Path:
+    """The file that a start reads its weights from.
+
+    Raises:
+        InputError: It is not known, because a run records only the hash of its weights.
+    """
+    if start.file == Path():
+        raise InputError(
+            f"the run starts from weights with sha256 {start.sha256[:12]}…, whose file it does not record: "
+            "create the experiment again with weights=FILE"
+        )
+    return start.file
+
+
 def check_start(experiment: Experiment) -> str:
-    """Refuse weights that do not fit the experiment's network, and say what becomes of its head.
+    """Refuse weights that do not fit the experiment's network, and return what becomes of its head.
 
     Raises:
         InputError: The file cannot be read, or does not fit.
@@ -36,11 +51,12 @@ def check_start(experiment: Experiment) -> str:
     if start is None:
         return ""
     scenario = experiment.scenario
-    return _head(experiment.model, sample_shape(scenario), scenario.n_units, start.file, start.sha256)
+    shape, file = sample_shape(scenario), weights_file(start)
+    return _head(experiment.model, shape, scenario.n_units, file, start.sha256)
 
 
 def sample_shape(scenario: Scenario) -> tuple[int, ...]:
-    """The shape of one prepared sample, as far as it is known without loading anything.
+    """The shape of one prepared sample, as far as it is known without loading data.
 
     Example:
         >>> from engram.scenarios import split

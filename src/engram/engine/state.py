@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Any
 
 import torch
 
@@ -27,20 +26,21 @@ from engram.engine.upstream import open_upstream
 from engram.engine.where import Where
 from engram.evaluation.schedule import Schedule
 from engram.methods.base import as_learner
+from engram.methods.state import State
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
 from engram.record.run import Run, Seconds
 
 CHECKPOINT_FORMAT = 3
-"""How a snapshot is laid out; one of another layout is not used, and its run starts anew."""
+"""The layout of a snapshot; one with another layout is not used, and its run starts from the beginning."""
 
 
 class RunState:
     """A run under way: its stream, its method and its evaluator, and how far it has come.
 
     Args:
-        experiment: What is run, complete.
-        where: Where data are looked for, the device, and whether the ledger is strict.
+        experiment: The experiment, complete.
+        where: Where to search for data, the device, and whether the ledger is strict.
     """
 
     def __init__(self, experiment: Experiment, where: Where) -> None:
@@ -80,7 +80,7 @@ class RunState:
         return self.infos[self.place.phase]
 
     def begin_phase(self, *, watch: bool) -> PhaseData:
-        """Prepare the phase that is next, or that is resumed; gives its data."""
+        """Prepare the next phase, or the one that is resumed, and return its data."""
         place, spec = self.place, self.experiment.evaluation
         self.ledger.phase = place.phase
         data = self.stream.phase(place.phase)
@@ -100,13 +100,13 @@ class RunState:
         return data
 
     def batches(self, data: PhaseData) -> Iterator[Shown]:
-        """What is left to learn of the phase."""
+        """The remaining batches of the phase."""
         batches = self.place.batches(data, size=self.experiment.batch_size, steps=self.info.steps)
         return self.ledger.handed(batches, "training")
 
     def update(self, batch: Batch, *, watch: bool) -> float:
-        """One update; gives its loss."""
-        # Late, because some methods begin gently; not the last, whose batch may be smaller.
+        """Make one update, and return its loss."""
+        # A late update, because some methods do less at first; not the last, whose batch may be smaller.
         counted = watch and self.place.step_in_phase == max(1, self.info.steps - 1)
         self.place.step += 1
         with self.meter.update(count=counted):
@@ -129,7 +129,7 @@ class RunState:
         self.meter.task_ended(self.method.method, self.method.answering())
 
     def evaluate(self, shown: Shown, *, last: bool) -> bool:
-        """Evaluate if it is time; says whether it was."""
+        """Evaluate if the schedule says so, and return whether it did."""
         with self.ledger.reading("evaluation"):
             evaluated = self.evaluator(
                 self.method.predictor,
@@ -147,7 +147,7 @@ class RunState:
         return evaluated
 
     def probe(self) -> None:
-        """Measure what is measured at the end of a phase only."""
+        """Make the measurements that belong to the end of a phase."""
         started = time.perf_counter()
         with self.method.at_work("probe"):
             readings = readings_at_end(
@@ -161,22 +161,22 @@ class RunState:
         self.evaluator.note(readings, seconds=time.perf_counter() - started)
 
     def _set_rate(self) -> None:
-        """Let the method learn at the rate of its phase; nothing happens where all have the same."""
+        """Set the learning rate of the phase; nothing happens if all phases have the same."""
         learner = as_learner(self.method.method)
         if not self.experiment.by_phase or learner is None:
             return
         learner.optimizer_spec = replace(learner.optimizer_spec, lr=self.rate)
-        # An optimiser whose state is kept between tasks is not built anew.
+        # An optimiser whose state is kept between tasks is not rebuilt.
         for group in learner.optimizer.param_groups:
             group["lr"] = self.rate
 
     @property
     def rate(self) -> float:
         """The learning rate of the phase."""
-        own = self.experiment.of_phase(min(self.place.phase, len(self.infos) - 1)).lr
-        return self.experiment.optimizer.lr if own is None else own
+        rate = self.experiment.of_phase(min(self.place.phase, len(self.infos) - 1)).lr
+        return self.experiment.optimizer.lr if rate is None else rate
 
-    # What it leaves -------------------------------------------------------------------------------
+    # Results ------------------------------------------------------------------------------------
 
     def finished(self) -> Run:
         """The run at its end."""
@@ -189,7 +189,7 @@ class RunState:
         return replace(watched_run, planned=self.experiment, account=account, card=card)
 
     def failed(self, error: BaseException) -> Run:
-        """The run as it is, ended by an error."""
+        """The run as far as it came before an error."""
         task = self.tasks[-1]
         failure = failure_of(error, step=self.place.step, task=task)
         if isinstance(error, NonFinite):
@@ -209,7 +209,7 @@ class RunState:
 
     # State ----------------------------------------------------------------------------------------
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> State:
         """The whole state, as tensors and plain values."""
         return {
             "format": CHECKPOINT_FORMAT,
@@ -222,8 +222,8 @@ class RunState:
             "ledger": self.ledger.state_dict(),
         }
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from there, to the same bits."""
+    def load_state_dict(self, state: State) -> None:
+        """Continue from a state, to the same bits."""
         self.place.load_state_dict(state["place"])
         self.meter.load_state_dict(state["meter"])
         method = self.method.method

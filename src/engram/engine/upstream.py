@@ -1,4 +1,4 @@
-"""How much of what a pretrained network knew is still known (003)."""
+"""How much a network still knows of the data that it was pretrained on (Chen et al., 2023)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from engram.core.errors import InputError
 from engram.datasets import Images, load
 from engram.datasets.transforms import prepare
-from engram.engine.start import sample_shape
+from engram.engine.start import sample_shape, weights_file
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.kshot import features_of
 from engram.models import build
@@ -24,7 +24,7 @@ CHUNK = 4096
 
 
 class Prepared:
-    """Samples of a data set as a network gets them, read when they are asked for."""
+    """Samples of a data set with their transforms applied, read on demand."""
 
     in_memory = False
 
@@ -49,10 +49,10 @@ class Upstream:
     test: Prepared
 
     def accuracy(self, network: nn.Module | None = None) -> float:
-        """The share of upstream test samples that the original head answers right on a network's features.
+        """The accuracy of the original head on upstream test samples, with the features of a network.
 
         Args:
-            network: Whose features; the start's own unless given.
+            network: The network whose features are used (default: the pretrained start).
         """
         device = next(self.network.parameters()).device
         right = 0
@@ -73,35 +73,39 @@ def open_upstream(experiment: Experiment, *, data: Path | None = None) -> Upstre
 
     Args:
         experiment: Its `evaluation.upstream` names the data set.
-        data: Where data sets are looked for first.
+        data: The folder that is searched for data sets first.
 
     Raises:
-        InputError: The start knows nothing of that data set, or the data set is not there.
+        InputError: The start was not pretrained on that data set, or the data set is missing.
     """
     name, start = experiment.evaluation.upstream, experiment.start
     pretrained = experiment.model.model.pretrained
     if start is None and pretrained is None:
         raise InputError(
-            f"the start was not pretrained on {name}, its weights are random: give some with --weights"
+            f"the start was not pretrained on {name}: its weights are random; give some with --weights"
         )
     if start is None and pretrained is not None and pretrained.on != name:
-        known = pretrained.on or "nobody knows what"
+        known = pretrained.on or "unknown data"
         raise InputError(f"model {experiment.model.name} was pretrained on {known}, not on {name}")
-    found = load(name, data)
+    dataset = load(name, data)
     shape = sample_shape(experiment.scenario)
     model = replace(experiment.model, zero_head=False)
-    network = build(model, shape=shape, n_units=len(found.classes), seed=0)
+    network = build(model, shape=shape, n_units=len(dataset.classes), seed=0)
     if start is not None:
-        said = load_weights(network, start.file, sha256=start.sha256)
-        if said != FROM_FILE:
-            raise InputError(f"the start has no head for {name}: {said}")
-    return Upstream(network.eval(), Prepared(found.test, _transforms(experiment.scenario, shape, found.test)))
+        head = load_weights(network, weights_file(start), sha256=start.sha256)
+        if head != FROM_FILE:
+            raise InputError(f"the start has no head for {name}: {head}")
+    return Upstream(
+        network.eval(), Prepared(dataset.test, _transforms(experiment.scenario, shape, dataset.test))
+    )
 
 
 def _transforms(scenario: Scenario, shape: tuple[int, ...], images: Images) -> tuple[Transform, ...]:
-    """What gives upstream images the shape and the normalisation of the benchmark's."""
+    """The transforms that give upstream images the shape and the normalisation of the benchmark."""
     if len(shape) != 3 or shape[1] != shape[2] or shape[0] not in (1, 3) or len(images.shape) != 3:
-        raise InputError(f"images of shape {images.shape} cannot be brought to {shape}: they must be square")
-    normalised = tuple(each for each in scenario.tasks[0].transforms if isinstance(each, Normalise))
+        raise InputError(
+            f"images of shape {images.shape} cannot be converted to {shape}: they must be square"
+        )
+    normalised = tuple(step for step in scenario.tasks[0].transforms if isinstance(step, Normalise))
     size = () if images.shape[1:] == shape[1:] else (Resize(shape[1]),)
     return (*size, Colour() if shape[0] == 3 else Grey(), *normalised)

@@ -1,4 +1,4 @@
-"""Where and how experiments are run: one value, handed on unchanged."""
+"""Where and how experiments are run: one value that is passed on unchanged."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ class Where:
     """Everything about running that does not change what is computed.
 
     Attributes:
-        out: Where runs are kept, each in a folder that its experiment names; None keeps them in memory.
-        data: Where data sets are looked for first.
+        out: The folder that runs are written to, each in a subfolder named by its experiment's id; None keeps
+            them in memory.
+        data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
-        plugin: A Python file that registers methods and the like, for worker processes to load as well.
-        strict: Whether to stop a method that reads what it should not.
-        jobs: Parallel runs; None for one per core.
-        checkpoint_seconds: How much work may be lost at most; infinite for no checkpoints.
+        plugin: A Python file that registers methods, models and so on; worker processes load it as well.
+        strict: Whether to stop a method that reads data it must not read.
+        jobs: Parallel runs (default: one per core).
+        checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints.
 
     Example:
         >>> Where(jobs=0)
@@ -50,7 +51,7 @@ class Where:
             InputError: Runs are kept in memory.
         """
         if self.out is None:
-            raise InputError("runs need a folder here: name one with out=…")
+            raise InputError("runs need a folder: name one with out=…")
         return self.out
 
     @property

@@ -1,4 +1,4 @@
-"""The executor that runs experiments side by side in local processes: a crash is a value, not the end."""
+"""The executor that runs experiments in parallel in local processes; a crash fails only its own run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 import tempfile
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -35,23 +35,23 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     **WAITING,
 }
-"""What a worker's libraries read when they are loaded, which is too early for the worker to say it."""
+"""Variables that a worker's libraries read when they are loaded, before the worker could set them."""
 
 
 class Processes:
-    """Runs experiments in local processes, each into its folder; what is finished is read, not run again.
+    """Runs experiments in local processes, each into its folder; finished runs are read, not run again.
 
-    A run that raises, is killed or runs out of memory is a `Run` with its failure, which `failure.json` in
-    its folder keeps; the others go on, and the next call tries it again. Where the caller stops (Ctrl-C),
-    every run under way writes a checkpoint and ends; the next call resumes it. Each worker computes with one
-    thread. Data sets are loaded here, once, and all workers map the same memory.
+    A run that raises, is killed or runs out of memory is a `Run` with its failure, which is also written to
+    `failure.json` in its folder; the others continue, and the next call tries it again. If the caller is
+    interrupted (Ctrl-C), every active run writes a checkpoint and ends; the next call resumes it. Each
+    worker computes with one thread. Data sets are loaded once, and all workers map the same memory.
 
-    Workers are new interpreters: a script that calls this does so under `if __name__ == "__main__":`, and
-    registers methods of its own at its top level, or in a plugin.
+    Workers are new interpreters: a script must call this under `if __name__ == "__main__":`, and register
+    its own methods at its top level or in a plugin.
 
     Args:
-        where: Where and how; `jobs` says how many run at a time.
-        observers: Told what happens in all of the runs.
+        where: Where and how to run; `jobs` is the number of parallel runs.
+        observers: Notified of every step of all runs.
     """
 
     def __init__(self, where: Where, observers: Sequence[Observer] = ()) -> None:
@@ -64,14 +64,14 @@ class Processes:
         return [runs[experiment.id] for experiment in experiments]
 
     def run(self, experiments: Sequence[Experiment]) -> Generator[Run, None, None]:
-        """Runs as they end; those that were finished already come first. `close` stops the rest.
+        """Yield runs as they end; those that had finished before come first. `close` stops the rest.
 
         Args:
-            experiments: What to run; what is given twice is run once.
+            experiments: The experiments; equal ones are run once.
 
         Raises:
-            InputError: The folder cannot be used, a data set is missing, or a finished run is not up to
-                `strict`; then nothing was started.
+            InputError: The folder cannot be written to, a data set is missing, or a finished run does not
+                pass `strict`; then nothing was started.
         """
         where = self.where
         make_folder(where.folder)
@@ -112,44 +112,44 @@ class Processes:
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """The number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Worker:
-    """A process that runs one experiment after the other, seen from here."""
+    """The parent's handle of a process that runs one experiment after the other."""
 
     def __init__(self, setup: Setup) -> None:
         self.out = setup.where.folder
         self.running: Run | None = None
         self.started = False
         self.ended = False
-        self.pipe, theirs = _SPAWN.Pipe()
-        # Not a daemon, because daemons may not have the processes that read data from disk ahead.
-        self.process: BaseProcess = _SPAWN.Process(target=work, args=(theirs, setup))
-        with _surroundings():
+        self.pipe, worker_end = _SPAWN.Pipe()
+        # Not a daemon: daemons may not start the processes that read data ahead.
+        self.process: BaseProcess = _SPAWN.Process(target=work, args=(worker_end, setup))
+        with _worker_environment():
             self.process.start()
-        theirs.close()
+        worker_end.close()
 
     @property
     def busy(self) -> bool:
-        """Whether a run is under way in it."""
+        """Whether it has an active run."""
         return self.running is not None
 
     def begin(self, experiment: Experiment) -> None:
-        """Let it run an experiment."""
+        """Start an experiment in the worker."""
         self.running = Run(planned=experiment, folder=self.out / experiment.id)
-        # Whatever failure is there when it ends is then one of this attempt.
+        # A failure that is there when the run ends is then one of this attempt.
         remove_file(self.out / experiment.id / FAILURE)
         self.tell(experiment)
 
     def tell(self, order: Experiment | None) -> None:
-        """Send an experiment, or None to stop; one that is dead does not hear it, which shows later."""
+        """Send an experiment, or None to stop; that a worker is dead is noticed later."""
         with suppress(OSError):
             self.pipe.send(order)
 
     def news(self, observers: Sequence[Observer]) -> Iterator[Run]:
-        """Take note of what it says; where that ends its run, the run."""
+        """Handle its next message; if that ends its run, yield the run."""
         assert self.running is not None
         match self._message():
             case Ready():
@@ -172,9 +172,9 @@ class _Worker:
                 yield self._run(_death(code))
 
     def _message(self) -> Ready | News | Ended | None:
-        """What it says next; None where it died."""
+        """Its next message; None if it died."""
         try:
-            # A process that it started may hold its end of the pipe open beyond its death.
+            # A process that it started may keep its end of the pipe open after its death.
             if not self.pipe.poll() and not self.process.is_alive() and not self.pipe.poll():
                 return None
             message: Ready | News | Ended = self.pipe.recv()
@@ -183,30 +183,35 @@ class _Worker:
         return message
 
     def _pass_on(self, told: Sequence[Told], observers: Sequence[Observer]) -> None:
-        """Tell observers here what happened there."""
+        """Notify observers of the steps of a worker."""
         assert self.running is not None
-        for news in told:
-            if news.step == news.began:
+        for report in told:
+            if report.step == report.began:
                 for observer in observers:
                     observer.began(self.running)
-            accuracies: Mapping[int, float] = dict(news.accuracies)
             step = Step(
-                self.running, news.step, news.steps, news.learning, news.loss, accuracies, news.ends_task
+                self.running,
+                report.step,
+                report.steps,
+                report.learning,
+                report.loss,
+                dict(report.accuracies),
+                report.ends_task,
             )
             tell(observers, step)
 
     def _run(self, death: Failure | None = None) -> Run:
-        """The run that ended; the worker wrote down what became of it, unless it died."""
+        """The run that ended, as the worker saved it; if it saved nothing, `death` is the failure."""
         assert self.running is not None
         experiment, self.running = self.running.experiment, None
         run = Run.find(experiment, self.out)
-        # A process that dies after it wrote down what became of its run has said more than its death does.
-        told = run.finished or run.failure is not None
-        return run if death is None or told else record_failure(run, death)
+        # A result or failure that was saved before the process died says more than its exit code.
+        saved = run.finished or run.failure is not None
+        return run if death is None or saved else record_failure(run, death)
 
 
 def _with_news(team: Sequence[_Worker]) -> list[_Worker]:
-    """Wait until busy workers have something to say, or died."""
+    """Wait until busy workers have sent something, or died."""
     signs: dict[Connection | int, _Worker] = {}
     for worker in team:
         if worker.busy:
@@ -231,7 +236,7 @@ def _dismiss(team: Sequence[_Worker]) -> None:
 
 
 def _death(code: int) -> Failure:
-    """What the exit code of a process that died without a word says.
+    """The failure that the exit code of a process stands for.
 
     Example:
         >>> _death(-9).reason
@@ -245,16 +250,16 @@ def _death(code: int) -> Failure:
 
 
 @contextmanager
-def _surroundings() -> Iterator[None]:
-    """What a process inherits that is started here: one thread that waits by sleeping, and no Ctrl-C.
+def _worker_environment() -> Iterator[None]:
+    """The environment of a process that is started inside: one thread that sleeps while it waits, no Ctrl-C.
 
-    In a terminal Ctrl-C reaches all processes; only this one decides what it means.
+    In a terminal Ctrl-C reaches all processes; only the parent handles it.
     """
     before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     os.environ.update(_ENVIRONMENT)
     masks = hasattr(signal, "pthread_sigmask")
     if masks:
-        # Started later, it would take the mask away before the worker starts.
+        # If it started later, it would remove the mask before the worker starts.
         resource_tracker.ensure_running()
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

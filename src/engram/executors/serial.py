@@ -1,4 +1,4 @@
-"""The executor that runs one experiment after the other, in this process."""
+"""The executor that runs one experiment after the other in this process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from engram.record.run import Run
 
 
 class Serial:
-    """Runs experiments one by one, each into its folder; what is finished is read, not run again.
+    """Runs experiments one after the other, each into its folder; finished runs are read, not run again.
 
-    A run that fails is a `Run` like the others, with its failure; the next one is run.
+    A run that fails is a `Run` with its failure, and the next experiment is run.
 
     Args:
-        where: Where and how.
-        observers: Told what happens.
+        where: Where and how to run.
+        observers: Notified of every step.
 
     Example:
         >>> import tempfile

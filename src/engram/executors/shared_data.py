@@ -1,4 +1,4 @@
-"""Data sets that all processes share: loaded once, and mapped into everybody's memory."""
+"""Data sets that all processes share: loaded once, and mapped into the memory of each."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def datasets_of(experiments: Iterable[Experiment]) -> list[str]:
         ['digits']
     """
     planned = list(experiments)
-    streamed = {task.source.dataset for one in planned for task in one.scenario.tasks}
-    return sorted(streamed | {one.evaluation.upstream for one in planned} - {""})
+    streamed = {task.source.dataset for experiment in planned for task in experiment.scenario.tasks}
+    return sorted(streamed | {experiment.evaluation.upstream for experiment in planned} - {""})
 
 
 class SharedImages(InMemory):
-    """Samples in files that processes map into their memory, so that all of them together hold one copy.
+    """Samples in files that processes map into their memory, so that together they hold a single copy.
 
-    Whoever writes to them gets a copy of the pages written to; the others notice nothing. Pickled, they are a
-    path.
+    A process that writes to them gets its own copy of the pages; the others are not affected. Pickled, they
+    are a path.
 
     Example:
         >>> import pickle, tempfile
@@ -52,7 +52,7 @@ class SharedImages(InMemory):
 
     @classmethod
     def of(cls, images: InMemory, folder: Path) -> SharedImages:
-        """Write samples to a new folder and map them; `images` lets go of its own copy and holds the map."""
+        """Write samples to a new folder and map them; `images` then uses the map instead of its own copy."""
         folder.mkdir(parents=True)
         np.save(folder / "pixels.npy", images.pixels.numpy())
         np.save(folder / "labels.npy", images.labels.numpy())
@@ -65,7 +65,7 @@ class SharedImages(InMemory):
 
 
 def _mapped(path: Path) -> torch.Tensor:
-    # Mode "c" is copy on write: one worker cannot change what the others read.
+    # Mode "c" is copy-on-write: no worker can change what the others read.
     return torch.from_numpy(np.load(path, mmap_mode="c", allow_pickle=False))
 
 
@@ -73,15 +73,15 @@ Shared = tuple[tuple[DatasetInfo, Dataset], ...]
 
 
 def share(names: Iterable[str], place: Path, *, data: Path | None = None) -> Shared:
-    """Load data sets, and write their samples where other processes can map them instead of copying them.
+    """Load data sets, and write their samples to files that other processes map instead of copying them.
 
-    Those that are read from disk anyway are left out, because every process finds them there; except a
-    user's own, which only this process knows.
+    Data sets that are read from disk in any case are left out, because every process can read them there;
+    except a user's own, which only this process knows.
 
     Args:
-        names: The data sets.
-        place: Where their samples are written; needed as long as processes are started.
-        data: Where data sets are looked for first.
+        names: The names of the data sets.
+        place: The folder for the files; needed as long as processes are started.
+        data: The folder that is searched for data sets first.
 
     Example:
         >>> import tempfile
@@ -103,7 +103,7 @@ def share(names: Iterable[str], place: Path, *, data: Path | None = None) -> Sha
 
 
 def adopt(datasets: Shared) -> None:
-    """In a worker: let these data sets be found under their names."""
+    """In a worker: register shared data sets under their names."""
     for info, dataset in datasets:
         DATASETS.add(info.name, info)
         OWN[info.name] = partial(_same, dataset)

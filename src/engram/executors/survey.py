@@ -1,7 +1,7 @@
-"""Many experiments: what is there, what is missing, and how long that will take.
+"""The state of many experiments: which runs are finished, which are missing, and how long those will take.
 
-A sweep is its experiments, and its state is their folders: whatever has a result is done, everything else is
-missing, and running the sweep again runs what is missing.
+The state of a sweep is the folders of its experiments: a run with a result is finished, every other run is
+missing, and running the sweep again runs the missing ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 def survey(experiments: Iterable[Experiment], out: Path) -> list[Run]:
-    """What has become of each experiment so far, as the folders in `out` tell; nothing is run.
+    """The run of each experiment as its folder in `out` has it; nothing is run.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -30,18 +30,18 @@ def survey(experiments: Iterable[Experiment], out: Path) -> list[Run]:
 
 
 def seconds_left(runs: Sequence[Run], jobs: int | None = None) -> float | None:
-    """How long the runs that are not done will take, judged by those that are.
+    """The expected time of the runs that are not finished, estimated from those that are.
 
-    A run is expected to take as long as those of the same method, scenario and setting took on average; where
-    there is none, those of the same scenario and setting, or else all. Divided by the number of parallel
-    runs. What checkpoints save is not counted.
+    A run is expected to take the mean time of finished runs of the same method, scenario and setting; if
+    there are none, of the same scenario and setting, or else of all. The sum is divided by the number of
+    parallel runs. Checkpoints are not taken into account.
 
     Args:
-        runs: The sweep.
-        jobs: Parallel runs; None for one per core.
+        runs: The runs of the sweep.
+        jobs: Parallel runs (default: one per core).
 
     Returns:
-        Seconds; 0 where everything is done, None where nothing is done to judge by.
+        Seconds; 0 if all runs are finished, None if none are.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -61,7 +61,7 @@ def seconds_left(runs: Sequence[Run], jobs: int | None = None) -> float | None:
     by_stream = _means((_stream(run), run.seconds.total) for run in done)
     whole = statistics.fmean(run.seconds.total for run in done)
     expected = [by_label.get(run.label, by_stream.get(_stream(run), whole)) for run in left]
-    # A run cannot be shared out.
+    # A single run is not distributed over several processes.
     return max(sum(expected) / min(jobs or cores(), len(left)), max(expected))
 
 

@@ -1,4 +1,4 @@
-"""A worker process: runs the experiments that it is sent, and tells how they do."""
+"""A worker process: runs the experiments that it is sent, and reports their progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEWS_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every worker is told when it starts: data sets in memory, where their files lie, and the rest."""
+    """What a worker gets when it starts: shared data sets, the folder of their files, and where to run."""
 
     datasets: Shared
     place: Path
@@ -36,12 +36,12 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A worker says that it has started."""
+    """Message: the worker has started."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One step of a run, as it crosses the pipe; `began` is the first step that this worker made of it."""
+    """One step of a run, as it is sent through the pipe; `began` is the first step of this worker in it."""
 
     began: int
     step: int
@@ -54,37 +54,37 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """A worker says how its run does: every step that was evaluated, and the latest one."""
+    """Message: the steps since the last message that were evaluated, and the latest one."""
 
     told: tuple[Told, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A worker says that its run ended, and whether it ends itself: nobody knows what a crash left behind."""
+    """Message: the run ended; `fatal` if the worker ends as well, because its run crashed."""
 
     told: tuple[Told, ...]
     fatal: bool
 
 
 class _Stopped(KeyboardInterrupt):
-    """The run was put down, with a checkpoint."""
+    """The run was stopped, with a checkpoint."""
 
 
 class _Reporter(Watcher):
-    """Tells how far a run is a few times a second, and stops it when that is wanted."""
+    """Reports the progress of a run a few times per second, and stops it on request."""
 
     def __init__(self, pipe: Connection, folder: Path) -> None:
         self.pipe, self.folder = pipe, folder
-        self.said = 0.0
+        self.reported = 0.0
         self.first: int | None = None
         self.waiting: list[Told] = []
 
     def updated(self, step: Step) -> None:
-        """Take note of an update."""
+        """Record an update, and report if it is time."""
         now = time.monotonic()
         self.first = step.step if self.first is None else self.first
-        due = now - self.said >= _NEWS_SECONDS
+        due = now - self.reported >= _NEWS_SECONDS
         if due or step.accuracies or step.ends_task or step.step == self.first:
             self.waiting.append(
                 Told(
@@ -99,8 +99,8 @@ class _Reporter(Watcher):
             )
         if not due:
             return
-        self.said = now
-        # While a run is under way the pipe has but one thing to say: stop, be it because nobody is there now.
+        self.reported = now
+        # During a run the only message in the pipe is to stop; its end, if the parent died, means the same.
         if self.pipe.poll():
             with suppress(CannotKeep):
                 save_checkpoint(self.folder / CHECKPOINT, step)
@@ -108,14 +108,14 @@ class _Reporter(Watcher):
         _say(self.pipe, News(self.flush()))
 
     def flush(self) -> tuple[Told, ...]:
-        """What was not told yet."""
+        """The steps that were not reported yet."""
         told, self.waiting = tuple(self.waiting), []
         return told
 
 
 def work(pipe: Connection, setup: Setup) -> None:
-    """Run what the pipe asks for, until it asks to stop."""
-    # Results are printed elsewhere: whatever libraries print must not get between them.
+    """Run the experiments that come through the pipe, until None comes."""
+    # The parent prints results to stdout: what libraries print here must not mix with them.
     os.dup2(2, 1)
     torch.set_num_threads(1)
     adopt(setup.datasets)
@@ -130,10 +130,10 @@ def work(pipe: Connection, setup: Setup) -> None:
                 if ended.fatal:
                     raise SystemExit(1)
             return
-        # What stopped the run: a wish, or the end of whoever could have one.
+        # The message that stopped the run; raises if the parent died.
         pipe.recv()
     except (EOFError, OSError):
-        # Nobody else is left to clear the data away.
+        # The parent is gone: remove the shared data here.
         shutil.rmtree(setup.place, ignore_errors=True)
 
 
@@ -145,6 +145,6 @@ def _run(experiment: Experiment, pipe: Connection, where: Where) -> Ended:
 
 
 def _say(pipe: Connection, message: Ready | News | Ended) -> None:
-    """Send a message; where nobody is there any more, the next order will be missing too."""
+    """Send a message; if the parent is gone, the next `recv` notices."""
     with suppress(OSError):
         pipe.send(message)

@@ -1,4 +1,4 @@
-"""Candidates: an experiment with some of its fields changed, and the table of how each did."""
+"""Candidates: an experiment with some of its fields changed, and the table of their scores."""
 
 from __future__ import annotations
 
@@ -6,31 +6,35 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 
-Fields = Mapping[str, Any]
+Fields: TypeAlias = JsonMapping
 """Names of fields and their values; text is converted to the field's type."""
+
+Grid: TypeAlias = Mapping[str, Sequence[Json]]
+"""For each field, the values to try."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """How one combination of fields did.
+    """The scores of one combination of fields.
 
     Attributes:
-        fields: What distinguishes it.
-        scores: One per run; NaN where the run failed.
+        fields: The fields and their values.
+        scores: One per run; NaN if the run failed.
         failures: Why runs failed.
         runs: The ids of its runs.
-        judged: The parts of the data, and of which tasks, that the evaluations of its runs read.
+        judged: The data that the evaluations of its runs read, as pairs of part and task.
     """
 
-    fields: dict[str, Any]
+    fields: JsonObject
     scores: tuple[float, ...]
     failures: tuple[str, ...] = ()
     runs: tuple[str, ...] = ()
@@ -38,10 +42,10 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """The mean over its runs; NaN where one of them has none, so that a lucky survivor does not win."""
+        """The mean over its runs; NaN if any run has no score, so that surviving seeds alone do not win."""
         return float(np.mean(self.scores)) if self.scores else math.nan
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The candidate as a row of a table."""
         return {
             "fields": self.fields,
@@ -52,8 +56,8 @@ class Candidate:
         }
 
 
-def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the fields' values, the last field changing first; one empty one for no fields.
+def combinations(grid: Grid) -> list[JsonObject]:
+    """Every combination of the fields' values, the last field changing fastest; one empty one for no fields.
 
     Example:
         >>> combinations({"lr": [0.1, 0.01], "strength": [1, 10]})[:3]
@@ -70,8 +74,9 @@ def combinations(grid: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
 def varied(base: Experiment, fields: Fields) -> Experiment:
     """The experiment with some fields changed, checked and complete.
 
-    A field is one of the method, or any option of the network, the optimiser, the training or the evaluation
-    (`engram.engine.options`), such as `lr`, `hidden` (as `400x400`), `block`, `batch_size` or `epochs`.
+    A field is a hyper-parameter of the method or any option of the network, the optimiser, the training or
+    the evaluation (`engram.engine.options`), such as `lr`, `hidden` (as `400x400`), `block`, `batch_size` or
+    `epochs`.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -86,22 +91,22 @@ def varied(base: Experiment, fields: Fields) -> Experiment:
     from engram.methods.fields import fields_of
     from engram.models.spec import option_of
 
-    own = [field.name for field in fields_of(METHODS[base.method])]
+    hyper_parameters = [field.name for field in fields_of(METHODS[base.method])]
     settings = dict(base.settings)
-    options: dict[str, Any] = {}
+    options: JsonObject = {}
     for name, value in fields.items():
         option = all_options().get(name) or option_of(name)
-        if name in own:
+        if name in hyper_parameters:
             settings[name] = value
         elif option is not None:
             options[name] = option.check(value, text=True)
         else:
-            raise unknown_name("field", name, [*own, *all_options()])
+            raise unknown_name("field", name, [*hyper_parameters, *all_options()])
     return complete(replace(changed(base, options), settings=settings))
 
 
-def as_tried(experiment: Experiment, fields: Fields) -> dict[str, Any]:
-    """The same fields with the values that the experiment really has, converted from text.
+def as_tried(experiment: Experiment, fields: Fields) -> JsonObject:
+    """The same fields with the values that the experiment has, converted from text.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -110,12 +115,12 @@ def as_tried(experiment: Experiment, fields: Fields) -> dict[str, Any]:
     """
     from engram.engine.options import value_of
 
-    own = experiment.settings
-    return {name: own[name] if name in own else value_of(experiment, name) for name in fields}
+    settings = experiment.settings
+    return {name: settings[name] if name in settings else value_of(experiment, name) for name in fields}
 
 
 def table(
-    fields: Sequence[dict[str, Any]],
+    fields: Sequence[JsonObject],
     runs_of_each: Sequence[Sequence[Run]],
     score: Callable[[Run], float],
 ) -> tuple[Candidate, ...]:
@@ -133,7 +138,7 @@ def table(
 
 
 def judged_on(run: Run) -> set[tuple[str, int]]:
-    """The data that a run's evaluations read, by part and task; as it was asked for where it has no card.
+    """The data that a run's evaluations read, by part and task; for a run without a card, as planned.
 
     Example:
         >>> from engram.scenarios import prefix, split
@@ -149,7 +154,7 @@ def judged_on(run: Run) -> set[tuple[str, int]]:
 
 
 def best(candidates: Sequence[Candidate], *, lowest: bool = False) -> int:
-    """The place of the best candidate, the first of several that are equally good.
+    """The index of the best candidate, the first of several that are equally good.
 
     Raises:
         InputError: None has a score.
@@ -168,5 +173,5 @@ def best(candidates: Sequence[Candidate], *, lowest: bool = False) -> int:
 
 
 def grouped(flat: Sequence[Run], size: int) -> list[Sequence[Run]]:
-    """Runs in their order, `size` at a time."""
+    """Runs in their order, in groups of `size`."""
     return [flat[start : start + size] for start in range(0, len(flat), size)]

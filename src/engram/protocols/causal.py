@@ -1,4 +1,4 @@
-"""Causal model selection: nothing is chosen by looking at a task that has not come yet (004, Algorithm 1)."""
+"""Causal model selection: no choice looks at later tasks (Pfülb & Gepperth, 2019, Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.engine.probing import balance_name
 from engram.methods import traits_of
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
-from engram.protocols.candidates import Candidate, as_tried, best, combinations, grouped, table, varied
+from engram.protocols.candidates import Candidate, Grid, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
 from engram.protocols.selection import audited, selected
@@ -26,7 +27,7 @@ from engram.record.run import Run
 from engram.scenarios import joint
 
 LATER_RATES = (1e-3, 1e-4, 1e-5)
-"""The learning rates that 004 tries for the second task."""
+"""The learning rates that Pfülb & Gepperth (2019) try for the second task."""
 
 _SLT_NAME = re.compile(rf"slt-({'|'.join(CF_THRESHOLDS)})[a-h]?-")
 
@@ -36,18 +37,18 @@ Start = Literal["last", "best"]
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What one run of the choice leaves of the stream.
+    """The quality of one run of the choice.
 
     Attributes:
         run: The run's id.
         best: The highest accuracy on all tasks together while the last one was learned; for methods that
             merge networks, the highest over their balance at the end.
         last: The accuracy on all tasks together at the end.
-        baseline: The highest accuracy on all tasks together when they are learned together; where that
-            diverges, until then.
+        baseline: The highest accuracy on all tasks together when they are learned together; if that run
+            diverges, the highest before.
         so_far: The highest accuracy on all tasks so far, for each task from the second on.
-        threshold: Below which best accuracy the stream counts as forgotten.
-        balances: The balance of merged networks and their accuracy on all tasks; for IMM alone.
+        threshold: The stream counts as forgotten if `best` is below this accuracy.
+        balances: The balances of merged networks and their accuracy on all tasks; only for IMM.
     """
 
     run: str
@@ -63,23 +64,23 @@ class Quality:
         """The highest accuracies after each task from the second on, relative to the baseline, averaged."""
         return omega_all(self.so_far, self.baseline)
 
-    def as_json(self) -> dict[str, Any]:
-        """Everything."""
+    def as_json(self) -> JsonObject:
+        """All fields, and Ω_all."""
         return {**asdict(self), "omega_all": self.omega_all}
 
 
 @dataclass(frozen=True, slots=True)
 class CausalOutcome:
-    """What causal selection found on one stream; numbers are means over seeds, of which 004 has one.
+    """The outcome of causal selection on one stream; numbers are means over seeds (the paper uses one).
 
     Attributes:
         candidates: All that were tried on the first task, with their scores there.
-        chosen: The place of the best.
+        chosen: The index of the best.
         rates: For each later task, the learning rates that were tried, with their scores.
-        chosen_rates: The one chosen for each later task; None where none were tried.
-        runs: What the choice leaves, one a seed.
-        choices: What each choice read.
-        ended: These runs themselves.
+        chosen_rates: The one chosen for each later task; None if none were tried.
+        runs: The quality of the choice, one per seed.
+        choices: The data that each choice read.
+        ended: The final runs themselves.
     """
 
     candidates: tuple[Candidate, ...]
@@ -107,21 +108,21 @@ class CausalOutcome:
 
     @property
     def omega_all(self) -> float:
-        """What is left, relative to the baseline."""
+        """The highest accuracies relative to the baseline, averaged over tasks."""
         return float(np.mean([run.omega_all for run in self.runs]))
 
     @property
     def forgets(self) -> bool:
-        """The flag for catastrophic forgetting."""
+        """Whether the stream counts as forgotten (catastrophic forgetting)."""
         return self.best < self.runs[0].threshold
 
     @property
-    def choice(self) -> dict[str, Any]:
+    def choice(self) -> JsonObject:
         """The fields of the best candidate, and the learning rates of the later tasks."""
         return {**self.candidates[self.chosen].fields, "later_lr": list(self.chosen_rates)}
 
-    def as_json(self) -> dict[str, Any]:
-        """Everything, for a file or for people who compare."""
+    def as_json(self) -> JsonObject:
+        """All candidates, choices, qualities and runs."""
         return {
             "candidates": [candidate.as_json() for candidate in self.candidates],
             "rates": [[candidate.as_json() for candidate in tried] for tried in self.rates],
@@ -138,18 +139,18 @@ class CausalOutcome:
 
 @dataclass(frozen=True, slots=True)
 class CausalOptions:
-    """How the places are read in which 004's algorithm, text and code differ.
+    """Options for where the algorithm, the text and the code of Pfülb & Gepperth (2019) differ.
 
     Attributes:
-        later_rates: Learning rates to try for each later task; none keeps the first task's, as the code does
-            for IMM.
-        choose_by: A later task's rate is chosen by its accuracy on that `new` task (algorithm and code), or
+        later_rates: Learning rates to try for each later task; if empty, the first task's rate is kept, as
+            the code does for IMM.
+        choose_by: A later task's rate is chosen by the accuracy on that `new` task (algorithm and code), or
             on the `union` of all tasks so far (text).
-        start: A later task goes on from the `last` weights of the one before (code), or from its `best` ones
-            over time (paper): it is then learned only up to its best evaluation.
-        on: Choose on `test` data (published), or on `validation` data.
-        held_out: The share of training samples for validation, unless the scenario says it.
-        tie_strength: Let the method's `strength` follow the rate of the second task as in 004's EWC,
+        start: A later task starts from the `last` weights of the previous one (code), or from its `best`
+            weights over time (paper): the previous task is then learned only up to its best evaluation.
+        on: Choose on `test` data (as published), or on `validation` data.
+        held_out: The share of training samples used for validation, if the scenario does not set one.
+        tie_strength: Let the method's `strength` follow the rate of the second task, as in the paper's EWC:
             λ = 1/ε with a factor ½ in front of the sum.
     """
 
@@ -172,48 +173,49 @@ class CausalOptions:
 
 def causal(
     bases: Sequence[Experiment],
-    fields: Mapping[str, Sequence[Any]],
+    fields: Grid,
     *,
     options: CausalOptions | None = None,
 ) -> Plan[CausalOutcome]:
-    """Choose fields on the first task, each later learning rate on its own task, and see what is left.
+    """Choose fields on the first task and each later learning rate on its own task, then learn the stream.
 
     1. Every combination of fields learns the first task; its score is the highest accuracy there over time.
-    2. The best goes on. For each later task in turn every rate learns it, after the tasks before; the rate
-       with the highest accuracy over time (on what, `options.choose_by` says) is chosen.
+    2. The best one continues. Each later task in turn is learned with every rate, after the tasks before; the
+       rate with the highest accuracy over time (on the tasks that `options.choose_by` names) is chosen.
     3. The choice learns the whole stream: `best` and `last` are the highest and the last accuracy on all
-       tasks together, samples pooled, while the last task is learned. It also learns all tasks at once at its
-       first rate: the highest accuracy is the baseline, also where that run diverges later. Ω_all relates
-       the two.
+       tasks together, samples pooled, while the last task is learned. It also learns all tasks jointly at its
+       first rate: the highest accuracy is the baseline, even if that run diverges later. Ω_all is relative to
+       the baseline.
 
-    With two tasks and one seed this is 004's Algorithm 1; Ω_all with more tasks is the mean over tasks
-    (Kemker et al.), and several seeds choose by their mean scores. A task is learned again, to the same bits,
-    wherever the algorithm would load its weights. For methods that merge networks (IMM), `best` is the
-    highest point over the balance at the end. The network has the output units of all tasks from the start.
+    With two tasks and one seed this is Algorithm 1 of Pfülb & Gepperth (2019); with more tasks, Ω_all is the
+    mean over tasks (Kemker et al., 2018), and with several seeds, choices are made by mean scores. Where the
+    algorithm would load the weights of a task, the task is learned again, to the same bits. For methods that
+    merge networks (IMM), `best` is the highest point over the balance at the end. The network has the output
+    units of all tasks from the start.
 
-    A stream counts as forgotten where `best` is below what knowing either the earlier tasks or the last one
-    alone would give; the sequential learning tasks of 004 have its own limits.
+    A stream counts as forgotten if `best` is below the accuracy of knowing only the earlier tasks or only the
+    last one; for the sequential learning tasks of the paper, its own limits are used.
 
     Args:
-        bases: The stream, the method and everything that is not chosen, with each seed; how often it is
-            evaluated decides what "over time" means (004: about 90 times a task).
-        fields: For each field the values to try, `lr` being the rate of the first task.
-        options: How the paper's ambiguities are read.
+        bases: The stream, the method and everything that is not chosen, once per seed; how often they are
+            evaluated decides what "over time" means (in the paper: about 90 times per task).
+        fields: For each field, the values to try; `lr` is the rate of the first task.
+        options: How to resolve the paper's ambiguities.
 
     Example:
         >>> from engram.protocols.drive import drive
         >>> from engram.engine.recipe import experiment
         >>> from engram.record.tables import Tables
         >>> def made_up(experiments):
-        ...     found = []
-        ...     for each in experiments:
+        ...     runs = []
+        ...     for planned in experiments:
         ...         trace = Trace()
-        ...         for step, tasks in enumerate(each.scenario.phases, start=1):
+        ...         for step, tasks in enumerate(planned.scenario.phases, start=1):
         ...             for task in range(max(tasks) + 1):
         ...                 right = np.arange(10) < (9 if task in tasks else 3)
         ...                 trace.add(step=step, learning=tasks[-1], task=task, right=right)
-        ...         found.append(Run(planned=each, tables=Tables(trace)))
-        ...     return found
+        ...         runs.append(Run(planned=planned, tables=Tables(trace)))
+        ...     return runs
         >>> plan = causal([experiment("slt-D5-5a-mnist", "finetune")], {"lr": [0.01, 0.001]})
         >>> outcome = drive(plan, made_up)
         >>> outcome.best, outcome.baseline, round(outcome.omega_all, 3), outcome.forgets
@@ -231,16 +233,16 @@ def causal(
 
 @dataclass(slots=True)
 class _Chosen:
-    """What is chosen so far.
+    """The choices so far.
 
     Attributes:
         candidates: All that were tried on the first task, with their scores there.
-        place: The place of the best.
-        winners: The best with each seed.
-        stops: For each seed, after how many updates each task is stopped; None where it is not.
-        stopped: What the choices of these updates read.
+        place: The index of the best.
+        winners: The best, once per seed.
+        stops: For each seed, after how many updates each task is stopped; None if it is not.
+        stopped: The data that the choices of these updates read.
         rates: For each later task, the learning rates that were tried, with their scores.
-        chosen_rates: The one chosen for each later task; None where none were tried.
+        chosen_rates: The one chosen for each later task; None if none were tried.
     """
 
     candidates: tuple[Candidate, ...]
@@ -257,10 +259,8 @@ class _Chosen:
         return self.winners[0].scenario.phases
 
 
-def _choose_fields(
-    bases: Sequence[Experiment], fields: Mapping[str, Sequence[Any]], how: CausalOptions
-) -> Plan[_Chosen]:
-    """Every combination of fields learns the first task."""
+def _choose_fields(bases: Sequence[Experiment], fields: Grid, how: CausalOptions) -> Plan[_Chosen]:
+    """Learn the first task with every combination of fields, and choose the best."""
     tried = [[varied(base, values) for base in bases] for values in combinations(fields)]
     _check_later(tried[0][0], how)
     runs = yield [judged(first_phases(planned, 1), how.on) for row in tried for planned in row]
@@ -278,7 +278,7 @@ def _choose_fields(
 
 
 def _choose_rate(chosen: _Chosen, phase: int, how: CausalOptions) -> Plan[None]:
-    """Every rate learns a later task, after the tasks before it."""
+    """Learn a later task with every rate, after the tasks before it, and choose the best rate."""
     phases = chosen.phases
     tried: tuple[float | None, ...] = how.later_rates or (None,)
     runs = yield [
@@ -300,7 +300,7 @@ def _choose_rate(chosen: _Chosen, phase: int, how: CausalOptions) -> Plan[None]:
 
 
 def _learn_all(chosen: _Chosen, how: CausalOptions) -> Plan[CausalOutcome]:
-    """The choice learns the whole stream, and all tasks at once."""
+    """Learn the whole stream with the choice, and all tasks jointly."""
     final = [
         _retrained(winner, chosen.chosen_rates, stop[:-1], how)
         for winner, stop in zip(chosen.winners, chosen.stops, strict=True)
@@ -323,22 +323,22 @@ def _learn_all(chosen: _Chosen, how: CausalOptions) -> Plan[CausalOutcome]:
 
 
 def _choices(chosen: _Chosen, quality: Quality) -> tuple[Selected, ...]:
-    """What each choice read."""
+    """The data that each choice read."""
     choices = selected("fields", chosen.candidates, phases=chosen.phases) + chosen.stopped
     for phase, tried in enumerate(chosen.rates, start=1):
         choices += selected(f"the rate of task {phase + 1}", tried, phases=chosen.phases, since=phase)
     if quality.balances:
-        # The balance of merged networks is read off when all tasks have come.
+        # The balance of merged networks is chosen after the last task.
         choices += (Selected("the balance", len(quality.balances), ("test",), later=False),)
     return choices
 
 
 @dataclass(frozen=True, slots=True)
 class WorstOutcome:
-    """The lowest values over several streams of one type, as 004's tables give them.
+    """The lowest values over several streams of one type, as in the tables of Pfülb & Gepperth (2019).
 
     Attributes:
-        outcomes: What was found on each stream.
+        outcomes: The outcome on each stream, by its name.
     """
 
     outcomes: dict[str, CausalOutcome]
@@ -350,16 +350,16 @@ class WorstOutcome:
 
     @property
     def last(self) -> float:
-        """The lowest of the last accuracies, perhaps of another stream."""
+        """The lowest of the last accuracies, possibly of another stream."""
         return min(outcome.last for outcome in self.outcomes.values())
 
     @property
     def forgets(self) -> bool:
-        """Whether any of them was forgotten."""
+        """Whether any stream was forgotten."""
         return any(outcome.forgets for outcome in self.outcomes.values())
 
-    def as_json(self) -> dict[str, Any]:
-        """The lowest values, and everything that was found on each stream."""
+    def as_json(self) -> JsonObject:
+        """The lowest values, and the outcome on each stream."""
         worst = min(self.outcomes.values(), key=lambda outcome: outcome.best)
         ended = [run for outcome in self.outcomes.values() for run in outcome.ended]
         choices = [choice for outcome in self.outcomes.values() for choice in outcome.choices]
@@ -382,17 +382,17 @@ class WorstOutcome:
 
 def worst_of(
     bases: Mapping[str, Sequence[Experiment]],
-    fields: Mapping[str, Sequence[Any]],
+    fields: Grid,
     *,
     options: CausalOptions | None = None,
 ) -> Plan[WorstOutcome]:
     """Causal selection on each of several streams, and the lowest values over them.
 
-    004's tables hold the minimum over the streams of a type (eight for D5-5, three for D9-1), separately for
-    best and last.
+    The tables of Pfülb & Gepperth (2019) have the minimum over the streams of a type (eight for D5-5, three
+    for D9-1), separately for best and last.
 
     Args:
-        bases: The experiment with each seed on each stream, by the stream's name.
+        bases: For each stream, by its name, the experiment once per seed.
         fields: As for `causal`.
         options: As for `causal`.
     """
@@ -403,7 +403,7 @@ def worst_of(
 
 
 def first_phases(experiment: Experiment, n: int) -> Experiment:
-    """The same experiment, ended after `n` phases; the network is the same, to the bit, up to there."""
+    """The same experiment, ended after `n` phases; up to there, the network is the same to the bit."""
     scenario = experiment.scenario
     return replace(experiment, scenario=replace(scenario, phases=scenario.phases[:n]))
 
@@ -411,12 +411,12 @@ def first_phases(experiment: Experiment, n: int) -> Experiment:
 def union_accuracy(trace: Trace, *, learning: int, tasks: Sequence[int]) -> list[tuple[int, float]]:
     """The accuracy on several tasks together, samples pooled, at each evaluation while one is learned.
 
-    Evaluations in which one of the tasks was not asked are left out, and so is the one before any update.
+    Evaluations without one of the tasks are left out, and so is the one before any update.
 
     Args:
-        trace: What was answered correctly.
+        trace: The evaluations.
         learning: The task being learned.
-        tasks: The tasks that are asked.
+        tasks: The tasks whose samples are pooled.
 
     Returns:
         Updates done and accuracy, evaluation by evaluation.
@@ -428,24 +428,24 @@ def union_accuracy(trace: Trace, *, learning: int, tasks: Sequence[int]) -> list
         >>> union_accuracy(trace, learning=1, tasks=(0, 1))
         [(5, 0.5)]
     """
-    asked: dict[int, dict[int, tuple[int, int]]] = {}
+    counts: dict[int, dict[int, tuple[int, int]]] = {}
     rows = zip(trace.step, trace.learning, trace.task, trace.correct, trace.total, strict=True)
     for step, current, task, correct, total in rows:
         if current == learning and task in tasks and step > 0:
-            asked.setdefault(step, {})[task] = correct, total
+            counts.setdefault(step, {})[task] = correct, total
     return [
-        (step, sum(right for right, _ in found.values()) / sum(total for _, total in found.values()))
-        for step, found in asked.items()
-        if len(found) == len(set(tasks))
+        (step, sum(correct for correct, _ in by_task.values()) / sum(total for _, total in by_task.values()))
+        for step, by_task in counts.items()
+        if len(by_task) == len(set(tasks))
     ]
 
 
 def forgetting_threshold(scenario: str, sizes: Sequence[int]) -> float:
-    """Below which accuracy on all tasks a stream counts as forgotten.
+    """The accuracy on all tasks below which a stream counts as forgotten.
 
-    For the sequential learning tasks of 004 it is the paper's limit (.5, and .9 for D9-1). For others it is
-    what the paper's limits are for those: the larger of the last task's share of all samples and that of the
-    tasks before, which knowing only one of the two would give.
+    For the sequential learning tasks of Pfülb & Gepperth (2019) it is the paper's limit (0.5, and 0.9 for
+    D9-1). For other streams the same rule is applied: the larger of the last task's share of all samples and
+    that of the tasks before, which is the accuracy of knowing only one of the two.
 
     Args:
         scenario: The stream's name.
@@ -465,7 +465,7 @@ def forgetting_threshold(scenario: str, sizes: Sequence[int]) -> float:
 def _retrained(
     experiment: Experiment, rates: Sequence[float | None], stops: Sequence[int | None], how: CausalOptions
 ) -> Experiment:
-    """With a learning rate for each task but the first, each but the last stopped at its best."""
+    """The experiment with a rate for each task but the first, and a last update for each but the last."""
     by_phase = tuple(
         PhaseSpec(lr=rate, updates=stop) for rate, stop in zip((None, *rates), (*stops, None), strict=True)
     )
@@ -480,28 +480,28 @@ def _retrained(
 
 def _check(bases: Sequence[Experiment], how: CausalOptions) -> None:
     if not bases:
-        raise InputError("causal selection needs an experiment: give one a seed")
+        raise InputError("causal selection needs at least one experiment, one per seed")
     scenario = bases[0].scenario
     if len(scenario.phases) < 2:
-        raise InputError(f"causal selection needs two tasks or more, and {scenario.name} has one")
+        raise InputError(f"causal selection needs at least two tasks, and {scenario.name} has one")
     if how.tie_strength and (len(scenario.phases) > 2 or not how.later_rates):
         raise InputError(
             "a strength that follows the rate of the second task needs two tasks, and rates for the second"
         )
     if how.start == "best" and bases[0].evaluation.per_epoch:
         raise InputError(
-            "the best weights over time cannot be told where evaluations are counted within epochs: "
+            "the best weights over time are not defined if evaluations are counted within epochs: "
             "leave per_epoch out"
         )
 
 
 def _check_later(first: Experiment, how: CausalOptions) -> None:
-    """Refuse what would be wrong with every later task, before the first one is learned."""
+    """Refuse rates that no later task could use, before the first task is learned."""
     from engram.engine.check import complete
 
     if how.later_rates and not traits_of(first.method).learner:
         raise InputError(
-            f"method {first.method} has one learning rate for all tasks: try none for later tasks "
+            f"method {first.method} has one learning rate for all tasks: leave the rates of later tasks out "
             "(on the command line: --later-lr first)"
         )
     for rate in how.later_rates:
@@ -513,7 +513,7 @@ def _height(result: Run, *, phase: int, tasks: Sequence[int]) -> float:
 
 
 def _highest(result: Run, phase: int, tasks: Sequence[int]) -> tuple[int, float]:
-    """The step and the height of the highest accuracy on some tasks while a phase is learned."""
+    """The step and the value of the highest accuracy on some tasks while a phase is learned."""
     learning = result.experiment.scenario.phases[phase][-1]
     points = union_accuracy(result.trace, learning=learning, tasks=tasks)
     if not points:
@@ -524,7 +524,7 @@ def _highest(result: Run, phase: int, tasks: Sequence[int]) -> tuple[int, float]
 
 
 def _stop(result: Run, phase: int, how: CausalOptions) -> int | None:
-    """After how many updates of its own a phase is at its best; None where it is learned to its end."""
+    """After how many of its updates a phase is at its best; None if it is learned to its end."""
     if how.start == "last":
         return None
     phases = result.experiment.scenario.phases
@@ -538,7 +538,7 @@ def _stop(result: Run, phase: int, how: CausalOptions) -> int | None:
 
 
 def _stopping(result: Run, phase: int, how: CausalOptions) -> tuple[Selected, ...]:
-    """What the choice of where a phase ends read; nothing where it is learned to its end."""
+    """The data that the choice of a phase's last update read; empty if it is learned to its end."""
     if how.start == "last":
         return ()
     tasks = result.experiment.scenario.phases[phase]
@@ -580,7 +580,7 @@ def _quality(whole: Run, together: Run) -> Quality:
 
 
 def _baseline(together: Run, tasks: Sequence[int]) -> float:
-    """The highest accuracy of all tasks learned at once; of a run that diverged, what it reached before."""
+    """The highest accuracy of all tasks learned jointly; for a run that diverged, the highest before."""
     failure = together.failure
     if failure is not None and not (failure.kind is FailureKind.DIVERGED and any(together.trace.step)):
         finished(together)

@@ -1,4 +1,4 @@
-"""What a plan is, and how it is run."""
+"""Plans, which ask for experiments and receive their runs, and how they are run."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from engram.record.run import Run
 T = TypeVar("T")
 
 Plan: TypeAlias = Generator[list[Experiment], Sequence[Run], T]
-"""Yields experiments, is sent their runs in the same order, returns an outcome."""
+"""Yields experiments, is sent their runs in the same order, and returns an outcome."""
 
 
 def drive(plan: Plan[T], execute: Executor) -> T:
     """Run a plan to its end.
 
     Args:
-        plan: What asks for experiments.
-        execute: What runs them: `Serial`, `Processes`, or anything that returns one run per experiment, in
+        plan: The plan.
+        execute: The executor: `Serial`, `Processes`, or anything that returns one run per experiment, in
             their order.
 
     Example:
@@ -41,10 +41,10 @@ def drive(plan: Plan[T], execute: Executor) -> T:
 
 
 def finished(run: Run) -> Run:
-    """A run without which a plan cannot continue.
+    """A run that a plan needs in order to continue.
 
     Raises:
-        InputError: It failed.
+        InputError: The run failed.
     """
     if run.failure is not None:
         raise InputError(f"the run {run.id} failed and the protocol cannot continue: {run.failure.reason}")

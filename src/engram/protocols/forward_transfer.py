@@ -1,4 +1,4 @@
-"""The forward-transfer protocol: what was learned, tried on the next task with a few samples (003)."""
+"""The forward-transfer protocol: k-shot probes of the features on the next task (Chen et al., 2023)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
 from engram.metrics.arrays import mean_of_known
 from engram.metrics.intervals import over_seeds
-from engram.protocols.candidates import Candidate
+from engram.protocols.candidates import Candidate, Grid
 from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, grid, metric_name, with_validation
 from engram.protocols.selection import audited, selected
@@ -25,27 +25,27 @@ from engram.record.experiment import Experiment, TransferSpec
 from engram.record.run import Run
 
 TUNED_LRS = (0.01, 0.001)
-"""The learning rates that 003 tries for k-shot fine-tuning."""
+"""The learning rates that Chen et al. (2023) try for k-shot fine-tuning."""
 
 EXACT_UP_TO = 9
-"""With so few runs the p-value of a rank correlation is counted over all orders."""
+"""Up to this many runs, the p-value of a rank correlation is exact, counted over all orders."""
 
 FROM_MATRIX = ("AvgFgt", "AvgAcc", "AvgLAcc")
 
 
 @dataclass(frozen=True, slots=True)
 class RunTransfer:
-    """What one run says of transfer.
+    """Forward transfer in one run.
 
     Attributes:
         run: The run's id.
         seed: The run's seed.
         linear: AvgFwt for each k: the mean over all tasks but the first of the accuracy of a linear probe.
-        tuned: AvgFwt* for each k: the same with all weights trained; empty where that was not asked for.
+        tuned: AvgFwt* for each k: the same with all weights trained; empty if not measured.
         diversity: AvgFDiv.
         matrix: AvgFgt, AvgAcc and AvgLAcc.
-        upstream: The accuracy on what a pretrained start was trained on: first of the start itself, then
-            after each task; empty where that was not asked for.
+        upstream: The accuracy on the data that the start was pretrained on: first of the start itself, then
+            after each task; empty if not measured.
     """
 
     run: str
@@ -56,8 +56,8 @@ class RunTransfer:
     matrix: dict[str, float]
     upstream: tuple[float, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """By the paper's names."""
+    def as_json(self) -> JsonObject:
+        """Values by the names of the paper."""
         return {
             "run": self.run,
             "seed": self.seed,
@@ -71,26 +71,26 @@ class RunTransfer:
 
 @dataclass(frozen=True, slots=True)
 class MethodTransfer:
-    """What a method's runs say of transfer.
+    """Forward transfer of one method.
 
     Attributes:
         candidates: The fields that were tried for the method.
-        choice: Those that were chosen.
-        tuned_choice: For each k, the learning rate and the passes of fine-tuning that validation chose.
-        runs: One a seed.
-        choices: What each choice read.
-        ended: These runs themselves.
+        choice: The fields that were chosen.
+        tuned_choice: For each k, the learning rate and the epochs of fine-tuning chosen on validation data.
+        runs: One per seed.
+        choices: The data that each choice read.
+        ended: The runs themselves.
     """
 
     candidates: tuple[Candidate, ...]
-    choice: dict[str, Any]
+    choice: JsonObject
     tuned_choice: dict[int, tuple[float, int]]
     runs: tuple[RunTransfer, ...]
     choices: tuple[Selected, ...] = ()
     ended: tuple[Run, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        """Means over runs by the paper's names, with intervals and all runs."""
+    def as_json(self) -> JsonObject:
+        """Means over runs by the names of the paper, with intervals and all runs."""
         rows = [run.as_json() for run in self.runs]
         names = ("AvgFDiv", *FROM_MATRIX)
         intervals = {
@@ -100,9 +100,9 @@ class MethodTransfer:
                 for name in ("AvgFwt", "AvgFwt*")
             },
         }
-        means: dict[str, Any] = {name: intervals[name]["mean"] for name in names}
+        means: JsonObject = {name: intervals[name]["mean"] for name in names}
         for name in ("AvgFwt", "AvgFwt*"):
-            means[name] = {k: found["mean"] for k, found in intervals[name].items()}
+            means[name] = {k: interval["mean"] for k, interval in intervals[name].items()}
         if self.runs[0].upstream:
             for name, place in (("upstream start", 0), ("upstream", -1)):
                 intervals[name] = _interval([run.upstream[place] for run in self.runs])
@@ -125,10 +125,10 @@ class Correlation:
     """Spearman's rank correlation over runs.
 
     Attributes:
-        rho: The correlation; NaN where one of the two never changes.
-        p: The two-sided p-value of there being none: up to nine runs the share of all orders that correlate
-            as strongly, beyond by Student's t; NaN with fewer than three runs.
-        n: How many runs.
+        rho: The correlation; NaN if one of the two is constant.
+        p: The two-sided p-value: with up to nine runs the share of all orders that correlate as strongly,
+            with more by Student's t; NaN with fewer than three runs.
+        n: The number of runs.
     """
 
     rho: float
@@ -138,30 +138,30 @@ class Correlation:
 
 @dataclass(frozen=True, slots=True)
 class TransferOutcome:
-    """What several methods say of transfer.
+    """Forward transfer of several methods.
 
     Attributes:
-        methods: What was found for each.
+        methods: The results of each method.
         correlations: Over methods and runs, of AvgFgt and of AvgFDiv with AvgFwt for each k.
     """
 
     methods: dict[str, MethodTransfer]
     correlations: dict[str, dict[int, Correlation]]
 
-    def as_json(self) -> dict[str, Any]:
-        """Everything; with one method its own numbers are at the top."""
-        found = {name: method.as_json() for name, method in self.methods.items()}
+    def as_json(self) -> JsonObject:
+        """All results; with a single method, its numbers are at the top level."""
+        by_method = {name: method.as_json() for name, method in self.methods.items()}
         correlations = {
             name: {str(k): {"rho": c.rho, "p": c.p, "n": c.n} for k, c in by_shots.items()}
             for name, by_shots in self.correlations.items()
         }
-        own = next(iter(found.values())) if len(found) == 1 else {"methods": found}
-        return {**own, "correlations": correlations}
+        results = next(iter(by_method.values())) if len(by_method) == 1 else {"methods": by_method}
+        return {**results, "correlations": correlations}
 
 
 def forward_transfer(
     groups: Mapping[str, Sequence[Experiment]],
-    fields: Mapping[str, Sequence[Any]] | None = None,
+    fields: Grid | None = None,
     *,
     probe: TransferSpec | None = None,
     metric: str = "AvgLAcc",
@@ -171,22 +171,24 @@ def forward_transfer(
 ) -> Plan[TransferOutcome]:
     """Probe each method's features on the next task after every task but the last.
 
-    Fields are chosen first, by the average learning accuracy on validation data, as in 003. Then, after task
-    j, a linear head is trained on k samples of each class of task j + 1 over fixed features (Fwt), all
-    weights of a copy are trained on them (Fwt*, if the probe asks for it), and the diversity of the features
-    on the test samples of task j + 1 is measured (FDiv). Averages are over the N - 1 tasks after the first.
-    The rate and the passes of fine-tuning are chosen for each method and k by the mean validation accuracy
-    over tasks and runs, which the paper leaves open. The same seed gives every method the same few samples.
+    Fields are chosen first, by the average learning accuracy on validation data, as in Chen et al. (2023).
+    Then, after task j, a linear head is trained on k samples of each class of task j + 1 on fixed features
+    (Fwt), all weights of a copy are trained on them (Fwt*, if the probe has learning rates for it), and the
+    diversity of the features on the test samples of task j + 1 is measured (FDiv). Averages are over the
+    N - 1 tasks after the first. The learning rate and the epochs of fine-tuning are chosen per method and k
+    by the mean validation accuracy over tasks and runs; the paper does not say how. With the same seed, every
+    method gets the same k samples.
 
     Args:
-        groups: For each method, the experiment with each seed.
+        groups: For each method, the experiment, once per seed.
         fields: Fields to choose first; the same for all methods.
         probe: How to probe.
-        metric: By what fields are chosen.
-        on: On which data.
-        held_out: The share of training samples for validation, where something is chosen on it.
-        upstream: The data set that the start was pretrained on: how much of its test set is still known after
-            each task, by the pretrained head on the features as they are then, at the benchmark's resolution.
+        metric: The metric to choose fields by.
+        on: The data to choose fields on.
+        held_out: The share of training samples used for validation, if anything is chosen on validation data.
+        upstream: The data set that the start was pretrained on: after each task, the accuracy of the
+            pretrained head on its test set is measured with the current features, at the benchmark's
+            resolution.
 
     Example:
         >>> from engram.protocols.drive import drive
@@ -199,13 +201,13 @@ def forward_transfer(
         ...     return [Run(planned=planned, stored=metrics, tables=tables) for planned in experiments]
         >>> probe = TransferSpec(shots=(5,))
         >>> plan = forward_transfer({"er": [experiment("split-digits", "er")]}, probe=probe)
-        >>> found = drive(plan, made_up).as_json()
-        >>> found["AvgFwt"], found["AvgFDiv"], found["AvgFgt"]
+        >>> results = drive(plan, made_up).as_json()
+        >>> results["AvgFwt"], results["AvgFDiv"], results["AvgFgt"]
         ({'5': 0.7}, 3.0, -0.2)
     """
     probe = probe or TransferSpec()
     if not groups or not all(groups.values()):
-        raise InputError("forward transfer needs experiments: give each method one a seed")
+        raise InputError("forward transfer needs at least one experiment for each method, one per seed")
     metric = metric_name(metric, [base for bases in groups.values() for base in bases])
     methods: dict[str, MethodTransfer] = {}
     for name, bases in groups.items():
@@ -217,7 +219,7 @@ def forward_transfer(
 
 def _method_transfer(
     bases: Sequence[Experiment],
-    fields: Mapping[str, Sequence[Any]] | None,
+    fields: Grid | None,
     probe: TransferSpec,
     *,
     metric: str,
@@ -227,10 +229,10 @@ def _method_transfer(
 ) -> Plan[MethodTransfer]:
     """Choose the fields of one method, and probe the choice."""
     if len(bases[0].scenario.phases) < 2:
-        raise InputError(f"forward transfer needs two tasks or more: {bases[0].scenario.name} has one")
+        raise InputError(f"forward transfer needs at least two tasks: {bases[0].scenario.name} has one")
     chosen: Sequence[Experiment] = bases
     candidates: tuple[Candidate, ...] = ()
-    choice: dict[str, Any] = {}
+    choice: JsonObject = {}
     if probe.tuned_lrs or (fields and on == "validation"):
         chosen = [with_validation(base, held_out) for base in bases]
     if fields:
@@ -245,7 +247,7 @@ def _method_transfer(
     tuned = {k: _tuning(runs, probe, k) for k in probe.shots} if probe.tuned_lrs else {}
     choices = selected("fields", candidates, phases=bases[0].scenario.phases)
     if tuned:
-        # It is the probe that is tuned: what the learner does is not changed by it.
+        # This tunes the probe: it does not change what the learner does.
         tried = len(probe.tuned_lrs) * len(probe.tuned_epochs)
         choices += (Selected("the probe's fine-tuning", tried, ("validation",), later=False),)
     return MethodTransfer(
@@ -261,13 +263,13 @@ def _method_transfer(
 def spearman(x: Sequence[float], y: Sequence[float]) -> Correlation:
     """Spearman's ρ: the correlation of ranks, ties sharing their mean rank, with its p-value.
 
-    Pairs of which one is not known (NaN) are left out. With up to nine pairs the p-value is exact: the share
-    of all orders of one side whose correlation is as far from 0. With more it is that of Student's t, as in
-    003, but never below that of one order and its reverse, 2 / n!.
+    Pairs with a NaN are left out. With up to nine pairs the p-value is exact: the share of all orders of one
+    side whose correlation is as far from 0. With more it is that of Student's t, as in Chen et al. (2023),
+    but never below that of one order and its reverse, 2 / n!.
 
     Example:
-        >>> found = spearman([1, 2, 3, 4, 5], [1, 2, 4, 3, 5])
-        >>> round(found.rho, 6), round(found.p, 4), found.n
+        >>> correlation = spearman([1, 2, 3, 4, 5], [1, 2, 4, 3, 5])
+        >>> round(correlation.rho, 6), round(correlation.p, 4), correlation.n
         (0.9, 0.0833, 5)
         >>> round(spearman([1, 2, 3, 4], [5, 6, 7, 8]).p, 4)  # 2 of 24 orders
         0.0833
@@ -333,7 +335,7 @@ def _run_transfer(result: Run, probe: TransferSpec, tuned: Mapping[int, tuple[fl
 
 
 def _tuning(runs: Sequence[Run], probe: TransferSpec, shots: int) -> tuple[float, int]:
-    """The rate and the passes of fine-tuning with the best validation accuracy over tasks and runs."""
+    """The learning rate and the epochs of fine-tuning with the best mean validation accuracy."""
     settings = [(lr, epochs) for lr in probe.tuned_lrs for epochs in probe.tuned_epochs]
 
     def score(setting: tuple[float, int]) -> float:
@@ -348,5 +350,5 @@ def _mean(result: Run, name: str) -> float:
     return mean_of_known(np.array(list(result.reading(name).values()), dtype=np.float64))
 
 
-def _interval(values: Sequence[float]) -> dict[str, Any]:
+def _interval(values: Sequence[float]) -> JsonObject:
     return over_seeds(values).as_json()

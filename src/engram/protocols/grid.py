@@ -1,16 +1,18 @@
-"""Grid search: every combination of fields, the best one chosen by a metric (000)."""
+"""Grid search: every combination of fields, the best one chosen by a metric (De Lange et al., 2023)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import JsonObject
 from engram.metrics.intervals import over_seeds
 from engram.metrics.registry import computed, computed_name, higher_is_better
 from engram.protocols.candidates import (
     Candidate,
+    Grid,
     as_tried,
     best,
     combinations,
@@ -29,14 +31,14 @@ SelectOn = Literal["test", "validation"]
 
 @dataclass(frozen=True, slots=True)
 class GridOutcome:
-    """What a grid search found.
+    """The outcome of a grid search.
 
     Attributes:
-        metric: By what the choice was made.
-        on: On which data.
-        candidates: All that were tried.
-        chosen: The place of the best.
-        results: The runs of the choice on test data, one a seed.
+        metric: The metric that the choice was made by.
+        on: The data that the choice was made on.
+        candidates: All combinations that were tried.
+        chosen: The index of the best.
+        results: The runs of the choice on test data, one per seed.
     """
 
     metric: str
@@ -47,16 +49,16 @@ class GridOutcome:
 
     @property
     def choices(self) -> tuple[Selected, ...]:
-        """What the choice among candidates read; it takes effect from the first task on."""
+        """The data that the choice among candidates read; it takes effect from the first task on."""
         return selected("fields", self.candidates, phases=self.results[0].experiment.scenario.phases)
 
     @property
-    def choice(self) -> dict[str, Any]:
+    def choice(self) -> JsonObject:
         """The fields of the best candidate."""
         return self.candidates[self.chosen].fields
 
-    def as_json(self) -> dict[str, Any]:
-        """The whole table, the choice, and how the choice does on test data."""
+    def as_json(self) -> JsonObject:
+        """All candidates, the choice, and the results of the choice on test data."""
         return {
             "metric": self.metric,
             "selected_on": self.on,
@@ -70,7 +72,7 @@ class GridOutcome:
 
 def grid(
     bases: Sequence[Experiment],
-    fields: Mapping[str, Sequence[Any]],
+    fields: Grid,
     *,
     metric: str = "ACC",
     on: SelectOn = "test",
@@ -79,59 +81,58 @@ def grid(
 ) -> Plan[GridOutcome]:
     """Try every combination of fields over seeds, and choose the one with the best mean of a metric.
 
-    000 chooses by final ACC (for fine-tuning alone by WC-ACC) on test data, with five seeds everywhere, or
-    with one seed for the search and five for the winner (`search_seeds=1`). On validation data the learner
-    never sees the held-out share; the choice is then run again and asked on test data. The metric's
-    decorator says which direction is better. A combination with a failed run is kept in the table, but not
-    chosen.
+    De Lange et al. (2023) choose by final ACC (for fine-tuning by WC-ACC) on test data, with five seeds
+    everywhere, or with one seed for the search and five for the winner (`search_seeds=1`). If the choice is
+    made on validation data, the learner never sees the held-out share, and the winner is run again and
+    evaluated on test data. The metric's decorator says which direction is better. A combination with a failed
+    run is kept in the table, but not chosen.
 
     Args:
-        bases: The experiment with each seed.
+        bases: The experiment, once per seed.
         fields: For each field, the values to try: see `engram.protocols.candidates.varied`.
-        metric: By what to choose.
+        metric: The metric to choose by.
         on: Choose on `test` data, as published, or on `validation` data.
-        held_out: The share of the training samples that is for validation, unless the scenario says it.
-        search_seeds: How many of the seeds the search uses; all unless given.
+        held_out: The share of the training samples used for validation, if the scenario does not set one.
+        search_seeds: How many of the seeds the search uses (default: all).
 
     Raises:
-        InputError: Nothing can be chosen this way; said before anything is run.
+        InputError: Arguments do not allow a choice; raised before anything is run.
 
     Example:
         >>> from engram.protocols.drive import drive
         >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
-        ...     return [Run(planned=each, stored={"ACC": each.optimizer.lr}) for each in experiments]
-        >>> found = drive(grid([experiment("split-digits", "er")], {"lr": [0.1, 0.5]}), made_up)
-        >>> found.choice, [candidate.score for candidate in found.candidates]
+        ...     return [Run(planned=one, stored={"ACC": one.optimizer.lr}) for one in experiments]
+        >>> outcome = drive(grid([experiment("split-digits", "er")], {"lr": [0.1, 0.5]}), made_up)
+        >>> outcome.choice, [candidate.score for candidate in outcome.candidates]
         ({'lr': 0.5}, [0.1, 0.5])
     """
     if not bases:
-        raise InputError("a grid needs an experiment: give one a seed")
+        raise InputError("a grid needs at least one experiment, one per seed")
     if on not in ("test", "validation"):
         raise unknown_name("data to select on", on, ("test", "validation"))
     metric = metric_name(metric, bases)
     if search_seeds is not None and not 1 <= search_seeds <= len(bases):
-        raise InputError(f"search_seeds={search_seeds} cannot be used: give 1 to {len(bases)}")
+        raise InputError(f"search_seeds must be between 1 and {len(bases)}, got {search_seeds}")
     if on == "validation":
         bases = [with_validation(base, held_out) for base in bases]
     searched = bases[:search_seeds]
     tried = [[varied(base, values) for base in bases] for values in combinations(fields)]
-    asked = [judged(each, on) for row in tried for each in row[: len(searched)]]
-    found = yield asked
+    runs = yield [judged(planned, on) for row in tried for planned in row[: len(searched)]]
     names = [as_tried(row[0], fields) for row in tried]
-    rows = table(names, grouped(found, len(searched)), lambda result: result.metric(metric))
+    rows = table(names, grouped(runs, len(searched)), lambda run: run.metric(metric))
     chosen = best(rows, lowest=not higher_is_better(metric))
-    # What was run on test data already is not run again: its experiment, and so its folder, is the same.
+    # Runs on test data are not repeated: their experiment, and so their folder, is the same.
     final = yield tried[chosen]
     return GridOutcome(metric, on, rows, chosen, tuple(finished(result) for result in final))
 
 
 def metric_name(name: str, bases: Sequence[Experiment] = ()) -> str:
-    """A metric as results spell it, however it is typed.
+    """The name of a metric as results spell it, whatever its case.
 
     Args:
-        name: What was typed.
-        bases: The experiments whose results are to have it.
+        name: The name as the user typed it.
+        bases: The experiments whose runs must have the metric.
 
     Raises:
         InputError: There is no such metric, or these experiments are not evaluated as it needs.
@@ -147,7 +148,7 @@ def metric_name(name: str, bases: Sequence[Experiment] = ()) -> str:
 
 
 def with_validation(experiment: Experiment, held_out: float) -> Experiment:
-    """The same experiment, with a share of the training samples held out unless some are already.
+    """The same experiment with a share of the training samples held out, if none are yet.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -157,19 +158,18 @@ def with_validation(experiment: Experiment, held_out: float) -> Experiment:
     share = experiment.scenario.held_out or held_out
     if not 0 < share < 1:
         raise InputError(
-            f"held_out={share:g} cannot be used: give a share of the training samples above 0 and below 1"
+            f"held_out must be a share of the training samples above 0 and below 1, got {share:g}"
         )
     return replace(experiment, scenario=replace(experiment.scenario, held_out=share))
 
 
 def judged(experiment: Experiment, on: SelectOn) -> Experiment:
-    """The same experiment, evaluated on these data."""
+    """The same experiment, evaluated on test or validation data."""
     return replace(experiment, evaluation=replace(experiment.evaluation, on=on))
 
 
-def summary(results: Sequence[Run]) -> dict[str, dict[str, Any]]:
+def summary(results: Sequence[Run]) -> dict[str, JsonObject]:
     """Mean, sample SD and 95 % interval of every metric over runs."""
-    found = {}
-    for name in results[0].metrics:
-        found[name] = over_seeds([result.metric(name) for result in results]).as_json()
-    return found
+    return {
+        name: over_seeds([result.metric(name) for result in results]).as_json() for name in results[0].metrics
+    }

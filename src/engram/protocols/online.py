@@ -1,14 +1,15 @@
-"""The online protocol: every sample once, and metrics that compare few classes with many (001)."""
+"""The online protocol: every sample is shown once, metrics relative to chance (Michel et al., 2023)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 from engram.metrics.curve import Curve
 from engram.metrics.intervals import over_seeds
+from engram.protocols.candidates import Grid
 from engram.protocols.drive import Plan
 from engram.protocols.grid import GridOutcome, SelectOn, grid
 from engram.record.experiment import Experiment
@@ -20,14 +21,14 @@ CURVES = ("AA", "AF", "RAA", "RAF")
 
 @dataclass(frozen=True, slots=True)
 class OnlineOutcome:
-    """What one pass left.
+    """The outcome of one pass over every task.
 
     Attributes:
         search: How the fields were chosen, and the runs of the choice.
-        curves: AA, AF, RAA and RAF after each task: their means over seeds; NaN where undefined.
+        curves: AA, AF, RAA and RAF after each task, as means over seeds; NaN where undefined.
         spreads: Their sample SD over seeds.
-        matrices: For each run the accuracies of all tasks so far after each task: row k is what was known
-            after task k, NaN where a task was not asked.
+        matrices: For each run, the accuracies of all tasks so far after each task: row k has those after
+            task k, NaN where a task was not evaluated.
     """
 
     search: GridOutcome
@@ -35,7 +36,7 @@ class OnlineOutcome:
     spreads: dict[str, list[float]]
     matrices: dict[str, list[list[float]]] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The curves, the matrix of each run by its id, and how the fields were chosen."""
         return {
             **self.search.as_json(),
@@ -53,7 +54,7 @@ class OnlineOutcome:
 
 def online(
     bases: Sequence[Experiment],
-    fields: Mapping[str, Sequence[Any]] | None = None,
+    fields: Grid | None = None,
     *,
     metric: str = "AA",
     on: SelectOn = "test",
@@ -61,29 +62,29 @@ def online(
 ) -> Plan[OnlineOutcome]:
     """Learn each task in one pass, and follow AA, AF, RAA and RAF from task to task.
 
-    After each task all tasks so far are asked: row k of the accuracy matrix. RAA and RAF relate accuracy and
-    forgetting to those of a random classifier, so that values after few and after many classes compare; see
-    `engram.metrics.matrix`. AF and RAF are undefined after the first task.
+    After task k all tasks so far are evaluated: row k of the accuracy matrix. RAA and RAF relate accuracy and
+    forgetting to those of a random classifier, so that values after few and after many classes are
+    comparable; see `engram.metrics.matrix`. AF and RAF are undefined after the first task.
 
     Args:
-        bases: The experiment with each seed; their streams are shown once, whatever they say.
+        bases: The experiment, once per seed; every stream is shown once, whatever its number of passes.
         fields: Fields to choose first: see `engram.protocols.grid.grid`.
-        metric: By what to choose them.
-        on: On which data.
-        held_out: The share of training samples for validation.
+        metric: The metric to choose them by.
+        on: The data to choose them on.
+        held_out: The share of training samples used for validation.
 
     Example:
         >>> from engram.protocols.drive import drive
         >>> from engram.engine.recipe import experiment
         >>> def made_up(experiments):
         ...     curves = {name: [0.9, 0.5] for name in CURVES}
-        ...     return [Run(planned=each, stored={"AA": 0.5}, by_task=curves) for each in experiments]
-        >>> found = drive(online([experiment("split-digits", "er")]), made_up)
-        >>> found.curves["RAA"], found.search.results[0].experiment.scenario.passes
+        ...     return [Run(planned=one, stored={"AA": 0.5}, by_task=curves) for one in experiments]
+        >>> outcome = drive(online([experiment("split-digits", "er")]), made_up)
+        >>> outcome.curves["RAA"], outcome.search.results[0].experiment.scenario.passes
         ([0.9, 0.5], 1)
     """
     if not bases:
-        raise InputError("the online protocol needs an experiment: give one a seed")
+        raise InputError("the online protocol needs at least one experiment, one per seed")
     for name in ("epochs", "updates"):
         if name in (fields or {}):
             raise InputError(f"the online protocol shows every sample once: leave {name} out of the grid")
@@ -112,4 +113,4 @@ def _over_runs(results: Sequence[Run], name: str) -> list[tuple[float, float]]:
     """Mean and SD of a metric over runs, after each task."""
     rows = zip(*(result.after_each_task(name) for result in results), strict=True)
     summaries = [over_seeds(values) for values in rows]
-    return [(found.mean, found.sd) for found in summaries]
+    return [(summary.mean, summary.sd) for summary in summaries]

@@ -1,12 +1,12 @@
-"""What selection read: the part of a protocol card that no single run can know."""
+"""The data that selection read: the part of a protocol card that a single run cannot know."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from engram.core.files import read_json, write_json
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.protocols.candidates import Candidate
 from engram.record.card import SELECTION, Selected
 from engram.record.run import Run
@@ -16,13 +16,13 @@ from engram.results.card import described, merged, selection_lines
 def selected(
     what: str, candidates: Sequence[Candidate], *, phases: Sequence[Sequence[int]], since: int = 0
 ) -> tuple[Selected, ...]:
-    """A choice among candidates, with the data that they were judged on; nothing where there was only one.
+    """A choice among candidates, with the data that they were judged on; empty if there was only one.
 
     Args:
-        what: What was chosen.
-        candidates: All that were tried, with the data that their evaluations read.
-        phases: Which tasks are learned together in the stream that the choice is for.
-        since: The first phase in which the choice takes effect; any task after it is a later one.
+        what: A name for what was chosen.
+        candidates: All candidates, with the data that their evaluations read.
+        phases: The tasks of each phase of the stream that the choice is for.
+        since: The first phase in which the choice takes effect; tasks of later phases are later tasks.
 
     Example:
         >>> tried = [Candidate({"lr": rate}, (0.5,), judged=(("test", 0), ("test", 1))) for rate in (1, 2)]
@@ -45,15 +45,15 @@ def selected(
     )
 
 
-def audited(runs: Sequence[Run], choices: Sequence[Selected]) -> dict[str, Any]:
-    """What a protocol's JSON says about its choices, and the card of the runs that it ended with.
+def audited(runs: Sequence[Run], choices: Sequence[Selected]) -> JsonObject:
+    """The choices of a protocol, and the card of its final runs, as they appear in its JSON.
 
     Args:
-        runs: The runs that it ended with, one per seed; no card is made where one has none.
-        choices: Everything that was chosen; the same choice on several streams is listed once.
+        runs: The final runs, one per seed; if one has no card, there is none for all.
+        choices: All choices; the same choice on several streams is listed once.
     """
     choices = list(dict.fromkeys(choices))
-    summary: dict[str, Any] = {
+    summary: JsonObject = {
         "selection": {
             line.name: {"answer": line.answer, "figure": line.figure} for line in selection_lines(choices)
         },
@@ -65,16 +65,16 @@ def audited(runs: Sequence[Run], choices: Sequence[Selected]) -> dict[str, Any]:
     return summary
 
 
-def record_choices(said: Mapping[str, Any], out: Path) -> None:
-    """Write what was chosen beside the runs that a protocol ended with, so that their cards show it.
+def record_choices(outcome: JsonMapping, out: Path) -> None:
+    """Write the choices into the folders of a protocol's final runs, so that their cards show them.
 
-    What an earlier protocol wrote there is kept: the run was chosen by that one as well.
+    Choices of earlier protocols are kept: the run depends on those as well.
 
     Args:
-        said: The outcome of the protocol as JSON.
+        outcome: The outcome of the protocol as JSON.
         out: The folder of its runs.
     """
-    for run, choices in _chosen_runs(said):
+    for run, choices in _chosen_runs(outcome):
         file = out / run / SELECTION
         if choices and file.parent.is_dir():
             before = read_json(file) if file.is_file() else []
@@ -82,12 +82,12 @@ def record_choices(said: Mapping[str, Any], out: Path) -> None:
             write_json(file, [*known, *(choice for choice in choices if choice not in known)])
 
 
-def _chosen_runs(said: Mapping[str, Any]) -> Iterator[tuple[str, list[Any]]]:
-    """The runs that a protocol ended with, on each stream and for each method, and what was chosen there."""
-    # A queue ends with its best and with its worst, and both were chosen.
-    ends = [end for end in (said.get("best"), said.get("worst")) if isinstance(end, Mapping)]
-    for run in said.get("runs") or [run for end in ends for run in end.get("runs", [])]:
-        yield (run["run"] if isinstance(run, Mapping) else run), said["choices"]
+def _chosen_runs(outcome: JsonMapping) -> Iterator[tuple[str, list[Json]]]:
+    """The final runs of a protocol, on each stream and for each method, with their choices."""
+    # A queue has two final groups of runs, the best and the worst, and both were chosen.
+    groups = [group for group in (outcome.get("best"), outcome.get("worst")) if isinstance(group, Mapping)]
+    for run in outcome.get("runs") or [run for group in groups for run in group.get("runs", [])]:
+        yield (run["run"] if isinstance(run, Mapping) else run), outcome["choices"]
     for parts in ("streams", "methods"):
-        for part in said.get(parts, {}).values():
+        for part in outcome.get(parts, {}).values():
             yield from _chosen_runs(part)

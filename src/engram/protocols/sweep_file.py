@@ -1,7 +1,7 @@
-"""What a sweep asks for: a few lines that stand for many experiments.
+"""Sweep files: a few lines that describe many experiments.
 
-A sweep is a table of the options of `engram run`, in a TOML file or as a dictionary. Where an option has a
-list, every value of it is tried, with every value of the others:
+A sweep is a table of the options of `engram run`, in a TOML file or as a dictionary. If an option has a list
+of values, every value is combined with every value of the others:
 
     scenario = "split-digits"
     setting = ["task", "class"]
@@ -14,13 +14,13 @@ list, every value of it is tried, with every value of the others:
     [[run]]
     method = ["er", "ewc"]
     lr = [0.1, 0.01]
-    set.ewc.strength = [1, 100]            # a field of one method; `set.FIELD` is one of every method here
+    set.ewc.strength = [1, 100]            # a field of one method; `set.FIELD` applies to every method here
 
-What stands above the first `[[run]]` holds for all of them; a file without any is a single one. Experiments
-that are equal are run once. Where a product has combinations that make no sense, because the method needs to
-know what the setting hides or the scenario is not to be had in the setting, these are left out and listed; a
-`[[run]]` of which nothing is left is a mistake. Everything is checked before anything is run, and all
-mistakes are named together.
+Options above the first `[[run]]` apply to all of them; a file without `[[run]]` is a single group. Equal
+experiments are run once. Combinations that are not possible, because the method needs to know what the
+setting hides or the scenario does not support the setting, are skipped and listed; a `[[run]]` of which
+nothing is left is an error. Everything is checked before anything is run, and all errors are reported
+together.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.schema import Option
 from engram.engine.check import check_needs
 from engram.engine.options import all_options
@@ -41,6 +40,7 @@ from engram.engine.recipe import experiment
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
 from engram.models.spec import MODELS, option_of
+from engram.protocols.candidates import combinations
 from engram.record.experiment import Experiment
 from engram.scenarios import benchmark
 
@@ -49,22 +49,22 @@ OPTIONS: dict[str, Option] = {
     "method": Option("method", "method", str, None, "A method: see `engram list methods`"),
     **all_options(),
 }
-"""The options of `engram run` that say what is computed; users' own networks may have more."""
+"""The options of `engram run` that decide what is computed; users' own networks may have more."""
 
 _ELSEWHERE = ("data", "out", "jobs", "device", "plugin")
 _NAMES = {"scenario": benchmark, "method": METHODS.__getitem__, "model": MODELS.__getitem__}
 
-Grid = dict[str, tuple[Any, ...]]
-"""For every name, the values that are tried."""
+Grid = dict[str, tuple[Json, ...]]
+"""For every name, the values to try."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A combination that makes no sense.
+    """A combination that is not possible.
 
     Attributes:
         what: Method, scenario and setting.
-        why: One line.
+        why: The reason, in one line.
     """
 
     what: str
@@ -73,12 +73,12 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The experiments that a sweep stands for.
+    """The experiments of a sweep.
 
     Attributes:
-        experiments: Each once, in the order of the file; seeds change fastest.
-        skipped: What was left out, because it makes no sense.
-        repeated: How many experiments were asked for more than once.
+        experiments: All experiments without repetitions, in the order of the file; seeds change fastest.
+        skipped: The combinations that are not possible.
+        repeated: How many repetitions of experiments were left out.
     """
 
     experiments: tuple[Experiment, ...]
@@ -86,8 +86,8 @@ class Plan:
     repeated: int = 0
 
 
-def read_sweep(path: Path) -> dict[str, Any]:
-    """The table in a TOML file; a missing or broken file is one clear line."""
+def read_sweep(path: Path) -> JsonObject:
+    """The table in a TOML file; a missing or invalid file raises an `InputError`."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -96,8 +96,8 @@ def read_sweep(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not TOML: {error}") from error
 
 
-def expand(table: Mapping[str, Any]) -> Plan:
-    """The experiments that a table stands for, all of them checked.
+def expand(table: JsonMapping) -> Plan:
+    """The experiments that a table describes, all of them checked.
 
     Example:
         >>> plan = expand({
@@ -114,13 +114,13 @@ def expand(table: Mapping[str, Any]) -> Plan:
         engram.core.errors.InputError: lr must be above 0..., got -1...; method er has no field 'memori': ...
     """
     mistakes: list[str] = []
-    shared, own = _blocks(table, mistakes)
-    blocks = [shared.with_own(block) for block in own]
-    # Where a method's name is wrong, that its fields are not used is no second mistake.
+    shared, groups = _blocks(table, mistakes)
+    blocks = [shared.updated(group) for group in groups]
+    # If a method's name is wrong, its unused fields are not a second mistake.
     if not mistakes:
         mistakes += shared.unused_fields(*(block.methods for block in blocks))
-        for part, block in zip(own, blocks, strict=True):
-            mistakes += part.unused_fields(block.methods)
+        for group, block in zip(groups, blocks, strict=True):
+            mistakes += group.unused_fields(block.methods)
     gathered = _Gathered(mistakes)
     for block in blocks:
         gathered.take(block)
@@ -130,21 +130,21 @@ def expand(table: Mapping[str, Any]) -> Plan:
     return Plan(experiments, tuple(gathered.skipped), gathered.count - len(experiments))
 
 
-def _blocks(table: Mapping[str, Any], mistakes: list[str]) -> tuple[_Block, list[_Block]]:
-    """What holds for all runs, and what each `[[run]]` says."""
+def _blocks(table: JsonMapping, mistakes: list[str]) -> tuple[_Block, list[_Block]]:
+    """The options above the first `[[run]]`, and those of each `[[run]]`."""
     tables = table.get("run", [{}])
-    if not isinstance(tables, list) or not all(isinstance(part, Mapping) for part in tables):
-        raise InputError("run must be written as [[run]], once for each group of runs")
+    if not isinstance(tables, list) or not all(isinstance(group, Mapping) for group in tables):
+        raise InputError("run must be written as [[run]], once per group of runs")
     shared = _Block.of({key: value for key, value in table.items() if key != "run"}, "", mistakes)
-    own = [
-        _Block.of(part, f"[[run]] {number}: " if "run" in table else "", mistakes)
-        for number, part in enumerate(tables, start=1)
+    groups = [
+        _Block.of(group, f"[[run]] {number}: " if "run" in table else "", mistakes)
+        for number, group in enumerate(tables, start=1)
     ]
-    return shared, own
+    return shared, groups
 
 
 class _Gathered:
-    """The experiments of all blocks, each once, and what was left out."""
+    """The experiments of all blocks without repetitions, and the combinations that were skipped."""
 
     def __init__(self, mistakes: list[str]) -> None:
         self.mistakes = mistakes
@@ -153,7 +153,7 @@ class _Gathered:
         self.count = 0
 
     def take(self, block: _Block) -> None:
-        """Add the experiments of a block; one of which nothing is left is a mistake."""
+        """Add the experiments of a block; a block without any is a mistake."""
         if missing := [key for key in ("scenario", "method") if key not in block.options]:
             if not self.mistakes:
                 self.mistakes.append(f"{block.where}{missing[0]} is missing: name one, or several in a list")
@@ -172,14 +172,14 @@ class _Gathered:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Options of which every combination is wanted.
+    """Options whose values are combined with each other.
 
     Attributes:
-        where: What its mistakes begin with.
+        where: The prefix of its error messages.
         options: The values of each option.
-        fields: The values of fields that every method here has.
-        method_fields: The values of fields of single methods.
-        seeds: The seeds.
+        fields: The values of fields of all methods in the block.
+        method_fields: The values of fields of single methods, by method.
+        seeds: The seeds; None if the block does not set them.
     """
 
     where: str
@@ -189,8 +189,8 @@ class _Block:
     seeds: tuple[int, ...] | None = None
 
     @classmethod
-    def of(cls, table: Mapping[str, Any], where: str, mistakes: list[str]) -> _Block:
-        """Read a table; what is wrong is added to the mistakes and left out."""
+    def of(cls, table: JsonMapping, where: str, mistakes: list[str]) -> _Block:
+        """Read a table; errors are added to the mistakes, and the entry is left out."""
         entries = {key.replace("-", "_"): value for key, value in table.items()}
         block = cls(where, {}, {}, {})
         with _noting(mistakes, where):
@@ -201,8 +201,8 @@ class _Block:
                 block.options[key] = _option(key, value)
         return block
 
-    def _take_fields(self, fields: Any, mistakes: list[str]) -> None:
-        """Read `set`: fields of every method here, and tables with fields of single methods."""
+    def _take_fields(self, fields: Json, mistakes: list[str]) -> None:
+        """Read `set`: fields of all methods, and tables with fields of single methods."""
         if not isinstance(fields, Mapping):
             mistakes.append(f"{self.where}set must be written as set.FIELD = VALUE, got {fields!r}")
             return
@@ -215,44 +215,45 @@ class _Block:
                 with _noting(mistakes, f"{self.where}set."):
                     self.fields.update([_field(key, value)])
 
-    def with_own(self, own: _Block) -> _Block:
-        """What holds for all, and what holds here: the latter where both say something."""
-        every = {name: self.method_fields.get(name, {}) for name in (*self.method_fields, *own.method_fields)}
+    def updated(self, group: _Block) -> _Block:
+        """These options with those of a group, which take precedence."""
+        methods = (*self.method_fields, *group.method_fields)
+        shared = {name: self.method_fields.get(name, {}) for name in methods}
         return _Block(
-            own.where,
-            {**self.options, **own.options},
-            {**self.fields, **own.fields},
-            {name: {**grid, **own.method_fields.get(name, {})} for name, grid in every.items()},
-            self.seeds if own.seeds is None else own.seeds,
+            group.where,
+            {**self.options, **group.options},
+            {**self.fields, **group.fields},
+            {name: {**fields, **group.method_fields.get(name, {})} for name, fields in shared.items()},
+            self.seeds if group.seeds is None else group.seeds,
         )
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that are run."""
+        """The methods of the block."""
         return self.options.get("method", ())
 
     def unused_fields(self, *methods: tuple[str, ...]) -> list[str]:
-        """The mistake of setting fields of a method that is not among those that are run."""
+        """Error messages for fields of methods that are not run."""
         unused = [name for name in self.method_fields if not any(name in group for group in methods)]
         return [f"{self.where}set.{name}: no run here has the method {name}" for name in unused]
 
     def experiments(self, mistakes: list[str]) -> Iterator[Experiment | Skipped]:
         """Every combination."""
-        for chosen in _combinations(self.options):
+        for chosen in combinations(self.options):
             grid = {**self.fields, **self.method_fields.get(chosen["method"], {})}
-            for fields in _combinations(grid):
+            for fields in combinations(grid):
                 for seed in self.seeds or (0,):
                     with _noting(mistakes, self.where):
                         yield _experiment(chosen, fields, seed=seed)
 
 
-def _experiment(chosen: Mapping[str, Any], fields: dict[str, Any], *, seed: int) -> Experiment | Skipped:
-    """One combination as an experiment, or why it makes no sense."""
+def _experiment(chosen: JsonMapping, fields: JsonObject, *, seed: int) -> Experiment | Skipped:
+    """One combination as an experiment, or why it is not possible."""
     scenario, method, setting = chosen["scenario"], chosen["method"], chosen.get("setting")
     known = benchmark(scenario)
     what = f"{method} on {scenario} ({setting or known.setting_names[0]})"
     if setting is not None and setting not in known.setting_names:
-        return Skipped(what, f"{scenario} is only to be had in the settings {', '.join(known.setting_names)}")
+        return Skipped(what, f"{scenario} supports only the settings {', '.join(known.setting_names)}")
     rest = {name: value for name, value in chosen.items() if name not in ("scenario", "method")}
     try:
         return experiment(scenario, method, settings=fields, seed=seed, **rest)
@@ -263,7 +264,7 @@ def _experiment(chosen: Mapping[str, Any], fields: dict[str, Any], *, seed: int)
 
 
 def _lacks_what_it_needs(planned: Experiment) -> bool:
-    """Whether the setting hides what the method needs to know; nothing is said about other mistakes."""
+    """Whether the setting hides what the method needs to know; other errors are ignored."""
     method, kind = METHODS[planned.method], planned.scenario.setting.kind
     usual = benchmark(planned.scenario.name).recipe.fields(planned.method, kind)
     try:
@@ -277,20 +278,20 @@ def _lacks_what_it_needs(planned: Experiment) -> bool:
     return False
 
 
-def _option(key: str, value: Any) -> tuple[Any, ...]:
-    """The values of an option, checked as far as it can be done one by one."""
+def _option(key: str, value: Json) -> tuple[Json, ...]:
+    """The values of an option, each checked on its own."""
     if key in _ELSEWHERE:
-        raise InputError(f"{key} is no part of a sweep: give it on the command line, as --{key}")
+        raise InputError(f"{key} is not part of a sweep: set it on the command line with --{key}")
     option = OPTIONS.get(key) or option_of(key)
     if option is None:
         raise unknown_name("key", key, (*OPTIONS, "seeds", "first_seed", "set", "run"))
     if option.kind is tuple and isinstance(value, list) and all(type(item) is int for item in value):
-        # Here a list of numbers is a single value: the widths of one network.
+        # A list of whole numbers is a single value: the widths of one network.
         value = [value]
     return tuple(_checked(option, item) for item in _several(key, value))
 
 
-def _checked(option: Option, value: Any) -> Any:
+def _checked(option: Option, value: Json) -> Json:
     """One value of an option."""
     if option.name in _NAMES:
         _NAMES[option.name](OPTIONS[option.name].check(value))
@@ -299,25 +300,25 @@ def _checked(option: Option, value: Any) -> Any:
         return OPTIONS[option.name].check(value, text=True)
     checked = option.check(value)
     if checked is None:
-        # What stands for everything is said as it is written: None would leave the option open.
+        # 0 stands for everything; None would mean that the option is not set.
         return 0
     return float(checked) if option.kind is float else checked
 
 
-def _field(name: str, value: Any) -> tuple[str, tuple[Any, ...]]:
-    """A field of a method, and its values, which only the method can check."""
+def _field(name: str, value: Json) -> tuple[str, tuple[Json, ...]]:
+    """A field of a method and its values, which the method itself checks."""
     return name.replace("-", "_"), _several(name, value)
 
 
-def _several(key: str, value: Any) -> tuple[Any, ...]:
-    """The values that are tried: those of a list, or the only one."""
+def _several(key: str, value: Json) -> tuple[Json, ...]:
+    """The values to try: those of a list, or a single one."""
     if value == []:
-        raise InputError(f"{key} = [] has nothing to try: give at least one value, or leave it out")
+        raise InputError(f"{key} must have at least one value, got []: add one, or leave it out")
     return tuple(value) if isinstance(value, list) else (value,)
 
 
-def _seeds(seeds: Any, first: Any) -> tuple[int, ...] | None:
-    """The seeds: so many from the first on, or those listed; None where nothing is said."""
+def _seeds(seeds: Json, first: Json) -> tuple[int, ...] | None:
+    """The seeds: a number of them from the first on, or a list; None if neither is set."""
     if isinstance(seeds, list):
         if not seeds or first is not None or any(type(seed) is not int or seed < 0 for seed in seeds):
             raise InputError(f"seeds must be whole numbers from 0 on, without first_seed, got {seeds}")
@@ -330,14 +331,9 @@ def _seeds(seeds: Any, first: Any) -> tuple[int, ...] | None:
     return None if seeds is None and first is None else tuple(range(start, start + count))
 
 
-def _combinations(grid: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
-    """Every choice of one value for every name; the last name changes fastest."""
-    return (dict(zip(grid, values, strict=True)) for values in product(*grid.values()))
-
-
 @contextmanager
 def _noting(mistakes: list[str], where: str) -> Iterator[None]:
-    """Add what is wrong to the mistakes, and go on."""
+    """Add an error to the mistakes, and continue."""
     try:
         yield
     except InputError as error:

@@ -187,6 +187,10 @@ class Experiment:
         }
         if isinstance(start := known.get("start"), Mapping):
             known["start"] = {**start, "file": weights or Path()}
+        method, settings = known.get("method"), known.get("settings")
+        if isinstance(method, str) and method in METHODS and isinstance(settings, Mapping):
+            # Later settings are written only where they differ from their default.
+            known["settings"] = {**later_fields(METHODS[method]), **settings}
         experiment = from_fields(cls, known, where="experiment.json")
         assert isinstance(experiment, cls)
         return experiment

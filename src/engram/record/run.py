@@ -106,16 +106,28 @@ class Run:
 
     # The experiment ------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def experiment(self) -> Experiment:
-        """The experiment as a value.
+        """The experiment as a value; where only its description was loaded, it is rebuilt from that.
 
         Raises:
-            InputError: The run comes from the user's own loop, or its code is not loaded.
+            InputError: The run was recorded in somebody's own training loop, or the code of its method, model
+                or data set is not loaded or has changed.
         """
-        if self.planned is None:
-            raise InputError(f"the run {self.id} has no experiment that engram could run again")
-        return self.planned
+        if self.planned is not None:
+            return self.planned
+        if "scenario" not in self.description:
+            raise InputError(f"the run {self.id} was recorded in a training loop: it has no experiment")
+        try:
+            rebuilt = Experiment.of_json(self.description)
+        except InputError as error:
+            raise InputError(f"the experiment of the run {self.id} cannot be rebuilt: {error}") from error
+        if rebuilt.id != self.id:
+            raise InputError(
+                f"the experiment of the run {self.id} cannot be rebuilt: "
+                "its method, model or data set is not loaded, or its code has changed"
+            )
+        return rebuilt
 
     @property
     def id(self) -> str:
