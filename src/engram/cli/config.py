@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from engram.cli.signature import Verb, option, with_parameters
 from engram.core.errors import InputError, unknown_name
 
 
-def with_config(verb: Callable[..., None]) -> Callable[..., None]:
+def with_config(verb: Verb) -> Verb:
     """A verb that also takes `--config FILE`, for arguments and options alike.
 
     Example:
@@ -35,8 +36,6 @@ def with_config(verb: Callable[..., None]) -> Callable[..., None]:
             is_eager=True,
         ),
     ]
-    own = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-    parameters = [*inspect.signature(verb, eval_str=True).parameters.values(), own]
 
     @wraps(verb)
     def configured(*, config: Path | None = None, **options: Any) -> None:
@@ -44,10 +43,8 @@ def with_config(verb: Callable[..., None]) -> Callable[..., None]:
             options["set_"] = _joined(read_defaults(config, options).get("set_", []), options["set_"])
         verb(**options)
 
-    del configured.__wrapped__
-    configured.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    configured.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return configured
+    declared = inspect.signature(verb, eval_str=True).parameters.values()
+    return with_parameters(configured, [*declared, option("config", hint, None)])
 
 
 def _take_defaults(context: typer.Context, value: Path | None) -> Path | None:

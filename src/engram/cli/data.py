@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.completion import completion, dataset_names
 from engram.cli.output import print_json, stdout
 from engram.cli.tables import Column, print_table
 from engram.core.dataset_info import DATASETS, DatasetInfo
@@ -20,6 +21,7 @@ def data(
         str | None,
         typer.Argument(
             help="Download (if needed) and check this data set; list all without it.",
+            autocompletion=completion(dataset_names),
         ),
     ] = None,
     folder: Annotated[

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from engram.cli.completion import completion
 from engram.cli.options import Plugin, load_own
 from engram.cli.output import print_json, stderr, stdout
 from engram.cli.tables import Column, print_table
@@ -19,7 +20,11 @@ Entry = dict[str, Any]
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(help="scenarios, models, methods, metrics, datasets or optimizers.", metavar="KIND"),
+        typer.Argument(
+            help="scenarios, models, methods, metrics, datasets or optimizers.",
+            metavar="KIND",
+            autocompletion=completion(kind_names),
+        ),
     ] = None,
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

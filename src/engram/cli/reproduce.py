@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.completion import artefact_names, completion
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import print_all
 from engram.core.errors import InputError
@@ -32,7 +33,11 @@ SCALED = {
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="A table or figure, for example 002-table2 (default: list all).")
+        str | None,
+        typer.Argument(
+            help="A table or figure, for example 002-table2 (default: list all).",
+            autocompletion=completion(artefact_names),
+        ),
     ] = None,
     scale: Annotated[
         str, typer.Option(help="full, or quick: a few updates of each run, never compared.")

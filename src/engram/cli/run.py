@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from engram.cli.config import with_config
 from engram.cli.describe import describe_run, print_description
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stdout
 from engram.cli.progress import ProgressDisplay
+from engram.cli.run_options import RunOptions, with_run_options
 from engram.core.errors import InputError
 from engram.core.folder import finite
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "AA", "AF", "RAA", "RAF")
 
 
+@with_config
 @with_run_options
 def run(
     scenario: Annotated[str, typer.Argument(help="A benchmark: see `engram list scenarios`.")],

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from engram.cli.arrange import arranged, verbs
+from engram.cli.arrange import arranged
 from engram.cli.output import print_json, stderr, stdout
+from engram.cli.verbs import VerbCommand, group_of_verbs
 
 if TYPE_CHECKING:
     from engram.engine.isolation import Isolation
@@ -81,7 +82,7 @@ def _as_json(check: Isolation) -> dict[str, Any]:
     }
 
 
-verify = verbs("Checks that anybody can repeat.")
+verify = group_of_verbs("verify", "Checks that anybody can repeat.")
 
 
 @verify.callback()
@@ -89,4 +90,4 @@ def _verify() -> None:
     """Checks that anybody can repeat."""
 
 
-verify.command()(arranged(isolation))
+verify.command(cls=VerbCommand)(arranged(isolation))

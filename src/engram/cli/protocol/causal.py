@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.protocol.request import (
     PANEL,
     Grid,
@@ -20,6 +19,7 @@ from engram.cli.protocol.request import (
     SelectOn,
     Subset,
 )
+from engram.cli.run_options import RunOptions, with_run_options
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:

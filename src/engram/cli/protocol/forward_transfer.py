@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.output import stderr
 from engram.cli.protocol.request import (
     PANEL,
@@ -24,6 +23,7 @@ from engram.cli.protocol.request import (
     Subset,
     whole_numbers,
 )
+from engram.cli.run_options import RunOptions, with_run_options
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.protocol.request import (
     PANEL,
     Every,
@@ -21,6 +20,7 @@ from engram.cli.protocol.request import (
     SelectOn,
     Subset,
 )
+from engram.cli.run_options import RunOptions, with_run_options
 
 
 @with_run_options(without=("on",))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.protocol.request import (
     Every,
     Grid,
@@ -16,6 +15,7 @@ from engram.cli.protocol.request import (
     SelectOn,
     Subset,
 )
+from engram.cli.run_options import RunOptions, with_run_options
 
 
 @with_run_options(without=("on", "epochs", "updates"))

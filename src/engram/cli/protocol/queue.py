@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.protocol.request import (
     PANEL,
     Every,
@@ -17,6 +16,7 @@ from engram.cli.protocol.request import (
     Scenario,
     Subset,
 )
+from engram.cli.run_options import RunOptions, with_run_options
 
 
 @with_run_options(without=("on",))

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from engram.cli.options import RunOptions, one_of
+from engram.cli.options import one_of
+from engram.cli.run_options import RunOptions
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
