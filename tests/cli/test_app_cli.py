@@ -13,7 +13,7 @@ from typer.main import get_command
 import engram as package
 from engram.cli import app, main
 from engram.cli.output import is_verbose, stderr
-from engram.cli.verbs import LazyVerb, Verbs
+from engram.cli.verbs import LazyVerb, Verbs, first_paragraph
 
 VERBS = (
     *("run", "sweep", "protocol", "reproduce", "report", "compare", "audit", "metrics"),
@@ -64,7 +64,7 @@ def test_the_table_of_verbs_says_what_their_help_says() -> None:
     assert {*VERBS, "protocol grid"} <= {path for path, _, _ in verbs}
     for path, lazy, command in verbs:
         assert command.name == path.split()[-1]
-        assert lazy.summary == " ".join(command.help.partition("\n\n")[0].split()), path
+        assert lazy.summary == first_paragraph(command), path
 
 
 def test_a_verb_is_imported_when_it_is_called() -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
-from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints, overload
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
-from engram.cli.signature import Verb, option, with_parameters
+from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
 from engram.core.schema import Option
 from engram.engine.options import checked, parts
@@ -50,6 +49,18 @@ class RunOptions:
     strict: Strict = False
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     json: Json = False
+
+    @classmethod
+    def of(cls, **values: Any) -> RunOptions:
+        """The options, from the values of `run_parameters`.
+
+        Example:
+            >>> options = RunOptions.of(lr=0.1, epochs=None, seeds=3)
+            >>> options.chosen, options.seeds
+            ({'lr': 0.1}, 3)
+        """
+        run = {item.name: values.pop(item.name) for item in fields(cls) if item.name in values}
+        return cls(chosen={name: value for name, value in values.items() if value is not None}, **run)
 
     def check(self, *, subset: int | None = None) -> None:
         """Refuse what can be seen to be wrong before anything is imported."""
@@ -124,74 +135,41 @@ def _typed(declared: Option, panel: str) -> inspect.Parameter:
     return option(declared.name, Annotated[kind | None, shown], None)
 
 
-def _shared(without: Collection[str]) -> list[inspect.Parameter]:
-    """The parameters that stand for `RunOptions`: those of the experiment, then those of the run."""
+def run_parameters(*, without: Collection[str] = ()) -> list[inspect.Parameter]:
+    """The parameters that `RunOptions` is made of: those of the experiment, then those of the run.
+
+    Args:
+        without: The names of those that a verb does not take.
+
+    Example:
+        >>> [parameter.name for parameter in run_parameters(without=("setting",))][:2]
+        ['classes', 'boundaries']
+    """
     derived = [
         _typed(declared, _PANELS[part]) for part, options in parts().items() for declared in options.values()
     ]
     hints = get_type_hints(RunOptions, include_extras=True)
-    own = [
+    others = [
         option(item.name, hints[item.name], item.default)
         for item in fields(RunOptions)
         if item.name != "chosen"
     ]
-    return [shared for shared in (*derived, *own) if shared.name not in without]
+    return [parameter for parameter in (*derived, *others) if parameter.name not in without]
 
 
-@overload
-def with_run_options(verb: Verb) -> Verb: ...
-
-
-@overload
-def with_run_options(*, without: Collection[str] = ()) -> Callable[[Verb], Verb]: ...
-
-
-def with_run_options(
-    verb: Verb | None = None, *, without: Collection[str] = ()
-) -> Verb | Callable[[Verb], Verb]:
-    """A verb whose parameter `options` stands for all of `RunOptions`, as typer wants it: spread out.
-
-    A parameter of the verb's own goes before an option of the same name.
-
-    Args:
-        verb: The function.
-        without: Options that the verb does not take.
+def with_run_options(verb: Verb) -> Verb:
+    """A verb that takes all of `RunOptions`, each as a parameter, in place of its parameter `options`.
 
     Example:
-        >>> @with_run_options(without=("setting",))
+        >>> @with_run_options
         ... def verb(name: str, options: RunOptions, last: int = 3) -> None:
         ...     print(name, options.chosen, options.out, last)
         >>> list(inspect.signature(verb).parameters)[:3]
-        ['name', 'classes', 'boundaries']
+        ['name', 'setting', 'classes']
         >>> verb(name="mine", lr=0.1)
         mine {'lr': 0.1} runs 3
     """
-    if verb is None:
-        return partial(_spread, without=without)
-    return _spread(verb, without=without)
-
-
-def _spread(verb: Verb, *, without: Collection[str]) -> Verb:
-    """The verb with the options in place of its parameter `options`."""
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(verb, eval_str=True).parameters.values()
-    ]
-    shared = _shared({*without, *(parameter.name for parameter in own)})
-    spread: list[inspect.Parameter] = []
-    for parameter in own:
-        spread += shared if parameter.name == "options" else [parameter]
-    kept = {item.name for item in fields(RunOptions)}
-    names = {parameter.name for parameter in shared}
-
-    @wraps(verb)
-    def spread_verb(**values: Any) -> None:
-        run = {name: values.pop(name) for name in names & kept if name in values}
-        chosen = {name: values.pop(name) for name in names - kept if name in values}
-        known = {name: value for name, value in chosen.items() if value is not None}
-        verb(**values, options=RunOptions(chosen=known, **run))
-
-    return with_parameters(spread_verb, spread)
+    return with_spread(verb, "options", run_parameters(), RunOptions.of)
 
 
 def assignments(pairs: list[str]) -> dict[str, str]:

@@ -48,6 +48,16 @@ def parameter_rows(command: Any, ctx: Any) -> Rows:
     return [*arguments, *options, *in_panels]
 
 
+def first_paragraph(command: Any) -> str:
+    """The first paragraph of a command's help, in one line.
+
+    Example:
+        >>> first_paragraph(TyperCommand("run", help="Run a method\\non a scenario.\\n\\nMore about it."))
+        'Run a method on a scenario.'
+    """
+    return " ".join((command.help or "").partition("\n\n")[0].split())
+
+
 class VerbCommand(TyperCommand):
     """A verb; its help shows the options in the sections that `engram.cli.arrange` puts them in."""
 
@@ -128,9 +138,8 @@ class Verbs(TyperGroup):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, and the verbs in their sections."""
-        panels = {name: verb.panel for name, verb in self.lazy.items()}
         verbs = [
-            (panels.get(name, "Commands"), (name, command.get_short_help_str(limit=200)))
+            (self.lazy[name].panel if name in self.lazy else "Commands", (name, first_paragraph(command)))
             for name, command in self.commands.items()
         ]
         write_sections(formatter, [*parameter_rows(self, ctx), *verbs])

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.protocol.request import (
-    PANEL,
-    Grid,
-    HeldOut,
-    Jobs,
-    Method,
-    ProtocolRequest,
-    Selection,
-    SelectOn,
-    Subset,
-)
-from engram.cli.run_options import RunOptions, with_run_options
+from engram.cli.protocol.request import PANEL, HeldOut, ProtocolRequest, Selection, SelectOn, with_request
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,48 +57,35 @@ Often = Annotated[
 ]
 
 
-@with_run_options(without=("on",))
+@with_request("causal", scenario=Streams, every=Often)
 def causal(
-    scenario: Streams,
-    method: Method,
+    request: ProtocolRequest,
     *,
-    grid: Grid = None,
     later_lr: LaterRates = None,
     choose_by: ChooseBy = "new",
     start: Start = "last",
     tie_strength: TieStrength = False,
     select_on: SelectOn = "test",
     held_out: HeldOut = None,
-    every: Often = None,
-    subset: Subset = None,
-    jobs: Jobs = 1,
-    options: RunOptions,
 ) -> None:
-    """Choose fields task by task, never by looking at a later task (Pfülb & Gepperth 2019).
-
-    A run that fails is never chosen; the command then exits with 1, unless it failed because it diverged.
-    """
-    request = ProtocolRequest.checked(
-        "causal", scenario, method, options, grid=grid, every=every, subset=subset, jobs=jobs
-    )
+    """Choose fields task by task, never by looking at a later task (Pfülb & Gepperth 2019)."""
     selection = Selection.checked(select_on, held_out)
-    options.start()
+    request.options.start()
     from engram.cli.protocol.printing import conclude
     from engram.protocols.causal import CausalOptions, worst_of
     from engram.protocols.causal import causal as plan_causal
 
     how = CausalOptions(
-        later_rates=rates_of(later_lr, method),
+        later_rates=rates_of(later_lr, request.method),
         choose_by=choose_by,  # type: ignore[arg-type]
         start=start,  # type: ignore[arg-type]
         on=selection.on,
         held_out=selection.held_out,
         tie_strength=tie_strength,
     )
-    bases = {name: measured_often(request, name) for name in streams_of(scenario)}
-    if list(bases) == [scenario]:
-        plan = plan_causal(bases[scenario], request.fields, options=how)
-        conclude(request, plan)
+    bases = {name: measured_often(request, name) for name in streams_of(request.scenario)}
+    if list(bases) == [request.scenario]:
+        conclude(request, plan_causal(bases[request.scenario], request.fields, options=how))
     else:
         conclude(request, worst_of(bases, request.fields, options=how))
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
+from inspect import getdoc
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from engram.cli.options import one_of
-from engram.cli.run_options import RunOptions
+from engram.cli.run_options import RunOptions, run_parameters
+from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ Grid = Annotated[
     ),
 ]
 Metric = Annotated[
-    str | None,
+    str,
     typer.Option(help="Choose fields by this metric: see `engram list metrics`.", rich_help_panel=PANEL),
 ]
 SelectOn = Annotated[str, typer.Option(help="Choose on test or validation data.", rich_help_panel=PANEL)]
@@ -127,20 +130,21 @@ class ProtocolRequest:
     def checked(
         cls,
         protocol: str,
+        *,
         scenario: str,
         method: str,
-        options: RunOptions,
-        *,
-        grid: Sequence[str] | None,
-        every: int | None,
-        subset: int | None,
-        jobs: int,
+        grid: Sequence[str] | None = None,
+        every: int | None = None,
+        subset: int | None = None,
+        jobs: int = 1,
+        **run_options: object,
     ) -> ProtocolRequest:
         """The request, after everything that can be checked before torch is imported.
 
         Raises:
             InputError: An option cannot be used.
         """
+        options = RunOptions.of(**run_options)
         options.check(subset=subset)
         if jobs < 1:
             raise InputError(f"jobs must be at least 1, got {jobs}")
@@ -173,6 +177,47 @@ class ProtocolRequest:
         if self.subset is not None or not whole_curve:
             evaluation["subset"] = self.subset or None
         return self.options.experiments(scenario or self.scenario, method or self.method, evaluation)
+
+
+FAILURES = (
+    "A run that fails is never chosen; the command then exits with 1, unless it failed because it diverged."
+)
+
+
+def with_request(
+    protocol: str, *, without: Collection[str] = (), **annotations: object
+) -> Callable[[Verb], Verb]:
+    """Decorate a protocol's verb: it takes what all protocols take in place of its parameter `request`.
+
+    Args:
+        protocol: The name of the protocol.
+        without: Options of `engram run` that it does not take.
+        annotations: The annotations of shared parameters that this protocol declares in its own way.
+
+    Example:
+        >>> @with_request("grid")
+        ... def verb(request: ProtocolRequest, last: int = 3) -> None:
+        ...     print(request.protocol, request.fields, request.options.chosen, last)
+        >>> verb(scenario="split-digits", method="er", grid=["lr=.1,.01"], epochs=2)
+        grid {'lr': ['.1', '.01']} {'epochs': 2} 3
+    """
+    shared = [
+        option("scenario", annotations.get("scenario", Scenario)),
+        option("method", annotations.get("method", Method)),
+        option("grid", Grid, None),
+        option("every", annotations.get("every", Every), None),
+        option("subset", Subset, None),
+        option("jobs", Jobs, 1),
+    ]
+    names = [parameter.name for parameter in shared]
+    parameters = [*shared, *run_parameters(without=("on", *without, *names))]
+
+    def decorate(verb: Verb) -> Verb:
+        spread = with_spread(verb, "request", parameters, partial(ProtocolRequest.checked, protocol))
+        spread.__doc__ = f"{getdoc(verb)}\n\n{FAILURES}"
+        return spread
+
+    return decorate
 
 
 def values_to_try(pairs: Sequence[str]) -> dict[str, list[str]]:
