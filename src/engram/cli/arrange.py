@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from functools import wraps
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, get_args, get_origin
 
 import typer
 from typer.models import ArgumentInfo, OptionInfo
@@ -70,7 +70,7 @@ def arranged(verb: Verb) -> Verb:
     ]
 
     @wraps(verb)
-    def arranged_verb(*, quiet: bool, verbose: bool, **options: Any) -> None:
+    def arranged_verb(*, quiet: bool, verbose: bool, **options: object) -> None:
         if quiet or verbose:
             set_verbosity(quiet=quiet, verbose=verbose)
         verb(**options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,8 +13,9 @@ from engram.cli.options import Plugin, load_own
 from engram.cli.output import print_json, stderr, stdout
 from engram.cli.tables import Column, print_table
 from engram.core.errors import unknown_name
+from engram.core.jsons import JsonObject
 
-Entry = dict[str, Any]
+Entry = JsonObject
 
 
 def list_(

@@ -23,7 +23,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def load_own(plugin: Path | None) -> None:
-    """Register what a user's own script has, if there is one."""
+    """Register what a plugin file declares, if there is one."""
     if plugin is not None:
         from engram.core.plugins import load_plugin
 
@@ -31,17 +31,17 @@ def load_own(plugin: Path | None) -> None:
 
 
 def start_computing(threads: int | None, device: str) -> None:
-    """Prepare torch: threads, and a device that is really there."""
+    """Prepare torch: set the number of threads, and check that the device can be used."""
     from engram.engine.threads import prepare_threads
 
     prepare_threads(threads)
     import torch
 
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     kind = device.partition(":")[0]
-    if not there.get(kind, False):
-        known = " or ".join(name for name, usable in there.items() if usable)
-        raise InputError(f"device {device!r} cannot be used on this machine: use {known}")
+    if not usable.get(kind, False):
+        known = " or ".join(name for name in usable if usable[name])
+        raise InputError(f"device must be {known} on this machine, got {device!r}")
 
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> str:

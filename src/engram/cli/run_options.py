@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -13,6 +13,7 @@ import typer
 from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
 from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
+from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.schema import Option
 from engram.engine.options import checked, parts
 
@@ -26,12 +27,12 @@ class RunOptions:
     """What the verbs that run experiments take: the experiment's options, its seeds, and where it is run.
 
     Attributes:
-        chosen: The options of the experiment that were given, as they were typed; on the command line these
-            are options of their own, derived from `engram.engine.options`.
-        set_: Fields of the method, and of a network of the user's own.
+        chosen: The options of the experiment that were set, as typed; on the command line these are separate
+            options, derived from `engram.engine.options`.
+        set_: Fields of the method, and of a user's network.
     """
 
-    chosen: dict[str, Any] = field(default_factory=dict)
+    chosen: JsonObject = field(default_factory=dict)
     set_: Annotated[
         list[str] | None,
         typer.Option(
@@ -63,7 +64,7 @@ class RunOptions:
         return cls(chosen={name: value for name, value in values.items() if value is not None}, **run)
 
     def check(self, *, subset: int | None = None) -> None:
-        """Refuse what can be seen to be wrong before anything is imported."""
+        """Check what can be checked before anything heavy is imported."""
         if self.seeds < 1:
             raise InputError(f"seeds must be at least 1, got {self.seeds}")
         if self.first_seed < 0:
@@ -71,7 +72,7 @@ class RunOptions:
         if subset is not None and subset < 0:
             raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
         if "epochs" in self.chosen and "updates" in self.chosen:
-            raise InputError("--epochs and --updates say the same in two ways: give one of them")
+            raise InputError("--epochs and --updates cannot be used together: use one of them")
         checked(self.chosen, text=True)
 
     def where(self) -> Where:
@@ -86,27 +87,27 @@ class RunOptions:
         load_own(self.plugin)
 
     def experiments(
-        self, scenario: str, method: str, evaluation: Mapping[str, Any] | None = None
+        self, scenario: str, method: str, evaluation: JsonMapping | None = None
     ) -> list[Experiment]:
         """The experiment with each seed.
 
         Args:
             scenario: A scenario's name.
             method: A method's name.
-            evaluation: Fields of the evaluation that the verb sets; what was typed goes first.
+            evaluation: Fields of the evaluation that the verb sets; options that were typed take precedence.
         """
         from engram.engine.recipe import experiment
 
         fields = assignments(self.set_ or [])
-        own = {
+        of_model = {
             name.removeprefix("model."): fields.pop(name) for name in [*fields] if name.startswith("model.")
         }
-        chosen = checked({**self.chosen, **own}, text=True)
+        chosen = checked({**self.chosen, **of_model}, text=True)
         if chosen.get("per_epoch"):
             # Counted within epochs, evaluations may miss the end of a task, which final metrics are about.
             chosen["full_ends"] = True
         if "subset" in chosen:
-            # None would leave it open.
+            # None would mean the default.
             chosen["subset"] = chosen["subset"] or 0
         return [
             experiment(scenario, method, settings=fields, evaluation=evaluation, seed=seed, **chosen)
@@ -124,8 +125,8 @@ _PANELS = {
 
 
 def _typed(declared: Option, panel: str) -> inspect.Parameter:
-    """An option of the experiment as a parameter of a verb; None where it is not given."""
-    kinds: dict[type[Any], type[Any]] = {bool: bool, int: int, float: float, Path: Path}
+    """An option of the experiment as a parameter of a verb; None by default."""
+    kinds: dict[type, type] = {bool: bool, int: int, float: float, Path: Path}
     kind = kinds.get(declared.kind, str)
     names = [declared.flag or f"--{declared.name.replace('_', '-')}"] if kind is bool else []
     default = declared.default if panel == "Evaluation" and not isinstance(declared.default, bool) else None
@@ -178,9 +179,9 @@ def assignments(pairs: list[str]) -> dict[str, str]:
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign or not name:
-            raise InputError(f"--set {pair!r} cannot be used: write FIELD=VALUE")
+            raise InputError(f"--set must look like FIELD=VALUE, got {pair!r}")
         key = name.strip().replace("-", "_")
         if key in values:
-            raise InputError(f"--set gives {key} twice, {values[key]} and {value.strip()}: leave one out")
+            raise InputError(f"--set sets {key} twice, to {values[key]} and {value.strip()}: leave one out")
         values[key] = value.strip()
     return values

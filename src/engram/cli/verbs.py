@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
+from engram.cli.clicks import Click, UsageError
 from engram.core.errors import unknown_name
-
-# Newer typer brings a click of its own, older typer uses the installed one: its errors lead to the right one.
-_USAGE_ERROR: type[Any] = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "UsageError")
-
 
 Rows = Iterable[tuple[str, tuple[str, str] | None]]
 """Rows of help: the heading of the section, and the two columns; None for what is hidden."""
 
 
-def write_sections(formatter: Any, rows: Rows) -> None:
+def write_sections(formatter: Click, rows: Rows) -> None:
     """Write rows of help in sections, in the order in which their headings first occur."""
     sections: dict[str, list[tuple[str, str]]] = {}
     for heading, row in rows:
@@ -32,11 +29,11 @@ def write_sections(formatter: Any, rows: Rows) -> None:
             formatter.write_dl(section)
 
 
-def parameter_rows(command: Any, ctx: Any) -> Rows:
+def parameter_rows(command: Click, ctx: Click) -> Rows:
     """The arguments of a command, its options without a panel, then panel after panel."""
-    arguments: list[tuple[str, Any]] = []
-    options: list[tuple[str, Any]] = []
-    in_panels: list[tuple[str, Any]] = []
+    arguments: list[tuple[str, Click]] = []
+    options: list[tuple[str, Click]] = []
+    in_panels: list[tuple[str, Click]] = []
     for parameter in command.get_params(ctx):
         row = parameter.get_help_record(ctx)
         if parameter.param_type_name == "argument":
@@ -48,7 +45,7 @@ def parameter_rows(command: Any, ctx: Any) -> Rows:
     return [*arguments, *options, *in_panels]
 
 
-def first_paragraph(command: Any) -> str:
+def first_paragraph(command: Click) -> str:
     """The first paragraph of a command's help, in one line.
 
     Example:
@@ -61,7 +58,7 @@ def first_paragraph(command: Any) -> str:
 class VerbCommand(TyperCommand):
     """A verb; its help shows the options in the sections that `engram.cli.arrange` puts them in."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Click, formatter: Click) -> None:
         """Write the arguments and options."""
         write_sections(formatter, parameter_rows(self, ctx))
 
@@ -84,7 +81,7 @@ class LazyVerb:
         """A command that stands for the verb in the help of its group."""
         return VerbCommand(name, help=self.summary)
 
-    def load(self, name: str) -> Any:
+    def load(self, name: str) -> Click:
         """The command itself."""
         from engram.cli.arrange import arranged
 
@@ -102,16 +99,16 @@ class Verbs(TyperGroup):
     kind: ClassVar[str] = "command"
     lazy: ClassVar[Mapping[str, LazyVerb]] = {}
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Click) -> None:
         super().__init__(**settings)
         for name, verb in self.lazy.items():
             self.commands[name] = verb.placeholder(name)
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Click, args: list[str]) -> list[str]:
         """The arguments; without any, those that print the help."""
         return super().parse_args(ctx, args if args or ctx.resilient_parsing else ["--help"])
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+    def resolve_command(self, ctx: Click, args: list[str]) -> Click:
         """The verb and its arguments.
 
         Raises:
@@ -125,18 +122,18 @@ class Verbs(TyperGroup):
             raise unknown_name(self.kind, name, known, listed_by=f"{ctx.command_path} --help")
         return super().resolve_command(ctx, args)
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Click) -> Click:
         """Run the verb; a usage error always names the verb whose arguments are wrong."""
         try:
             return super().invoke(ctx)
-        except _USAGE_ERROR as error:
+        except UsageError as error:
             command = self.get_command(ctx, ctx.invoked_subcommand or "")
             # The parser does not always say whose arguments it read.
             if error.ctx is None and command is not None:
                 error.ctx = typer.Context(command, parent=ctx, info_name=ctx.invoked_subcommand)
             raise
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
+    def format_options(self, ctx: Click, formatter: Click) -> None:
         """Write the options, and the verbs in their sections."""
         verbs = [
             (self.lazy[name].panel if name in self.lazy else "Commands", (name, first_paragraph(command)))

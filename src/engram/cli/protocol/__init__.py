@@ -28,7 +28,8 @@ class _Protocols(Verbs):
         ),
         "queue": LazyVerb(
             "engram.cli.protocol.queue:queue",
-            "Learn a long queue of tasks, and report the best and worst fields on test data (Hsu et al. 2018).",
+            "Learn a long queue of tasks, and report the best and worst fields on test data "
+            "(Hsu et al. 2018).",
         ),
     }
 

@@ -91,9 +91,9 @@ def causal(
 
 
 def rates_of(later_lr: str | None, method: str) -> tuple[float, ...]:
-    """The rates to try for later tasks; none where the first task's is kept.
+    """The rates to try for later tasks; empty if that of the first task is kept.
 
-    Methods that merge networks keep it unless told otherwise, as in the paper.
+    By default, methods that merge networks keep it, as in the paper.
 
     Example:
         >>> rates_of(".01,.001", "ewc"), rates_of("first", "ewc"), rates_of(None, "imm-mean")
@@ -113,13 +113,13 @@ def merges(method: str) -> bool:
         >>> merges("imm-mode"), merges("ewc")
         (True, False)
     """
-    from engram.methods import METHODS
+    from engram.methods import traits_of
 
-    return hasattr(METHODS[method], "curve")
+    return traits_of(method).merges
 
 
 def measured_often(request: ProtocolRequest, scenario: str) -> list[Experiment]:
-    """The experiments, evaluated about ninety times per task however long it is, unless told how often."""
+    """The experiments, by default evaluated about ninety times per task, however long a task is."""
     experiments = request.experiments(scenario)
     if request.every is not None:
         return experiments

@@ -1,4 +1,4 @@
-"""What all protocols take: the options they share, and the request that these come to."""
+"""What all protocols take: the options that they share, and the request made of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from engram.cli.options import one_of
 from engram.cli.run_options import RunOptions, run_parameters
 from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 
 if TYPE_CHECKING:
     from engram.record.experiment import Experiment
@@ -71,12 +72,12 @@ class Selection:
 
     @classmethod
     def checked(cls, on: str, held_out: float | None, *, used: bool | None = None) -> Selection:
-        """The selection as it was typed.
+        """The selection, checked.
 
         Args:
             on: Test or validation.
             held_out: The share, or None for the default.
-            used: Whether anything is chosen on held-out samples; if not given, whether `on` is validation.
+            used: Whether anything is chosen on held-out samples (default: whether `on` is validation).
 
         Raises:
             InputError: `on` is neither, or the share is not between 0 and 1, or it has no effect.
@@ -104,15 +105,15 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRequest:
-    """What was asked of a protocol, as far as all protocols take it.
+    """A request to a protocol: what all protocols take.
 
     Attributes:
         protocol: Its name.
-        scenario: A scenario's name, or what the protocol takes for one.
+        scenario: The name of a scenario, or of several where the protocol takes them.
         method: A method's name, or several.
         fields: The values to try, by field, as they were typed.
-        every: Evaluate after every so many updates; None for the protocol's own choice.
-        subset: Test samples per task in each evaluation, 0 for all; None for the protocol's own choice.
+        every: Evaluate after every so many updates; None for the protocol's default.
+        subset: Test samples per task in each evaluation, 0 for all; None for the protocol's default.
         jobs: Parallel runs.
         options: The experiment and where it is run, as for `engram run`.
     """
@@ -164,14 +165,14 @@ class ProtocolRequest:
     def experiments(
         self, scenario: str | None = None, method: str | None = None, *, whole_curve: bool = False
     ) -> list[Experiment]:
-        """One experiment per seed, evaluated at the ends of tasks on all samples unless told otherwise.
+        """One experiment per seed, by default evaluated at the ends of tasks on all samples.
 
         Args:
             scenario: The scenario, if it is not the request's.
             method: The method, if it is not the request's.
             whole_curve: Evaluate as often, and on as many samples, as `engram run` does.
         """
-        evaluation: dict[str, Any] = {}
+        evaluation: JsonObject = {}
         if self.every is not None or not whole_curve:
             evaluation["every"] = AT_TASK_ENDS if self.every is None else self.every
         if self.subset is not None or not whole_curve:
@@ -221,7 +222,7 @@ def with_request(
 
 
 def values_to_try(pairs: Sequence[str]) -> dict[str, list[str]]:
-    """`FIELD=a,b,c` as it is typed; a value that is given twice for a field is tried once.
+    """`FIELD=a,b,c` as it is typed; a repeated value is tried once.
 
     Example:
         >>> values_to_try(["lr=.1,.01", "batch-size=10", "lr=.001,.1"])
