@@ -4,13 +4,16 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.command import Engram
+from typer.main import get_command
 
 import engram as package
-from engram.cli import main
+from engram.cli import app, main
 from engram.cli.output import is_verbose, stderr
+from engram.cli.verbs import LazyVerb, Verbs, first_paragraph
 
 VERBS = (
     *("run", "sweep", "protocol", "reproduce", "report", "compare", "audit", "metrics"),
@@ -30,7 +33,7 @@ def test_alone_it_prints_its_help(engram: Engram) -> None:
     for verb in VERBS:
         assert f" {verb} " in done.stdout
     for panel in ("Train and evaluate", "Look at results", "Look things up"):
-        assert panel in done.stdout
+        assert f"\n{panel}:\n" in done.stdout
     for group in ("protocol", "verify"):
         alone = engram(group)
         assert (alone.returncode, alone.stderr) == (0, "") and "Usage: engram" in alone.stdout
@@ -43,13 +46,44 @@ def test_every_verb_has_help(verb: str, engram: Engram) -> None:
     assert f"Usage: engram {verb}" in done.stdout
 
 
+def lazy_verbs(group: Verbs, *path: str) -> list[tuple[str, LazyVerb, Any]]:
+    """The verbs that are imported when they are called, with the commands that they become."""
+    verbs = []
+    for name, lazy in group.lazy.items():
+        command = lazy.load(name)
+        verbs.append((" ".join([*path, name]), lazy, command))
+        if isinstance(command, Verbs):
+            verbs += lazy_verbs(command, *path, name)
+    return verbs
+
+
+def test_the_table_of_verbs_says_what_their_help_says() -> None:
+    root = get_command(app)
+    assert isinstance(root, Verbs)
+    verbs = lazy_verbs(root)
+    assert {*VERBS, "protocol grid"} <= {path for path, _, _ in verbs}
+    for path, lazy, command in verbs:
+        assert command.name == path.split()[-1]
+        assert lazy.summary == first_paragraph(command), path
+
+
+def test_a_verb_is_imported_when_it_is_called() -> None:
+    program = (
+        "import sys\nfrom engram.cli import main\ntry:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "loaded = {'engram.cli.run', 'engram.engine', 'pydantic', 'rich.markdown'} & set(sys.modules)\n"
+        "assert not loaded, loaded"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_options_of_run_come_in_groups(engram: Engram) -> None:
     shown = engram("run", "--help").stdout
     panels = ["Scenario", "Network", "Training", "Evaluation", "Execution", "Output"]
-    places = [shown.index(f"─ {panel} ─") for panel in panels]
+    places = [shown.index(f"\n{panel}:\n") for panel in panels]
     assert places == sorted(places)
     for option, panel in (("--hidden", "Network"), ("--lr", "Training"), ("--every", "Evaluation")):
-        place = shown.index(f" {option} ")
+        place = shown.index(f"\n  {option} ")
         assert max((at, name) for at, name in zip(places, panels, strict=True) if at < place)[1] == panel
 
 
@@ -59,7 +93,7 @@ def test_options_of_run_come_in_groups(engram: Engram) -> None:
         (["rnu"], "unknown command 'rnu'; did you mean 'run'? `engram --help` shows all"),
         (["zzz"], "unknown command 'zzz'; `engram --help` shows all"),
         (["verify", "isolatoin"], "unknown command 'isolatoin'; did you mean 'isolation'?"),
-        (["run"], "missing argument 'scenario'; see `engram run --help`"),
+        (["run"], "missing argument 'SCENARIO'; see `engram run --help`"),
         (["run", "split-digits", "er", "--seed", "3"], "no such option --seed; did you mean --seeds"),
         (
             ["run", "split-digits", "er", "--lr"],

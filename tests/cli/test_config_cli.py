@@ -51,7 +51,7 @@ def test_the_command_line_comes_first(file: Path, tmp_path: Path, engram: Engram
         ("set = 3", "set must be a table of FIELD = VALUE"),
         ("lr = ", "cannot read the configuration"),
         ('scenario = "split-digits"\nmethod = "er"\nlr = "x"', "invalid value for '--lr'"),
-        ('scenario = "split-digits"', "missing argument 'method'; see `engram run --help`"),
+        ('scenario = "split-digits"', "missing argument 'METHOD'; see `engram run --help`"),
     ],
 )
 def test_mistakes_are_one_line(text: str, words: str, tmp_path: Path, engram: Engram) -> None:

@@ -144,7 +144,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--plugin", "nowhere.py"], "nowhere.py does not exist"),
         (["split-digits", "independent", "--setting", "class"], "needs task identity"),
         (["split-kmnist", "er", "--data", "nowhere"], "nowhere"),
-        (["split-digits"], "missing argument 'method'; see `engram run --help`"),
+        (["split-digits"], "missing argument 'METHOD'; see `engram run --help`"),
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], words: str, tmp_path: Path, engram: Engram) -> None:

@@ -34,7 +34,7 @@ def test_a_dry_run_shows_and_runs_nothing(file: Path, tmp_path: Path, engram: En
     assert (
         "left out: independent on split-digits (class): method independent needs task identity" in done.stderr
     )
-    assert "asked for more than once and run once: 4" in done.stderr
+    assert "repeated combinations, run once: 4" in done.stderr
     found = json.loads(engram("sweep", file, "--dry-run", "--out", tmp_path / "runs", "--json").stdout)
     assert (
         found["counts"] == {"done": 0, "failed": 0, "unfinished": 0, "missing": 6}

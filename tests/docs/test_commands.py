@@ -5,9 +5,11 @@ import shlex
 from pathlib import Path
 
 import pytest
+from typer import Context
 from typer.main import get_command
 
 from engram.cli import app
+from engram.cli.verbs import Verbs
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "overview.md")
@@ -23,10 +25,8 @@ def command_lines() -> list[str]:
 @pytest.mark.parametrize("line", command_lines())
 def test_a_command_is_accepted(line: str) -> None:
     command, words = get_command(app), shlex.split(line)[1:]
-    while (verbs := getattr(command, "commands", None)) is not None:
-        verb = words.pop(0)
-        assert verb in verbs
-        command = verbs[verb]
+    while isinstance(command, Verbs):
+        _, command, words = command.resolve_command(Context(command), words)
     command.make_context("engram", words)
 
 

@@ -4,20 +4,16 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import typer
 
 from engram.cli.app import app
+from engram.cli.clicks import Click, ClickException, UsageError
 from engram.cli.output import INTERRUPTED, fail, is_verbose, set_verbosity, stderr
 from engram.core.errors import InputError, nearest
 
 __all__ = ["app", "main"]
 
-# Newer typer brings a click of its own, older typer uses the installed one: its errors lead to the right one.
-_KINDS = {kind.__name__: kind for kind in typer.BadParameter.__mro__}
-_UsageProblem: type[Any] = _KINDS["ClickException"]
-_UsageError: type[Any] = _KINDS["UsageError"]
 STOPPED = "interrupted: finished runs are kept; run the same command again to resume"
 
 
@@ -40,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if is_verbose():
             sys.stderr.write("".join(traceback.format_exception(error)))
         fail(str(error))
-    except _UsageProblem as error:
+    except ClickException as error:
         fail(_usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
         fail(STOPPED, code=INTERRUPTED)
@@ -53,23 +49,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _usage_message(error: Any) -> str:
+def _usage_message(error: Click) -> str:
     """What is wrong with the arguments, and whose help to read."""
-    context = error.ctx if isinstance(error, _UsageError) else None
+    context = error.ctx if isinstance(error, UsageError) else None
     verb = "engram" if context is None else context.command_path
     if hasattr(error, "possibilities"):
         names = {option.lstrip("-"): option for option in error.possibilities or ()}
         near = [names[name] for name in nearest(error.option_name.lstrip("-"), names, like=0.7)]
         hint = f"; did you mean {' or '.join(near)}?" if near else ";"
         return f"no such option {error.option_name}{hint} see `{verb} --help`"
-    said = str(error.format_message()).strip().rstrip(".")
-    return f"{said[:1].lower()}{said[1:]}; see `{verb} --help`"
+    text = str(error.format_message()).strip().rstrip(".")
+    return f"{text[:1].lower()}{text[1:]}; see `{verb} --help`"
 
 
 def _warn(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_more: Any, **_named: Any
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
 ) -> None:
-    """A warning is one line, too; where in the source it arose is told with `-v`."""
+    """Print a warning in one line; with `-v`, also where in the source it arose."""
     if stderr.quiet:
         return
     where = f"{filename}:{lineno}: " if is_verbose() else ""

@@ -1,35 +1,90 @@
-"""The verbs, gathered in groups."""
+"""The command line's verbs: where each one is, and under which heading the help lists it."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-from engram.cli.arrange import Quiet, Verbose, arranged, artefact_names, dataset_names, verbs
-from engram.cli.audit import audit
-from engram.cli.compare import compare
-from engram.cli.config import with_config
-from engram.cli.data import data
-from engram.cli.demo import demo
-from engram.cli.explain import all_names, explain
-from engram.cli.listing import kind_names, list_
-from engram.cli.metrics import metrics
+from engram.cli.arrange import Quiet, Verbose
 from engram.cli.output import set_verbosity
-from engram.cli.protocol import protocol
-from engram.cli.report import report
-from engram.cli.reproduce import reproduce
-from engram.cli.run import run
-from engram.cli.sweep import sweep
-from engram.cli.verify import verify
+from engram.cli.verbs import LazyVerb, Verbs, group_of_verbs
 
 TRAIN, RESULTS, LOOK_UP = "Train and evaluate", "Look at results", "Look things up"
 
-app = verbs(
+
+class _Engram(Verbs):
+    lazy: ClassVar = {
+        "demo": LazyVerb(
+            "engram.cli.demo:demo",
+            "Run fine-tuning, ER and EWC on Split-Digits with three seeds, and write a report.",
+            TRAIN,
+        ),
+        "run": LazyVerb(
+            "engram.cli.run:run",
+            "Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds.",
+            TRAIN,
+        ),
+        "sweep": LazyVerb(
+            "engram.cli.sweep:sweep",
+            "Run every combination in FILE that has not been run yet; exit 1 if any of them fails.",
+            TRAIN,
+        ),
+        "protocol": LazyVerb(
+            "engram.cli.protocol:protocol",
+            "Choose and compare by a paper's protocol, and keep every run that it needs.",
+            TRAIN,
+        ),
+        "reproduce": LazyVerb(
+            "engram.cli.reproduce:reproduce",
+            "Run what is missing of a table or figure, and show it beside the published one.",
+            TRAIN,
+        ),
+        "report": LazyVerb(
+            "engram.cli.report:report",
+            "Write one self-contained HTML page about finished runs.",
+            RESULTS,
+        ),
+        "compare": LazyVerb(
+            "engram.cli.compare:compare",
+            "Compare methods on the same scenario, paired by seed: ranking, tests, effect sizes.",
+            RESULTS,
+        ),
+        "audit": LazyVerb(
+            "engram.cli.audit:audit",
+            "Print the protocol card of finished runs: measured during the run, not declared.",
+            RESULTS,
+        ),
+        "metrics": LazyVerb(
+            "engram.cli.metrics:metrics",
+            "Compute all metrics of an evaluation table or an accuracy matrix.",
+            RESULTS,
+        ),
+        "list": LazyVerb(
+            "engram.cli.listing:list_",
+            "List scenarios, models, methods, metrics, data sets or optimizers.",
+            LOOK_UP,
+        ),
+        "explain": LazyVerb(
+            "engram.cli.explain:explain",
+            "Explain a metric, method, scenario, model, setting, data set, card question or optimizer.",
+            LOOK_UP,
+        ),
+        "data": LazyVerb(
+            "engram.cli.data:data",
+            "List data sets and where each was found; or download and check one.",
+            LOOK_UP,
+        ),
+        "verify": LazyVerb("engram.cli.verify:verify", "Checks that anybody can repeat.", LOOK_UP),
+    }
+
+
+app = group_of_verbs(
+    "engram",
     "Measures what a neural network remembers while it keeps learning.",
-    name="engram",
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    _Engram,
+    epilog="Start with `engram demo`, which takes less than a minute.",
+    completion=True,
 )
 
 
@@ -41,7 +96,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(epilog="Start with `engram demo`, which takes less than a minute.")
+@app.callback()
 def _engram(
     version: Annotated[
         bool,
@@ -52,18 +107,3 @@ def _engram(
 ) -> None:
     """Measures what a neural network remembers while it keeps learning."""
     set_verbosity(quiet=quiet, verbose=verbose)
-
-
-app.command(rich_help_panel=TRAIN)(arranged(demo))
-app.command(rich_help_panel=TRAIN)(arranged(with_config(run)))
-app.command(rich_help_panel=TRAIN)(arranged(sweep))
-app.add_typer(protocol, name="protocol", rich_help_panel=TRAIN)
-app.command(rich_help_panel=TRAIN)(arranged(reproduce, name=artefact_names))
-app.command(rich_help_panel=RESULTS)(arranged(report))
-app.command(rich_help_panel=RESULTS)(arranged(compare))
-app.command(rich_help_panel=RESULTS)(arranged(audit))
-app.command(rich_help_panel=RESULTS)(arranged(metrics))
-app.command("list", rich_help_panel=LOOK_UP)(arranged(list_, kind=kind_names))
-app.command(rich_help_panel=LOOK_UP)(arranged(explain, name=all_names))
-app.command(rich_help_panel=LOOK_UP)(arranged(data, name=dataset_names))
-app.add_typer(verify, name="verify", rich_help_panel=LOOK_UP)

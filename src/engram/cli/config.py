@@ -1,20 +1,22 @@
-"""`--config FILE`: the options of a verb from a TOML file; what is typed on the command line comes first."""
+"""`--config FILE`: the options of a verb from a TOML file; those on the command line override it."""
 
 from __future__ import annotations
 
 import inspect
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from engram.cli.signature import Verb, option, with_parameters
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import Json, JsonObject
 
 
-def with_config(verb: Callable[..., None]) -> Callable[..., None]:
+def with_config(verb: Verb) -> Verb:
     """A verb that also takes `--config FILE`, for arguments and options alike.
 
     Example:
@@ -35,19 +37,15 @@ def with_config(verb: Callable[..., None]) -> Callable[..., None]:
             is_eager=True,
         ),
     ]
-    own = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
-    parameters = [*inspect.signature(verb, eval_str=True).parameters.values(), own]
 
     @wraps(verb)
-    def configured(*, config: Path | None = None, **options: Any) -> None:
+    def configured(*, config: Path | None = None, **options: Json) -> None:
         if config is not None and options.get("set_"):
             options["set_"] = _joined(read_defaults(config, options).get("set_", []), options["set_"])
         verb(**options)
 
-    del configured.__wrapped__
-    configured.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    configured.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return configured
+    declared = inspect.signature(verb, eval_str=True).parameters.values()
+    return with_parameters(configured, [*declared, option("config", hint, None)])
 
 
 def _take_defaults(context: typer.Context, value: Path | None) -> Path | None:
@@ -68,7 +66,7 @@ def _joined(in_file: Sequence[str], typed: Sequence[str]) -> list[str]:
     return [*(pair for pair in in_file if pair.partition("=")[0] not in fields), *typed]
 
 
-def read_defaults(path: Path, known: Collection[str]) -> dict[str, Any]:
+def read_defaults(path: Path, known: Collection[str]) -> JsonObject:
     """The values of a TOML file by the names of a verb's parameters.
 
     Args:
@@ -90,7 +88,7 @@ def read_defaults(path: Path, known: Collection[str]) -> dict[str, Any]:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"cannot read the configuration {path}: {error}") from error
-    defaults: dict[str, Any] = {}
+    defaults: JsonObject = {}
     for key, value in table.items():
         name = key.replace("-", "_")
         name = f"{name}_" if f"{name}_" in known else name
@@ -101,7 +99,7 @@ def read_defaults(path: Path, known: Collection[str]) -> dict[str, Any]:
     return defaults
 
 
-def _value(path: Path, key: str, value: Any) -> Any:
+def _value(path: Path, key: str, value: Json) -> Json:
     """A value as the command line would have it."""
     if key == "set":
         if not isinstance(value, Mapping) or any(isinstance(item, Mapping | list) for item in value.values()):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engram.cli.completion import completion, dataset_names
 from engram.cli.output import print_json, stdout
 from engram.cli.tables import Column, print_table
 from engram.core.dataset_info import DATASETS, DatasetInfo
+from engram.core.jsons import JsonObject
 
 if TYPE_CHECKING:
     from engram.datasets import Dataset
@@ -20,6 +22,7 @@ def data(
         str | None,
         typer.Argument(
             help="Download (if needed) and check this data set; list all without it.",
+            autocompletion=completion(dataset_names),
         ),
     ] = None,
     folder: Annotated[
@@ -75,18 +78,18 @@ def _list(folder: Path | None, *, json: bool) -> None:
     )
 
 
-def _how_to_get(entry: dict[str, Any]) -> str:
+def _how_to_get(entry: JsonObject) -> str:
     if entry["fetchable"]:
         return f"not found: `engram data {entry['name']}` downloads it"
     return f"not found: needs {entry['missing']}"
 
 
-def _entry(info: DatasetInfo, folder: Path | None) -> dict[str, Any]:
+def _entry(info: DatasetInfo, folder: Path | None) -> JsonObject:
     """What is known about a data set without opening it."""
     from engram.datasets.find import locate, missing
     from engram.datasets.sources import PUBLISHED
 
-    entry: dict[str, Any] = {
+    entry: JsonObject = {
         "name": info.name,
         "title": info.title,
         "classes": info.classes,
@@ -132,7 +135,7 @@ def _check(name: str, folder: Path | None, *, json: bool) -> None:
     stdout.print("\n".join(parts), soft_wrap=True)
 
 
-def _summary(info: DatasetInfo, dataset: Dataset) -> dict[str, Any]:
+def _summary(info: DatasetInfo, dataset: Dataset) -> JsonObject:
     """What a data set holds, counted."""
     from engram.datasets import InMemory
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engram.cli.output import stderr
+from engram.core.jsons import JsonMapping
 from engram.core.words import counted, duration
 
 if TYPE_CHECKING:
@@ -50,14 +51,14 @@ class Forecast:
             >>> Forecast(0, 1, 0, 0, 0.0, measured=True).text()
             'nothing: 1 run is finished already'
         """
-        there = f"{counted(self.finished, 'run')} {'is' if self.finished == 1 else 'are'} finished already"
+        already = f"{counted(self.finished, 'run')} {'is' if self.finished == 1 else 'are'} finished already"
         if not self.runs:
-            return f"nothing: {there}"
+            return f"nothing: {already}"
         parts = [counted(self.updates, "update"), counted(self.evaluations, "evaluation")]
         if self.seconds is not None:
             how = "as finished runs took" if self.measured else "a rough estimate"
             parts.append(f"about {duration(self.seconds / min(jobs, self.runs))} ({how})")
-        return ", ".join(parts) + (f"; {there}" if self.finished else "")
+        return ", ".join(parts) + (f"; {already}" if self.finished else "")
 
 
 def forecast(experiments: Sequence[Experiment], out: Path | None = None) -> Forecast:
@@ -150,8 +151,8 @@ def _measured_seconds(planned: Experiment, out: Path) -> float | None:
     return sum(times) / len(times) if times else None
 
 
-def _costs_the_same(written: dict[str, Any], planned: Experiment) -> bool:
-    """Whether an update and an evaluation of a run that was made cost as much as those of a planned one."""
+def _costs_the_same(written: JsonMapping, planned: Experiment) -> bool:
+    """Whether updates and evaluations of a recorded run cost as much as those of a planned one."""
     from engram.core.folder import finite
 
     ours = finite(planned.as_json())
@@ -169,7 +170,7 @@ def describe_run(
     Args:
         experiments: The experiment, once per seed.
         out: Where runs are kept.
-        start: What is said about the weights that it starts from.
+        start: The weights that it starts from, in words.
         jobs: Parallel runs.
 
     Example:

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from engram.cli.completion import completion
 from engram.cli.options import Plugin, load_own
 from engram.cli.output import print_json, stderr, stdout
 from engram.cli.tables import Column, print_table
 from engram.core.errors import unknown_name
+from engram.core.jsons import JsonObject
 
-Entry = dict[str, Any]
+Entry = JsonObject
 
 
 def list_(
     kind: Annotated[
         str | None,
-        typer.Argument(help="scenarios, models, methods, metrics, datasets or optimizers.", metavar="KIND"),
+        typer.Argument(
+            help="scenarios, models, methods, metrics, datasets or optimizers.",
+            metavar="KIND",
+            autocompletion=completion(kind_names),
+        ),
     ] = None,
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,

@@ -1,23 +1,13 @@
-"""The options that verbs share, declared once, and what they come to."""
+"""Options that several verbs share, declared once, and what they have in common before they start."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields
-from functools import partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints, overload
+from typing import Annotated
 
 import typer
 
 from engram.core.errors import InputError, unknown_name
-from engram.core.schema import Option
-from engram.engine.options import checked, parts
-
-if TYPE_CHECKING:
-    from engram.engine.where import Where
-    from engram.record.experiment import Experiment
 
 Plugin = Annotated[
     Path | None,
@@ -32,190 +22,8 @@ Strict = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """What the verbs that run experiments take: the experiment's options, its seeds, and where it is run.
-
-    Attributes:
-        chosen: The options of the experiment that were given, as they were typed; on the command line these
-            are options of their own, derived from `engram.engine.options`.
-        set_: Fields of the method, and of a network of the user's own.
-    """
-
-    chosen: dict[str, Any] = field(default_factory=dict)
-    set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            help="A field of the method, FIELD=VALUE, or of your model, model.FIELD=VALUE. May be repeated.",
-        ),
-    ] = None
-    seeds: Annotated[int, typer.Option(help="Number of seeds.")] = 1
-    first_seed: Annotated[int, typer.Option(help="The first seed.")] = 0
-    plugin: Plugin = None
-    data: Data = None
-    out: Out = Path("runs")
-    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None
-    device: Device = "cpu"
-    strict: Strict = False
-    again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
-    json: Json = False
-
-    def check(self, *, subset: int | None = None) -> None:
-        """Refuse what can be seen to be wrong before anything is imported."""
-        if self.seeds < 1:
-            raise InputError(f"seeds must be at least 1, got {self.seeds}")
-        if self.first_seed < 0:
-            raise InputError(f"first_seed must be at least 0, got {self.first_seed}")
-        if subset is not None and subset < 0:
-            raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
-        if "epochs" in self.chosen and "updates" in self.chosen:
-            raise InputError("--epochs and --updates say the same in two ways: give one of them")
-        checked(self.chosen, text=True)
-
-    def where(self) -> Where:
-        """Where and how to run."""
-        from engram.engine.where import Where
-
-        return Where(out=self.out, data=self.data, device=self.device, plugin=self.plugin, strict=self.strict)
-
-    def start(self) -> None:
-        """Prepare torch, and load the plugin."""
-        start_computing(self.threads, self.device)
-        load_own(self.plugin)
-
-    def experiments(
-        self, scenario: str, method: str, evaluation: Mapping[str, Any] | None = None
-    ) -> list[Experiment]:
-        """The experiment with each seed.
-
-        Args:
-            scenario: A scenario's name.
-            method: A method's name.
-            evaluation: Fields of the evaluation that the verb sets; what was typed goes first.
-        """
-        from engram.engine.recipe import experiment
-
-        fields = assignments(self.set_ or [])
-        own = {
-            name.removeprefix("model."): fields.pop(name) for name in [*fields] if name.startswith("model.")
-        }
-        chosen = checked({**self.chosen, **own}, text=True)
-        if chosen.get("per_epoch"):
-            # Counted within epochs, evaluations may miss the end of a task, which final metrics are about.
-            chosen["full_ends"] = True
-        if "subset" in chosen:
-            # None would leave it open.
-            chosen["subset"] = chosen["subset"] or 0
-        return [
-            experiment(scenario, method, settings=fields, evaluation=evaluation, seed=seed, **chosen)
-            for seed in range(self.first_seed, self.first_seed + self.seeds)
-        ]
-
-
-_PANELS = {
-    "scenario": "Scenario",
-    "network": "Network",
-    "optimizer": "Training",
-    "training": "Training",
-    "evaluation": "Evaluation",
-}
-
-
-def _typed(option: Option, panel: str) -> inspect.Parameter:
-    """An option of the experiment as a parameter of a verb; None where it is not given."""
-    kinds: dict[type[Any], type[Any]] = {bool: bool, int: int, float: float, Path: Path}
-    kind = kinds.get(option.kind, str)
-    names = [option.flag or f"--{option.name.replace('_', '-')}"] if kind is bool else []
-    default = option.default if panel == "Evaluation" and not isinstance(option.default, bool) else None
-    text = option.help if default is None or option.zero_means_all else f"{option.help}  [default: {default}]"
-    declared = typer.Option(*names, help=text, rich_help_panel=panel)
-    return inspect.Parameter(
-        option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, declared]
-    )
-
-
-def _shared(without: Collection[str]) -> list[inspect.Parameter]:
-    """The parameters that stand for `RunOptions`: those of the experiment, then those of the run."""
-    derived = [
-        _typed(option, _PANELS[part]) for part, options in parts().items() for option in options.values()
-    ]
-    hints = get_type_hints(RunOptions, include_extras=True)
-    own = [
-        inspect.Parameter(
-            item.name, inspect.Parameter.KEYWORD_ONLY, default=item.default, annotation=hints[item.name]
-        )
-        for item in fields(RunOptions)
-        if item.name != "chosen"
-    ]
-    return [parameter for parameter in (*derived, *own) if parameter.name not in without]
-
-
-Verb = Callable[..., None]
-
-
-@overload
-def with_run_options(verb: Verb) -> Verb: ...
-
-
-@overload
-def with_run_options(*, without: Collection[str] = ()) -> Callable[[Verb], Verb]: ...
-
-
-def with_run_options(
-    verb: Verb | None = None, *, without: Collection[str] = ()
-) -> Verb | Callable[[Verb], Verb]:
-    """A verb whose parameter `options` stands for all of `RunOptions`, as typer wants it: spread out.
-
-    A parameter of the verb's own goes before an option of the same name.
-
-    Args:
-        verb: The function.
-        without: Options that the verb does not take.
-
-    Example:
-        >>> @with_run_options(without=("setting",))
-        ... def verb(name: str, options: RunOptions, last: int = 3) -> None:
-        ...     print(name, options.chosen, options.out, last)
-        >>> list(inspect.signature(verb).parameters)[:3]
-        ['name', 'classes', 'boundaries']
-        >>> verb(name="mine", lr=0.1)
-        mine {'lr': 0.1} runs 3
-    """
-    if verb is None:
-        return partial(_spread, without=without)
-    return _spread(verb, without=without)
-
-
-def _spread(verb: Verb, *, without: Collection[str]) -> Verb:
-    """The verb with the options in place of its parameter `options`."""
-    own = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for parameter in inspect.signature(verb, eval_str=True).parameters.values()
-    ]
-    shared = _shared({*without, *(parameter.name for parameter in own)})
-    spread: list[inspect.Parameter] = []
-    for parameter in own:
-        spread += shared if parameter.name == "options" else [parameter]
-    kept = {item.name for item in fields(RunOptions)}
-    names = {parameter.name for parameter in shared}
-
-    @wraps(verb)
-    def spread_verb(**values: Any) -> None:
-        run = {name: values.pop(name) for name in names & kept if name in values}
-        chosen = {name: values.pop(name) for name in names - kept if name in values}
-        known = {name: value for name, value in chosen.items() if value is not None}
-        verb(**values, options=RunOptions(chosen=known, **run))
-
-    # Not the verb's own: whoever asks for its parameters gets these.
-    del spread_verb.__wrapped__
-    spread_verb.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]
-    spread_verb.__annotations__ = {parameter.name: parameter.annotation for parameter in spread}
-    return spread_verb
-
-
 def load_own(plugin: Path | None) -> None:
-    """Register what a user's own script has, if there is one."""
+    """Register what a plugin file declares, if there is one."""
     if plugin is not None:
         from engram.core.plugins import load_plugin
 
@@ -223,17 +31,17 @@ def load_own(plugin: Path | None) -> None:
 
 
 def start_computing(threads: int | None, device: str) -> None:
-    """Prepare torch: threads, and a device that is really there."""
+    """Prepare torch: set the number of threads, and check that the device can be used."""
     from engram.engine.threads import prepare_threads
 
     prepare_threads(threads)
     import torch
 
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     kind = device.partition(":")[0]
-    if not there.get(kind, False):
-        known = " or ".join(name for name, usable in there.items() if usable)
-        raise InputError(f"device {device!r} cannot be used on this machine: use {known}")
+    if not usable.get(kind, False):
+        known = " or ".join(name for name in usable if usable[name])
+        raise InputError(f"device must be {known} on this machine, got {device!r}")
 
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> str:
@@ -241,17 +49,3 @@ def one_of(name: str, value: str, known: tuple[str, ...]) -> str:
     if value not in known:
         raise unknown_name(name, value, known)
     return value
-
-
-def assignments(pairs: list[str]) -> dict[str, str]:
-    """`FIELD=VALUE` pairs as they are typed."""
-    values: dict[str, str] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not sign or not name:
-            raise InputError(f"--set {pair!r} cannot be used: write FIELD=VALUE")
-        key = name.strip().replace("-", "_")
-        if key in values:
-            raise InputError(f"--set gives {key} twice, {values[key]} and {value.strip()}: leave one out")
-        values[key] = value.strip()
-    return values

@@ -1,12 +1,14 @@
-"""How every verb speaks: results on stdout, everything else on stderr."""
+"""What verbs print: results on stdout, everything else on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
+
+from engram.core.jsons import Json
 
 if TYPE_CHECKING:
     from engram.results.runs import Runs
@@ -19,13 +21,13 @@ stderr = Console(stderr=True, highlight=False)
 _verbose = False
 
 
-def print_json(value: Any) -> None:
+def print_json(value: Json) -> None:
     """Print one JSON object on stdout; undefined numbers are null."""
     sys.stdout.write(json.dumps(value, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:
-    """Say in one line what is wrong, and exit.
+    """Print an error in one line, and exit.
 
     Example:
         >>> fail("seeds must be at least 1, got 0")
@@ -38,7 +40,7 @@ def fail(message: str, *, code: int = 2) -> NoReturn:
 
 
 def name_incomplete(runs: Runs) -> None:
-    """Name the runs that are left out, because they failed, were killed or are under way."""
+    """List the runs that are left out because they failed, were killed or are still running."""
     for run in runs.incomplete:
         why = "it is not finished" if run.failure is None else f"it failed: {run.failure.reason}"
         stderr.print(f"left out, because {why}: {run.folder}", markup=False, soft_wrap=True)
@@ -52,7 +54,7 @@ def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:
 
 
 def is_verbose() -> bool:
-    """Whether `-v` was given.
+    """Whether `-v` is set.
 
     Example:
         >>> is_verbose()

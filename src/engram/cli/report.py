@@ -24,7 +24,7 @@ def report(
     from engram.results.runs import find_runs
 
     load_own(plugin)
-    found = find_runs(runs)
-    name_incomplete(found)
-    write_report(found, out)
+    finished = find_runs(runs)
+    name_incomplete(finished)
+    write_report(finished, out)
     typer.echo(out)

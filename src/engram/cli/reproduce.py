@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engram.cli.completion import artefact_names, completion
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import print_all
 from engram.core.errors import InputError
+from engram.core.jsons import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -32,7 +34,11 @@ SCALED = {
 
 def reproduce(
     name: Annotated[
-        str | None, typer.Argument(help="A table or figure, for example 002-table2 (default: list all).")
+        str | None,
+        typer.Argument(
+            help="A table or figure, for example 002-table2 (default: list all).",
+            autocompletion=completion(artefact_names),
+        ),
     ] = None,
     scale: Annotated[
         str, typer.Option(help="full, or quick: a few updates of each run, never compared.")
@@ -119,7 +125,7 @@ def _write(
     follow: str | None,
     part: bool,
     done: bool,
-) -> tuple[dict[str, Any], Path | None]:
+) -> tuple[JsonObject, Path | None]:
     """Record what came out, and draw the figure if there is one; a part of an artefact is not recorded."""
     from engram.core.files import write_json
     from engram.papers.reproduce import record
@@ -165,42 +171,42 @@ def _describe(wanted: Artefact, follow: str | None, scale: str) -> None:
         stderr.print(f"  {wanted.note}")
 
 
-def _show(found: Sequence[Reproduced]) -> None:
+def _show(reproduced: Sequence[Reproduced]) -> None:
     from rich.table import Table
 
-    compared = [each for piece in found for each in piece.compared]
+    compared = [row for piece in reproduced for row in piece.compared]
     if compared:
         table = Table(box=None, header_style="bold")
         table.add_column("cell", overflow="fold")
         for heading in ("published", "ours", "runs", "difference"):
             table.add_column(heading, justify="right", no_wrap=True)
         table.add_column("verdict", no_wrap=True)
-        for each in compared:
-            table.add_row(*_row(each))
+        for row in compared:
+            table.add_row(*_cells(row))
         stdout.print(table)
-        verdicts = [each.verdict for each in compared]
+        verdicts = [row.verdict for row in compared]
         stdout.print(", ".join(f"{verdicts.count(name)} {name}" for name in sorted(set(verdicts))))
-    missing = sum(piece.missing for piece in found)
-    failures = [failure for piece in found for failure in piece.failures]
+    missing = sum(piece.missing for piece in reproduced)
+    failures = [failure for piece in reproduced for failure in piece.failures]
     if missing:
         stdout.print(f"{missing} runs are missing")
-    for piece in found:
+    for piece in reproduced:
         if piece.stopped:
             what = "stopped" if piece.results or piece.failures else "left out"
             stdout.print(f"{what}: {piece.piece.name}: {piece.stopped}", soft_wrap=True, markup=False)
     for failure in failures:
         assert failure.failure is not None
-        stdout.print(f"failed: {failure.id}: {failure.failure.reason}", soft_wrap=True)
+        stdout.print(f"failed: {failure.id}: {failure.failure.reason}", soft_wrap=True, markup=False)
 
 
-def _row(each: Compared) -> tuple[str, ...]:
-    digits = 3 if each.cell.paper == "004" else 2
-    ours = "–" if each.verdict == "open" else _number(each.mean, each.spread, digits)
-    difference = "–" if each.verdict == "open" else f"{each.difference:+.{digits}f}"
-    colour = {"reproduced": "green", "differs": "red"}.get(each.verdict)
-    verdict = f"[{colour}]{each.verdict}[/{colour}]" if colour else each.verdict
-    published = _number(each.cell.mean, each.cell.spread, digits)
-    return each.cell.name, published, ours, str(len(each.values)), difference, verdict
+def _cells(compared: Compared) -> tuple[str, ...]:
+    digits = 3 if compared.cell.paper == "004" else 2
+    ours = "–" if compared.verdict == "open" else _number(compared.mean, compared.spread, digits)
+    difference = "–" if compared.verdict == "open" else f"{compared.difference:+.{digits}f}"
+    colour = {"reproduced": "green", "differs": "red"}.get(compared.verdict)
+    verdict = f"[{colour}]{compared.verdict}[/{colour}]" if colour else compared.verdict
+    published = _number(compared.cell.mean, compared.cell.spread, digits)
+    return compared.cell.name, published, ours, str(len(compared.values)), difference, verdict
 
 
 def _number(mean: float, spread: float | None, digits: int) -> str:
@@ -208,13 +214,16 @@ def _number(mean: float, spread: float | None, digits: int) -> str:
     return f"{mean:.{digits}f} ± {spread:.{digits}f}" if known else f"{mean:.{digits}f}"
 
 
-def _statements(written: Mapping[str, Any]) -> list[str]:
+def _statements(written: JsonMapping) -> list[str]:
     """What the paper says in words, and whether it holds."""
     words = {True: "holds", False: "does not hold"}
-    return [f"{words[each['holds']]}: {each['says']} ({each['figures']})" for each in written["statements"]]
+    return [
+        f"{words[statement['holds']]}: {statement['says']} ({statement['figures']})"
+        for statement in written["statements"]
+    ]
 
 
-def _page(drawn: Page, written: Mapping[str, Any], place: Path) -> Path:
+def _page(drawn: Page, written: JsonMapping, place: Path) -> Path:
     from engram.core.files import write_whole
 
     lead = [

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engram.cli.output import print_json, stderr, stdout
+from engram.core.jsons import JsonMapping
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -37,7 +37,7 @@ def print_all(where: Where, *, seeds: int | None, json: bool) -> None:
     )
 
 
-def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
+def _row(entry: JsonMapping) -> tuple[str, ...]:
     from engram.core.words import duration
 
     counts = ("–", "–", "–")
@@ -61,7 +61,7 @@ def _large(count: int) -> str:
     return str(count)
 
 
-def _counted(entry: Mapping[str, Any]) -> str:
+def _counted(entry: JsonMapping) -> str:
     counts = [f"{count} {verdict}" for verdict, count in entry["verdicts"].items()]
     if statements := entry["statements"]:
         holding = sum(statement["holds"] for statement in statements)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engram.cli.config import with_config
 from engram.cli.describe import describe_run, print_description
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.output import INTERRUPTED, fail, print_json, stdout
 from engram.cli.progress import ProgressDisplay
+from engram.cli.run_options import RunOptions, with_run_options
 from engram.core.errors import InputError
 from engram.core.folder import finite
+from engram.core.jsons import JsonObject
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "AA", "AF", "RAA", "RAF")
 
 
+@with_config
 @with_run_options
 def run(
     scenario: Annotated[str, typer.Argument(help="A benchmark: see `engram list scenarios`.")],
@@ -36,7 +39,7 @@ def run(
 
     options.check()
     if options.plugin is None:
-        # Before anything heavy is imported; a plugin may bring a scenario of its own.
+        # Before anything heavy is imported; a plugin may register a scenario.
         benchmark(scenario)
     options.start()
     experiments = options.experiments(scenario, method)
@@ -54,7 +57,7 @@ def run(
 
 
 def start_of(experiment: Experiment) -> str:
-    """What is said about the weights that an experiment starts from; nothing where it starts anew."""
+    """The weights that an experiment starts from, in words; empty for random ones."""
     from engram.engine.start import check_start
 
     start = experiment.start
@@ -64,7 +67,7 @@ def start_of(experiment: Experiment) -> str:
 
 
 def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = False) -> list[Run]:
-    """Run experiments one after the other with a progress bar; what is finished already is read."""
+    """Run experiments one after the other with a progress bar; finished ones are read."""
     from engram.engine.execute import execute
     from engram.engine.failures import RunFailed, explain_crash
     from engram.record.aside import restore, set_aside
@@ -91,7 +94,7 @@ def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = Fa
     return runs
 
 
-def as_json(runs: Sequence[Run]) -> dict[str, Any]:
+def as_json(runs: Sequence[Run]) -> JsonObject:
     """The runs and their summary, as `--json` prints them."""
     shown = ("id", "seed", "metrics", "updates", "evaluations", "seconds", "account")
     return {
@@ -106,7 +109,7 @@ def as_json(runs: Sequence[Run]) -> dict[str, Any]:
     }
 
 
-def summary(runs: Sequence[Run]) -> dict[str, Any]:
+def summary(runs: Sequence[Run]) -> JsonObject:
     """Mean, SD and 95 % interval of every metric over seeds; null where undefined."""
     from engram.metrics.intervals import over_seeds
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,7 @@ from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
+from engram.core.jsons import JsonObject
 from engram.core.words import duration
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
 
 
 def read_plan(file: Path) -> Plan:
-    """The experiments of a file; mistakes are named with the file and their keys."""
+    """The experiments of a file; errors name the file and the key."""
     from engram.protocols.sweep_file import expand, read_sweep
 
     table = read_sweep(file)
@@ -92,7 +93,7 @@ def read_plan(file: Path) -> Plan:
 
 
 def describe(plan: Plan, runs: Sequence[Run], seconds: float | None) -> None:
-    """What will be run, what is there already, and what is left out; on stderr."""
+    """Print on stderr what will be run, what is done already, and what is left out."""
     from rich.table import Table
 
     table = Table("scenario", "setting", "method", box=None, header_style="bold")
@@ -110,13 +111,13 @@ def describe(plan: Plan, runs: Sequence[Run], seconds: float | None) -> None:
     for skipped in plan.skipped:
         stderr.print(f"left out: {skipped.what}: {skipped.why}", soft_wrap=True, markup=False)
     if plan.repeated:
-        stderr.print(f"asked for more than once and run once: {plan.repeated}")
+        stderr.print(f"repeated combinations, run once: {plan.repeated}")
     done = sum(run.finished for run in runs)
     left = "unknown until the first runs are done" if seconds is None else f"about {duration(seconds)}"
     stderr.print(f"{len(runs)} runs, {done} done; time left: {left}")
 
 
-def as_json(plan: Plan, runs: Sequence[Run], seconds: float | None) -> dict[str, Any]:
+def as_json(plan: Plan, runs: Sequence[Run], seconds: float | None) -> JsonObject:
     """The sweep as `--json` prints it."""
     counts = Counter(run.status for run in runs)
     return {

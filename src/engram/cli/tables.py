@@ -40,7 +40,7 @@ def print_table(
 
     Args:
         columns: What the table shows.
-        rows: One cell per column each; a cell may have several lines.
+        rows: Lists with one cell per column; a cell may have several lines.
         dim: The numbers of rows that are printed faintly.
     """
     width = stdout.width

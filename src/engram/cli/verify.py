@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.arrange import arranged, verbs
+from engram.cli.arrange import arranged
 from engram.cli.output import print_json, stderr, stdout
+from engram.cli.verbs import VerbCommand, group_of_verbs
+from engram.core.jsons import JsonObject
 
 if TYPE_CHECKING:
     from engram.engine.isolation import Isolation
@@ -40,7 +42,7 @@ def isolation(
 
 
 def methods_to_check(names: list[str]) -> list[str]:
-    """The methods of these names; all that can be used if there are none.
+    """The methods of these names; without names, all that can be used.
 
     Raises:
         InputError: There is no method of such a name.
@@ -70,7 +72,7 @@ def _print_check(check: Isolation) -> None:
     )
 
 
-def _as_json(check: Isolation) -> dict[str, Any]:
+def _as_json(check: Isolation) -> JsonObject:
     return {
         "method": check.method,
         "model": check.model,
@@ -81,7 +83,7 @@ def _as_json(check: Isolation) -> dict[str, Any]:
     }
 
 
-verify = verbs("Checks that anybody can repeat.")
+verify = group_of_verbs("verify", "Checks that anybody can repeat.")
 
 
 @verify.callback()
@@ -89,4 +91,4 @@ def _verify() -> None:
     """Checks that anybody can repeat."""
 
 
-verify.command()(arranged(isolation))
+verify.command(cls=VerbCommand)(arranged(isolation))

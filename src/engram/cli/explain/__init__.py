@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.arrange import dataset_names, method_names, model_names, scenario_names
+from engram.cli.completion import completion, dataset_names, method_names, model_names, scenario_names
 from engram.cli.options import Plugin, load_own
 from engram.cli.output import print_json, stdout
 
@@ -35,6 +35,7 @@ def explain(
         typer.Argument(
             help="A metric (WC-ACC, WF10, forgetting), a method, a scenario, a model, a setting, a data set, "
             "a question of the protocol card, or an optimizer.",
+            autocompletion=completion(all_names),
         ),
     ],
     plugin: Plugin = None,

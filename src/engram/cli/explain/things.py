@@ -161,7 +161,7 @@ def explain_model(name: str) -> Explanation:
 
 
 def _model_options(name: str) -> dict[str, str]:
-    """The options that a model takes, with their meaning; those of users' own go into `--set model.NAME`."""
+    """The options of a model and their meaning; those of users' models are set by `--set model.NAME`."""
     from engram.models import MODELS
 
     prefix = "--" if MODELS.is_ours(name) else "--set model."
@@ -262,7 +262,7 @@ def explain_dataset(name: str) -> Explanation:
 
     info = DATASETS[name]
     copy = None if name == "digits" else locate(name)
-    found = "embedded (scikit-learn)" if name == "digits" else str(copy.path) if copy else ""
+    place = "embedded (scikit-learn)" if name == "digits" else str(copy.path) if copy else ""
     parts = [part for part in DATASETS if DATASETS[part].part_of == name]
     used = [
         scenario
@@ -281,8 +281,8 @@ def explain_dataset(name: str) -> Explanation:
             else "depends on the copy",
             "part of": info.part_of,
             "parts": ", ".join(parts),
-            "found": found,
-            "missing": "" if found else missing(name),
+            "found": place,
+            "missing": "" if place else missing(name),
             "used by": ", ".join(used),
         },
     )

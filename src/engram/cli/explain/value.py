@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.text import Text
 
 from engram.cli.output import stdout
 from engram.cli.tables import print_facts, wrapped
+from engram.core.jsons import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say about one thing.
+    """The explanation of one thing.
 
     Attributes:
         kind: What it is: a method, a metric, …
@@ -31,7 +31,7 @@ class Explanation:
     text: str = ""
     lines: Mapping[str, str] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """The explanation as JSON.
 
         Example:

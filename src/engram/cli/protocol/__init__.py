@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-from engram.cli.arrange import Verbs, arranged, verbs
-from engram.cli.protocol.causal import causal
-from engram.cli.protocol.forward_transfer import forward_transfer
-from engram.cli.protocol.grid import grid
-from engram.cli.protocol.online import online
-from engram.cli.protocol.queue import queue
+from typing import ClassVar
+
+from engram.cli.verbs import LazyVerb, Verbs, group_of_verbs
 
 
 class _Protocols(Verbs):
     kind = "protocol"
+    lazy: ClassVar = {
+        "grid": LazyVerb(
+            "engram.cli.protocol.grid:grid",
+            "Run every combination of fields and choose the best (De Lange et al. 2023).",
+        ),
+        "causal": LazyVerb(
+            "engram.cli.protocol.causal:causal",
+            "Choose fields task by task, never by looking at a later task (Pfülb & Gepperth 2019).",
+        ),
+        "forward-transfer": LazyVerb(
+            "engram.cli.protocol.forward_transfer:forward_transfer",
+            "Probe each task's features on the next task with a few samples per class (Chen et al. 2023).",
+        ),
+        "online": LazyVerb(
+            "engram.cli.protocol.online:online",
+            "Show every sample once, and follow rescaled metrics over the tasks (Michel et al. 2023).",
+        ),
+        "queue": LazyVerb(
+            "engram.cli.protocol.queue:queue",
+            "Learn a long queue of tasks, and report the best and worst fields on test data "
+            "(Hsu et al. 2018).",
+        ),
+    }
 
 
-protocol = verbs("Choose and compare by a paper's protocol, and keep every run that it needs.", _Protocols)
-protocol.command()(arranged(grid))
-protocol.command()(arranged(causal))
-protocol.command("forward-transfer")(arranged(forward_transfer))
-protocol.command()(arranged(online))
-protocol.command()(arranged(queue))
+protocol = group_of_verbs(
+    "protocol", "Choose and compare by a paper's protocol, and keep every run that it needs.", _Protocols
+)
+
+
+@protocol.callback()
+def _protocol() -> None:
+    """Choose and compare by a paper's protocol, and keep every run that it needs."""

@@ -8,18 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
-from engram.cli.protocol.request import (
-    PANEL,
-    Grid,
-    HeldOut,
-    Jobs,
-    Method,
-    ProtocolRequest,
-    Selection,
-    SelectOn,
-    Subset,
-)
+from engram.cli.protocol.request import PANEL, HeldOut, ProtocolRequest, Selection, SelectOn, with_request
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,56 +57,43 @@ Often = Annotated[
 ]
 
 
-@with_run_options(without=("on",))
+@with_request("causal", scenario=Streams, every=Often)
 def causal(
-    scenario: Streams,
-    method: Method,
+    request: ProtocolRequest,
     *,
-    grid: Grid = None,
     later_lr: LaterRates = None,
     choose_by: ChooseBy = "new",
     start: Start = "last",
     tie_strength: TieStrength = False,
     select_on: SelectOn = "test",
     held_out: HeldOut = None,
-    every: Often = None,
-    subset: Subset = None,
-    jobs: Jobs = 1,
-    options: RunOptions,
 ) -> None:
-    """Choose fields task by task, never by looking at a later task (Pfülb & Gepperth 2019).
-
-    A run that fails is never chosen; the command then exits with 1, unless it failed because it diverged.
-    """
-    request = ProtocolRequest.checked(
-        "causal", scenario, method, options, grid=grid, every=every, subset=subset, jobs=jobs
-    )
+    """Choose fields task by task, never by looking at a later task (Pfülb & Gepperth 2019)."""
     selection = Selection.checked(select_on, held_out)
-    options.start()
+    request.options.start()
     from engram.cli.protocol.printing import conclude
     from engram.protocols.causal import CausalOptions, worst_of
     from engram.protocols.causal import causal as plan_causal
 
     how = CausalOptions(
-        later_rates=rates_of(later_lr, method),
+        later_rates=rates_of(later_lr, request.method),
         choose_by=choose_by,  # type: ignore[arg-type]
         start=start,  # type: ignore[arg-type]
         on=selection.on,
         held_out=selection.held_out,
         tie_strength=tie_strength,
     )
-    bases = {name: measured_often(request, name) for name in streams_of(scenario)}
-    if list(bases) == [scenario]:
-        plan = plan_causal(bases[scenario], request.fields, options=how)
-        conclude(request, plan)
+    bases = {name: measured_often(request, name) for name in streams_of(request.scenario)}
+    if list(bases) == [request.scenario]:
+        conclude(request, plan_causal(bases[request.scenario], request.fields, options=how))
     else:
         conclude(request, worst_of(bases, request.fields, options=how))
 
 
 def rates_of(later_lr: str | None, method: str) -> tuple[float, ...]:
-    """The rates to try for later tasks; none where the first task's is kept.
+    """The rates to try for later tasks; empty if that of the first task is kept.
 
-    Methods that merge networks keep it unless told otherwise, as in the paper.
+    By default, methods that merge networks keep it, as in the paper.
 
     Example:
         >>> rates_of(".01,.001", "ewc"), rates_of("first", "ewc"), rates_of(None, "imm-mean")
@@ -137,13 +113,13 @@ def merges(method: str) -> bool:
         >>> merges("imm-mode"), merges("ewc")
         (True, False)
     """
-    from engram.methods import METHODS
+    from engram.methods import traits_of
 
-    return hasattr(METHODS[method], "curve")
+    return traits_of(method).merges
 
 
 def measured_often(request: ProtocolRequest, scenario: str) -> list[Experiment]:
-    """The experiments, evaluated about ninety times per task however long it is, unless told how often."""
+    """The experiments, by default evaluated about ninety times per task, however long a task is."""
     experiments = request.experiments(scenario)
     if request.every is not None:
         return experiments

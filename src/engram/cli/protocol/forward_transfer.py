@@ -8,21 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.output import stderr
 from engram.cli.protocol.request import (
     PANEL,
-    Every,
-    Grid,
     HeldOut,
-    Jobs,
     Metric,
     ProtocolRequest,
-    Scenario,
     Selection,
     SelectOn,
-    Subset,
     whole_numbers,
+    with_request,
 )
 from engram.core.errors import InputError
 
@@ -48,34 +43,22 @@ Upstream = Annotated[
 ]
 
 
-@with_run_options(without=("on",))
+@with_request("forward-transfer", method=Methods)
 def forward_transfer(
-    scenario: Scenario,
-    method: Methods,
+    request: ProtocolRequest,
     *,
-    grid: Grid = None,
     metric: Metric = "AvgLAcc",
     select_on: SelectOn = "validation",
     held_out: HeldOut = None,
     shots: Shots = "5,10,20,100",
     finetune: Finetune = False,
     upstream: Upstream = None,
-    every: Every = None,
-    subset: Subset = None,
-    jobs: Jobs = 1,
-    options: RunOptions,
 ) -> None:
-    """Probe each task's features on the next task with a few samples per class (Chen et al. 2023).
-
-    A run that fails is never chosen; the command then exits with 1, unless it failed because it diverged.
-    """
-    request = ProtocolRequest.checked(
-        "forward-transfer", scenario, method, options, grid=grid, every=every, subset=subset, jobs=jobs
-    )
+    """Probe each task's features on the next task with a few samples per class (Chen et al. 2023)."""
     # Copies that are trained as a whole are chosen on held-out samples, whatever fields are chosen on.
     holds_out = finetune or (bool(request.fields) and select_on == "validation")
     selection = Selection.checked(select_on, held_out, used=holds_out)
-    options.start()
+    request.options.start()
     from engram.cli.protocol.printing import present
     from engram.cli.protocol.running import carry_out
     from engram.protocols.forward_transfer import TUNED_LRS
@@ -83,13 +66,13 @@ def forward_transfer(
     from engram.protocols.grid import metric_name
     from engram.record.experiment import TransferSpec
 
-    groups = {name: request.experiments(method=name) for name in methods_of(method)}
+    groups = {name: request.experiments(method=name) for name in methods_of(request.method)}
     probe = TransferSpec(shots=whole_numbers("shots", shots), tuned_lrs=TUNED_LRS if finetune else ())
     plan = plan_forward_transfer(
         groups,
         request.fields,
         probe=probe,
-        metric=metric_name(metric or "AvgLAcc"),
+        metric=metric_name(metric),
         on=selection.on,
         held_out=selection.held_out,
         upstream=upstream_of(groups, upstream, request),

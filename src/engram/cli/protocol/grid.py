@@ -6,29 +6,21 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
 from engram.cli.protocol.request import (
     PANEL,
-    Every,
-    Grid,
     HeldOut,
-    Jobs,
-    Method,
     Metric,
     ProtocolRequest,
-    Scenario,
     Selection,
     SelectOn,
-    Subset,
+    with_request,
 )
 
 
-@with_run_options(without=("on",))
+@with_request("grid")
 def grid(
-    scenario: Scenario,
-    method: Method,
+    request: ProtocolRequest,
     *,
-    grid: Grid = None,
     metric: Metric = "ACC",
     select_on: SelectOn = "test",
     held_out: HeldOut = None,
@@ -38,27 +30,19 @@ def grid(
             help="How many of the seeds the search uses.", show_default="all", rich_help_panel=PANEL
         ),
     ] = None,
-    every: Every = None,
-    subset: Subset = None,
-    jobs: Jobs = 1,
-    options: RunOptions,
 ) -> None:
     """Run every combination of fields and choose the best (De Lange et al. 2023).
 
-    The chosen fields are then run with all seeds. A run that fails is never chosen; the command then exits
-    with 1, unless it failed because it diverged.
+    The chosen fields are then run with all seeds.
     """
-    request = ProtocolRequest.checked(
-        "grid", scenario, method, options, grid=grid, every=every, subset=subset, jobs=jobs
-    )
     selection = Selection.checked(select_on, held_out)
-    options.start()
+    request.options.start()
     from engram.cli.protocol.printing import conclude
     from engram.metrics.registry import computed
     from engram.protocols.grid import grid as plan_grid
     from engram.protocols.grid import metric_name
 
-    chosen = metric_name(metric or "ACC")
+    chosen = metric_name(metric)
     plan = plan_grid(
         request.experiments(whole_curve=not computed()[chosen].task_ends_suffice),
         request.fields,

@@ -1,12 +1,13 @@
-"""What a protocol found, as people and programs read it."""
+"""The result of a protocol, as text and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engram.cli.output import print_json, stdout
-from engram.cli.protocol.running import Conclusion, carry_out, report_failures
+from engram.cli.protocol.running import Conclusion, Outcome, carry_out, report_failures
+from engram.core.jsons import Json, JsonMapping
 
 if TYPE_CHECKING:
     from engram.cli.protocol.request import ProtocolRequest
@@ -18,17 +19,14 @@ TRANSFER_NUMBERS = (
     *("upstream start", "upstream"),
 )
 
-Found = dict[str, Any]
-"""What a protocol found, as JSON."""
 
-
-def conclude(request: ProtocolRequest, plan: Plan[Any]) -> None:
-    """Carry a plan out and present what it found."""
+def conclude(request: ProtocolRequest, plan: Plan[Outcome]) -> None:
+    """Carry out a plan and print its result."""
     present(request, carry_out(request, plan))
 
 
 def present(request: ProtocolRequest, conclusion: Conclusion) -> None:
-    """Print what a plan found, as JSON if asked, and which runs failed; then perhaps exit with 1."""
+    """Print the result, as text or JSON, and which runs failed; exit with 1 if these may have mattered."""
     if request.options.json:
         print_json(conclusion.result)
     else:
@@ -36,8 +34,8 @@ def present(request: ProtocolRequest, conclusion: Conclusion) -> None:
     report_failures(conclusion.failures)
 
 
-def print_result(result: Found) -> None:
-    """The candidates with their scores, the choice, the protocol's own numbers, and its card."""
+def print_result(result: JsonMapping) -> None:
+    """The candidates with their scores, the choice, the numbers of the protocol, and its card."""
     for heading, rows in tables_of(result):
         _print_candidates(heading, rows)
     if "choice" in result:
@@ -61,7 +59,7 @@ def print_result(result: Found) -> None:
     _print_cards(by_method)
 
 
-def tables_of(result: Found) -> Iterator[tuple[str, list[tuple[str, Found]]]]:
+def tables_of(result: JsonMapping) -> Iterator[tuple[str, list[tuple[str, JsonMapping]]]]:
     """What was tried: per table its heading, and rows that say where (if that is not plain) and what.
 
     Example:
@@ -91,7 +89,7 @@ def tables_of(result: Found) -> Iterator[tuple[str, list[tuple[str, Found]]]]:
         yield "rate of a later task", rates
 
 
-def _print_candidates(heading: str, rows: list[tuple[str, Found]]) -> None:
+def _print_candidates(heading: str, rows: list[tuple[str, JsonMapping]]) -> None:
     from engram.cli.tables import Column, print_table
 
     failed = any(candidate["failures"] for _, candidate in rows)
@@ -104,7 +102,7 @@ def _print_candidates(heading: str, rows: list[tuple[str, Found]]) -> None:
     print_table(columns, cells)
 
 
-def _print_correlations(correlations: Found) -> None:
+def _print_correlations(correlations: JsonMapping) -> None:
     for key, by_shots in correlations.items():
         for k, correlation in by_shots.items():
             if correlation["rho"] is not None:
@@ -114,7 +112,7 @@ def _print_correlations(correlations: Found) -> None:
                 )
 
 
-def _print_cards(by_method: Found) -> None:
+def _print_cards(by_method: JsonMapping) -> None:
     from engram.cli.audit import print_card
     from engram.record.card import Card
 
@@ -128,7 +126,7 @@ def _line(text: str) -> None:
     stdout.print(text, soft_wrap=True, markup=False)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Json) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):

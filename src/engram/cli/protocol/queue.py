@@ -6,41 +6,19 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.options import RunOptions, with_run_options
-from engram.cli.protocol.request import (
-    PANEL,
-    Every,
-    Grid,
-    Jobs,
-    Method,
-    ProtocolRequest,
-    Scenario,
-    Subset,
-)
+from engram.cli.protocol.request import PANEL, ProtocolRequest, with_request
 
 
-@with_run_options(without=("on",))
+@with_request("queue")
 def queue(
-    scenario: Scenario,
-    method: Method,
+    request: ProtocolRequest,
     *,
-    grid: Grid = None,
     report_every: Annotated[
         int, typer.Option(help="Report after every N tasks.", metavar="N", rich_help_panel=PANEL)
     ] = 10,
-    every: Every = None,
-    subset: Subset = None,
-    jobs: Jobs = 1,
-    options: RunOptions,
 ) -> None:
-    """Learn a long queue of tasks, and report the best and the worst fields on test data (Hsu et al. 2018).
-
-    A run that fails is never chosen; the command then exits with 1, unless it failed because it diverged.
-    """
-    request = ProtocolRequest.checked(
-        "queue", scenario, method, options, grid=grid, every=every, subset=subset, jobs=jobs
-    )
-    options.start()
+    """Learn a long queue of tasks, and report the best and worst fields on test data (Hsu et al. 2018)."""
+    request.options.start()
     from engram.cli.protocol.printing import conclude
     from engram.protocols.queue import queue as plan_queue
 

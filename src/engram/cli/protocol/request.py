@@ -1,15 +1,20 @@
-"""What all protocols take: the options they share, and the request that these come to."""
+"""What all protocols take: the options that they share, and the request made of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from functools import partial
+from inspect import getdoc
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from engram.cli.options import RunOptions, one_of
+from engram.cli.options import one_of
+from engram.cli.run_options import RunOptions, run_parameters
+from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 
 if TYPE_CHECKING:
     from engram.record.experiment import Experiment
@@ -31,7 +36,7 @@ Grid = Annotated[
     ),
 ]
 Metric = Annotated[
-    str | None,
+    str,
     typer.Option(help="Choose fields by this metric: see `engram list metrics`.", rich_help_panel=PANEL),
 ]
 SelectOn = Annotated[str, typer.Option(help="Choose on test or validation data.", rich_help_panel=PANEL)]
@@ -67,12 +72,12 @@ class Selection:
 
     @classmethod
     def checked(cls, on: str, held_out: float | None, *, used: bool | None = None) -> Selection:
-        """The selection as it was typed.
+        """The selection, checked.
 
         Args:
             on: Test or validation.
             held_out: The share, or None for the default.
-            used: Whether anything is chosen on held-out samples; if not given, whether `on` is validation.
+            used: Whether anything is chosen on held-out samples (default: whether `on` is validation).
 
         Raises:
             InputError: `on` is neither, or the share is not between 0 and 1, or it has no effect.
@@ -100,15 +105,15 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolRequest:
-    """What was asked of a protocol, as far as all protocols take it.
+    """A request to a protocol: what all protocols take.
 
     Attributes:
         protocol: Its name.
-        scenario: A scenario's name, or what the protocol takes for one.
+        scenario: The name of a scenario, or of several where the protocol takes them.
         method: A method's name, or several.
         fields: The values to try, by field, as they were typed.
-        every: Evaluate after every so many updates; None for the protocol's own choice.
-        subset: Test samples per task in each evaluation, 0 for all; None for the protocol's own choice.
+        every: Evaluate after every so many updates; None for the protocol's default.
+        subset: Test samples per task in each evaluation, 0 for all; None for the protocol's default.
         jobs: Parallel runs.
         options: The experiment and where it is run, as for `engram run`.
     """
@@ -126,20 +131,21 @@ class ProtocolRequest:
     def checked(
         cls,
         protocol: str,
+        *,
         scenario: str,
         method: str,
-        options: RunOptions,
-        *,
-        grid: Sequence[str] | None,
-        every: int | None,
-        subset: int | None,
-        jobs: int,
+        grid: Sequence[str] | None = None,
+        every: int | None = None,
+        subset: int | None = None,
+        jobs: int = 1,
+        **run_options: object,
     ) -> ProtocolRequest:
         """The request, after everything that can be checked before torch is imported.
 
         Raises:
             InputError: An option cannot be used.
         """
+        options = RunOptions.of(**run_options)
         options.check(subset=subset)
         if jobs < 1:
             raise InputError(f"jobs must be at least 1, got {jobs}")
@@ -159,14 +165,14 @@ class ProtocolRequest:
     def experiments(
         self, scenario: str | None = None, method: str | None = None, *, whole_curve: bool = False
     ) -> list[Experiment]:
-        """One experiment per seed, evaluated at the ends of tasks on all samples unless told otherwise.
+        """One experiment per seed, by default evaluated at the ends of tasks on all samples.
 
         Args:
             scenario: The scenario, if it is not the request's.
             method: The method, if it is not the request's.
             whole_curve: Evaluate as often, and on as many samples, as `engram run` does.
         """
-        evaluation: dict[str, Any] = {}
+        evaluation: JsonObject = {}
         if self.every is not None or not whole_curve:
             evaluation["every"] = AT_TASK_ENDS if self.every is None else self.every
         if self.subset is not None or not whole_curve:
@@ -174,8 +180,49 @@ class ProtocolRequest:
         return self.options.experiments(scenario or self.scenario, method or self.method, evaluation)
 
 
+FAILURES = (
+    "A run that fails is never chosen; the command then exits with 1, unless it failed because it diverged."
+)
+
+
+def with_request(
+    protocol: str, *, without: Collection[str] = (), **annotations: object
+) -> Callable[[Verb], Verb]:
+    """Decorate a protocol's verb: it takes what all protocols take in place of its parameter `request`.
+
+    Args:
+        protocol: The name of the protocol.
+        without: Options of `engram run` that it does not take.
+        annotations: The annotations of shared parameters that this protocol declares in its own way.
+
+    Example:
+        >>> @with_request("grid")
+        ... def verb(request: ProtocolRequest, last: int = 3) -> None:
+        ...     print(request.protocol, request.fields, request.options.chosen, last)
+        >>> verb(scenario="split-digits", method="er", grid=["lr=.1,.01"], epochs=2)
+        grid {'lr': ['.1', '.01']} {'epochs': 2} 3
+    """
+    shared = [
+        option("scenario", annotations.get("scenario", Scenario)),
+        option("method", annotations.get("method", Method)),
+        option("grid", Grid, None),
+        option("every", annotations.get("every", Every), None),
+        option("subset", Subset, None),
+        option("jobs", Jobs, 1),
+    ]
+    names = [parameter.name for parameter in shared]
+    parameters = [*shared, *run_parameters(without=("on", *without, *names))]
+
+    def decorate(verb: Verb) -> Verb:
+        spread = with_spread(verb, "request", parameters, partial(ProtocolRequest.checked, protocol))
+        spread.__doc__ = f"{getdoc(verb)}\n\n{FAILURES}"
+        return spread
+
+    return decorate
+
+
 def values_to_try(pairs: Sequence[str]) -> dict[str, list[str]]:
-    """`FIELD=a,b,c` as it is typed; a value that is given twice for a field is tried once.
+    """`FIELD=a,b,c` as it is typed; a repeated value is tried once.
 
     Example:
         >>> values_to_try(["lr=.1,.01", "batch-size=10", "lr=.001,.1"])

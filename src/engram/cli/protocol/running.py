@@ -1,4 +1,4 @@
-"""How a protocol's plan is carried out: the executor, runs that are made again, and runs that fail."""
+"""How a protocol's plan is carried out: the executor, runs that are repeated, and runs that fail."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from engram.cli.output import fail, stderr
+from engram.core.jsons import JsonObject
 from engram.record.aside import restore, set_aside
 from engram.record.failure import FailureKind
 
@@ -20,20 +21,27 @@ if TYPE_CHECKING:
     from engram.record.run import Run
 
 
+class Outcome(Protocol):
+    """What a plan returns."""
+
+    def as_json(self) -> JsonObject:
+        """The outcome as JSON."""
+
+
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a plan came to.
+    """The result of a plan.
 
     Attributes:
-        result: What the protocol found, as JSON.
+        result: The result of the protocol, as JSON.
         failures: The runs that failed and were not run again with success.
     """
 
-    result: dict[str, Any]
+    result: JsonObject
     failures: tuple[Run, ...]
 
 
-def carry_out(request: ProtocolRequest, plan: Plan[Any]) -> Conclusion:
+def carry_out(request: ProtocolRequest, plan: Plan[Outcome]) -> Conclusion:
     """Run a plan to its end, and record its choices beside the runs that it chose."""
     from engram.core.folder import finite
     from engram.protocols.drive import drive
@@ -93,7 +101,7 @@ def again_at_most_once(execute: Executor, out: Path, again: bool) -> Executor:
             if run.failure is not None and run.failure.kind in not_run:
                 restore(out / run.id, aside)
             else:
-                # Whatever came out now, even a failure, is what this command has to report.
+                # The new outcome is what this command reports, even if it is a failure.
                 shutil.rmtree(aside)
         return results
 
