@@ -301,14 +301,14 @@ def test_too_few_seeds_are_said_plainly() -> None:
     ranking = rank(five)
     assert ranking.groups == (("a", "b"),)
     assert ranking.too_few.startswith("with 5 seeds the smallest possible p of a sign-flip test is 0.0625: ")
-    assert ranking.too_few.endswith("it takes 6 seeds")
+    assert ranking.too_few.endswith("at least 6 seeds are needed")
     assert ranking.pairs[0].more_seeds == 1
     three = rank({**five, "c": [0.5, 0.4, 0.5, 0.5, 0.4]})
     assert "and 0.188 after Holm's correction for 3 pairs" in three.too_few
     assert rank(five, test="t").groups == (("a",), ("b",))
     assert not rank(five, test="t").too_few
     one = rank({"a": [0.9], "b": [0.1]}, test="t")
-    assert one.too_few == "1 seed cannot be tested: a t test needs 2 or more"
+    assert one.too_few == "1 seed cannot be tested: a t test needs at least 2"
     assert math.isnan(one.pairs[0].more_seeds)
 
 
@@ -332,8 +332,8 @@ def test_a_ranking_as_json_has_no_undefined_numbers() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"a": [0.1]}, "1 method given; give two or more"),
-        ({"a": [0.1, 0.2], "b": [0.1]}, r"numbers of values differ \(a 2, b 1\)"),
+        ({"a": [0.1]}, "at least two methods are required, got 1"),
+        ({"a": [0.1, 0.2], "b": [0.1]}, r"got different numbers \(a 2, b 1\)"),
         ({"a": [], "b": []}, "no seed has a value"),
         ({"a": [0.1, np.nan], "b": [0.1, 0.2]}, "finite"),
     ],

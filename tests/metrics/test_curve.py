@@ -111,10 +111,10 @@ GOOD: dict[str, Any] = {"step": [1, 2], "learning": [0, 1], "task": [0, 1], "acc
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({name: [] for name in GOOD}, "no evaluations"),
+        ({name: [] for name in GOOD}, "the table has no rows"),
         ({"step": [1, 1]}, "at step 1 two tasks are being learned"),
         ({"step": [1, 1], "learning": [0, 0], "task": [0, 0]}, "task 0 is evaluated twice at step 1"),
-        ({"accuracy": [50, 50]}, "fractions"),
+        ({"accuracy": [50, 50]}, "values from 0 to 1"),
         ({"phases": [(0,)]}, "phase 1 is being learned, but only 1 phases"),
     ],
 )
@@ -128,8 +128,8 @@ def test_impossible_tables_are_refused(change: dict[str, Any], message: str) -> 
     [
         (3, 2, "between 0 and total"),
         (-1, 2, "between 0 and total"),
-        (0, 0, "total is 0"),
-        (1, -5, "total is -5"),
+        (0, 0, "total must be at least 1, got 0"),
+        (1, -5, "total must be at least 1, got -5"),
     ],
 )
 def test_impossible_counts_are_refused(correct: int, total: int, message: str) -> None:

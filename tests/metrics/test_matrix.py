@@ -89,8 +89,8 @@ def test_catastrophic_is_unknown_without_a_quality() -> None:
         ([[]], "empty"),
         ([[0.5], [0.5]], "2 rows but 1 columns"),
         ([[98.0]], "percentages"),
-        ([[-0.1]], "holds -0.1: fractions from 0 to 1"),
-        ([[np.inf]], "fractions"),
+        ([[-0.1]], "values from 0 to 1, got -0.1"),
+        ([[np.inf]], "values from 0 to 1"),
     ],
 )
 def test_impossible_matrices_are_refused(rows: list[list[float]], message: str) -> None:

@@ -110,9 +110,9 @@ def test_tasks_that_are_watched_but_not_learned_need_no_class_counts() -> None:
 
 
 def test_input_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputError, match="5 tasks need 5 class counts; got 2"):
+    with pytest.raises(InputError, match="5 tasks need 5 class counts, got 2"):
         summarise(worked_matrix(), classes_seen=[2, 4])
-    with pytest.raises(InputError, match="expected a trace, a curve or an accuracy matrix; got list"):
+    with pytest.raises(InputError, match="expected a trace, a curve or an accuracy matrix, got list"):
         summarise([[0.5]])  # type: ignore[arg-type]
 
 

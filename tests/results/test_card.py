@@ -135,7 +135,7 @@ def test_an_unknown_question_names_the_nearest() -> None:
         (
             Fact("boundaries", False, {"told": 1, "phases": 1}),
             "no",
-            "there are none: everything is learned as one task",
+            "there are none: all data is learned as one task",
         ),
         (
             Fact("normalisation", True, {"dataset": "mnist", "later_classes": 1}),
@@ -150,7 +150,7 @@ def test_an_unknown_question_names_the_nearest() -> None:
         (
             Fact("update grows", True, {"in_each_task": (0, 0, 30)}),
             "yes",
-            "0 0 30 FLOPs: from nothing over the second half",
+            "0 0 30 FLOPs: from zero over the second half",
         ),
         (
             Fact("bytes grow", None, {"after_each_task": (0, 20)}),
@@ -293,7 +293,7 @@ def test_answers_stand_side_by_side(tmp_path: Path) -> None:
     html = cards_section(group_runs(find_runs([tmp_path])))
     assert html.count(">er<") == html.count(">ewc<") == 2
     assert "<td>–</td>" in html
-    assert "A dash: made before cards were recorded" in html
+    assert "A dash: the runs were made before cards were recorded" in html
     assert '<span class="verdict held">held</span><small>0 samples of later tasks</small>' in html
     assert f'data-tip="Measured: {QUESTIONS["passes"].how}."' in html
 

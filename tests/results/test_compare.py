@@ -104,7 +104,7 @@ def test_a_seed_without_a_value_is_left_out_for_that_metric(tmp_path: Path) -> N
     found = compared(tmp_path, metrics=["acc", "ACC", "FWT"])
     assert list(found.rankings) == ["ACC"]
     assert found.rankings["ACC"].n == 7
-    assert found.undefined == {"FWT": "no seed has a value for every method; er, ewc lack some"}
+    assert found.undefined == {"FWT": "no seed has a value for every method; values are missing for er, ewc"}
     assert "FWT: no seed has a value" in refused(tmp_path, metrics=["FWT"])
 
 
@@ -165,7 +165,7 @@ def test_the_test_can_be_chosen(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.65, "ewc": 0.60}, seeds=4)
     signs, t = compared(tmp_path).rankings["ACC"], compared(tmp_path, test="t").rankings["ACC"]
     assert (signs.pairs[0].told_apart, t.pairs[0].told_apart) == (False, True)
-    assert "it takes 6 seeds" in signs.too_few
+    assert "at least 6 seeds are needed" in signs.too_few
 
 
 @pytest.mark.parametrize(
@@ -192,18 +192,20 @@ def test_other_scenarios_settings_and_evaluations_are_refused(
     fill(tmp_path, {"ewc": 0.5}, **changes)
     line = refused(tmp_path)
     assert message in line
-    assert line.endswith("give runs of one scenario, setting and evaluation")
+    assert line.endswith("all runs must have the same scenario, setting and evaluation")
 
 
 def test_other_tasks_for_the_same_seed_are_refused(tmp_path: Path) -> None:
     place(tmp_path, "er", seed=3, acc=0.5, draw=3)
     place(tmp_path, "ewc", seed=3, acc=0.5, draw=4)
-    assert "with seed 3 they were given different tasks" in refused(tmp_path)
+    assert "with seed 3 they learned different tasks" in refused(tmp_path)
 
 
 def test_what_cannot_be_paired_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "one", {"er": 0.6})
-    assert refused(tmp_path / "one").startswith("nothing to compare: found runs of one experiment only (er)")
+    assert refused(tmp_path / "one").startswith(
+        "nothing to compare: runs of at least two experiments are required, got 1 (er)"
+    )
 
     fill(tmp_path / "two", {"er": 0.6})
     place(tmp_path / "two", "ewc", seed=20, acc=0.5)
@@ -236,7 +238,7 @@ def test_runs_without_the_usual_metrics_ask_for_a_name(tmp_path: Path) -> None:
         run = place(tmp_path, method, seed=0, acc=0.5)
         why = dict.fromkeys(missing(["BWT"]), "left out of made-up runs")
         (run / "result.json").write_text(json.dumps({"metrics": {"BWT": 0.5}, "why": why}))
-    assert refused(tmp_path).endswith("name another metric; known: BWT")
+    assert refused(tmp_path).endswith("choose another metric; known: BWT")
     assert compared(tmp_path, metrics=["BWT"]).rankings["BWT"].higher_is_better
 
 

@@ -1,8 +1,8 @@
 """Metrics: pure functions over accuracies, and their streaming twins. NumPy only.
 
-A metric is one function under `@engram.metric`: see `engram.metrics.registry.metric`. Metrics of an accuracy
-matrix are in `matrix`, metrics of an evaluation history in `curve`, and `summary.summarise` computes all of
-them at once.
+A metric is one function decorated with `@engram.metric`; see `engram.metrics.registry.metric`. Metrics of an
+accuracy matrix are in `matrix`, metrics of an evaluation history in `curve`; `summary.summarise` computes all
+of them at once.
 
     from engram.metrics import METRICS, Curve, History, metric, summarise
 
@@ -10,9 +10,9 @@ Papers are cited by author and year; `engram explain NAME` has the details.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-# These modules register what they define, so whoever imports any part of this package finds all metrics.
+# Importing these modules registers their metrics, so importing any part of the package registers all.
 from engram.metrics import curve, diversity, matrix
 from engram.metrics.history import Curve, History
 from engram.metrics.registry import METRICS, Metric, find, higher_is_better, metric
@@ -46,10 +46,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'engram.metrics' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    attribute: object = getattr(import_module(_HOMES[name]), name)
+    return attribute
 
 
 def __dir__() -> list[str]:

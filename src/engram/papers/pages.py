@@ -67,7 +67,7 @@ class Page:
         """
         figures = {
             f"panel-{i}": {
-                "kind": "given",
+                "kind": "plotly",
                 "data": _plain(panel.figure["data"]),
                 "layout": _plain(panel.figure.get("layout", {})),
             }
