@@ -114,7 +114,7 @@ def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
     assert seen.compared == whole.compared
     assert seen.missing == 0
     there = {*finished_runs(tmp_path), "another"}
-    assert runs_done([piece(), piece()], tmp_path, there=there) == {digits(0).id, digits(1).id}
+    assert runs_done([piece(), piece()], tmp_path, finished=there) == {digits(0).id, digits(1).id}
 
 
 @pytest.mark.parametrize(

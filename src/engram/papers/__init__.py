@@ -1,1 +1,1 @@
-"""The papers' tables and figures: what was published, and what comes out here under the same set-up."""
+"""The tables and figures of five papers: published numbers, and reproductions under the same set-up."""
