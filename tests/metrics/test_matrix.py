@@ -1,7 +1,6 @@
 """Edges of the matrix metrics: one task, missing rows and cells, impossible input."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -116,7 +115,7 @@ def test_fewer_rows_than_columns_are_tasks_never_learned() -> None:
         lambda acc: matrix.rescaled_average_forgetting(acc, []),
     ],
 )
-def test_bad_arguments_are_one_clear_line(call: Callable[[Matrix], Any]) -> None:
+def test_bad_arguments_are_one_clear_line(call: Callable[[Matrix], object]) -> None:
     with pytest.raises(InputError) as caught:
         call(np.array([[0.9, NAN], [0.6, 0.8]]))
     assert "\n" not in str(caught.value)

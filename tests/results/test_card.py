@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.results.browser import Browser
@@ -12,6 +11,7 @@ from tests.results.simulated import write_run
 from tests.results.test_report import NASTY, OVERFLOW
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 from engram.record.card import (
     SELECTION,
     Card,
@@ -43,7 +43,7 @@ CARD = Card(
     (Constraint("causality", "held", {"later_samples": 0}),),
 )
 
-OLD: dict[str, Any] = {
+OLD: JsonObject = {
     "constraints": [
         {"name": "causality", "verdict": "held", "figure": "0 samples of later tasks", "how": "(004)"},
         {
@@ -78,13 +78,13 @@ OLD: dict[str, Any] = {
 
 
 def with_card(
-    folder: Path, method: str, card: Card | dict[str, Any] | None, *, seed: int = 0, tasks: int = 2
+    folder: Path, method: str, card: Card | JsonObject | None, *, seed: int = 0, tasks: int = 2
 ) -> Path:
     run = write_run(folder, method, seed=seed, tasks=tasks, updates=5)
     if card is not None:
-        said = card.as_json() if isinstance(card, Card) else card
+        recorded = card.as_json() if isinstance(card, Card) else card
         result = json.loads((run / "result.json").read_text())
-        (run / "result.json").write_text(json.dumps({**result, "card": said}))
+        (run / "result.json").write_text(json.dumps({**result, "card": recorded}))
     return run
 
 

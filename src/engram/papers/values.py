@@ -40,7 +40,7 @@ class Piece:
     """
 
     name: str
-    plan: Callable[[Sequence[int]], Plan[object]]
+    plan: Callable[[Sequence[int]], Plan[Any]]
     cells: tuple[Cell, ...] = ()
     seeds: int = 1
     later: float = 0.0
