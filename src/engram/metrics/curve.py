@@ -172,7 +172,7 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
 
     Formula: WP^w_t = (1/N) Σ_i max (A_i(n) − A_i(m)) over m < n ≤ t with n − m ≤ w − 1, at least 0
     Divisor: N, the tasks evaluated so far, the current one included
-    Direction: A higher value is a more plastic learner.
+    Direction: A higher value means a more plastic learner.
     NaN: undefined: nothing was evaluated
     Worked: ((.80 − .10) + (.90 − .20) + (.75 − .35)) / 3
     Elsewhere: The released code misses rises that start low near the end: mode='refcode' imitates it.
@@ -220,11 +220,11 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
     stream="engram.metrics.streaming:LearningCurveArea",
 )
 def learning_curve_area(curve: Curve, *, beta: int = 10) -> History:
-    """How good a task is, on average, over its first β evaluations while it is learned.
+    """The mean accuracy of a task over its first β evaluations while it is learned.
 
     Formula: LCA_β = (1/T) Σ_i (1/β) Σ_{b=1..β} A_i(b-th evaluation while learning i)
     Divisor: β within a task, then the tasks that have β evaluations
-    Direction: A higher value is faster learning.
+    Direction: A higher value means faster learning.
     NaN: undefined: no task was evaluated β times while it was learned
     Worked: ((.10 + .50) / 2 + (.20 + .70) / 2 + (.35 + .75) / 2) / 3
     Elsewhere: A-GEM divides by β + 1: it counts the accuracy before the task's first update too.

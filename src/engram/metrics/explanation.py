@@ -62,7 +62,7 @@ def explain_name(name: str) -> tuple[list[Explanation], Comparison | None]:
     """The metrics that share a name, and what other tools compute under it.
 
     Raises:
-        InputError: There is no such metric; near names are suggested.
+        InputError: There is no such metric; similar names are suggested.
 
     Example:
         >>> explanations, comparison = explain_name("forgetting")

@@ -178,15 +178,15 @@ def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
 
     Formula: AF_k = (1/(k−1)) Σ_{j<k} (max_{j≤l<k} a_{l,j} − a_{k,j})
     Divisor: k − 1, the earlier tasks
-    Direction: Negative where tasks are better than ever.
+    Direction: Negative if tasks are better than ever before.
     NaN: undefined until a second task is learned and the first is evaluated again
     Worked: ((.98 − .75) + (.94 − .60) + (.95 − .85) + (.96 − .90)) / 4
     Elsewhere: Mammoth and PyCIL include the last row in the maximum: the clamped number.
 
     AF ≥ FORG, because the best is at least what was just learned.
 
-    With `clamp=True` a task that is better than ever counts 0, as in common code, instead of negative, as
-    printed.
+    With `clamp=True` a task that is better than ever before counts 0, as in common code, instead of negative,
+    as printed.
 
     Example:
         >>> acc = np.array([[0.5, np.nan, np.nan], [0.7, 0.8, np.nan], [0.6, 0.9, 0.8]])
@@ -242,7 +242,7 @@ def pooled_accuracy(correct: Matrix, total: Matrix) -> Vector:
     needs="classes",
 )
 def rescaled_average_accuracy(acc: Matrix, classes_seen: Sequence[int]) -> Vector:
-    """Average accuracy relative to chance, so that values after few and many classes compare.
+    """Average accuracy relative to chance, so that values after few and many classes are comparable.
 
     Formula: RAA_k = (C_k / C_K) · AA_k, with C_k the classes seen after task k
     Divisor: as AA
@@ -319,7 +319,7 @@ def signed_forgetting(acc: Matrix) -> Vector:
     aliases=["Fgt"],
 )
 def average_signed_forgetting(acc: Matrix) -> float:
-    """The mean change of earlier tasks since each was learned, averaged over every task's end.
+    """The mean change of earlier tasks since each was learned, averaged over all task ends.
 
     Formula: AvgFgt = (1/(N−1)) Σ_{i≥2} Fgt_i,  Fgt_i = (1/(i−1)) Σ_{j<i} (acc[i, j] − acc[j, j])
     Divisor: N − 1, all tasks but the first; within each, i − 1
@@ -389,7 +389,7 @@ def learning_accuracy(acc: Matrix) -> Vector:
     aliases=["learning accuracy", "plasticity"],
 )
 def average_learning_accuracy(acc: Matrix) -> float:
-    """The mean of every task's accuracy just after it was learned: plasticity.
+    """The mean accuracy of each task just after it was learned (plasticity).
 
     Formula: AvgLAcc = (1/N) Σ_j acc[j, j]
     Divisor: N, all tasks

@@ -157,7 +157,7 @@ class Metric:
 
         Example:
             >>> METRICS["AF"].short()
-            'AF, average forgetting: How far, on average, ... Lower is better. Negative where tasks are ...'
+            'AF, average forgetting: How far, on average, ... Lower is better. Negative if tasks are ...'
         """
         return f"{self.name}, {self.title}: {self.definition.meaning} {self.direction}"
 

@@ -51,7 +51,7 @@ def write_report(runs: Iterable[Run], path: Path) -> None:
     if not groups:
         raise InputError("nothing to report: at least one finished run is required, got none")
     text = page(groups)
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def page(groups: Sequence[RunGroup]) -> str:
@@ -178,7 +178,7 @@ def _gap_sentence(group: RunGroup) -> Html:
             f" The deepest dip between task ends: while {run.phase_name(dip.phase)} was being learned, "
             f"{run.task_name(dip.task)} fell from {_pct(dip.before)} to ",
             element("strong", _pct(dip.lowest)),
-            f" and recovered to {_pct(dip.after)}.",
+            f" and ended at {_pct(dip.after)}.",
         ]
     return element("p", *parts, class_="gap")
 
