@@ -22,6 +22,7 @@ from engram.papers.values import Piece
 from engram.protocols.drive import drive
 from engram.record.experiment import Experiment
 from engram.record.run import Run
+from engram.scenarios.values import ClassSetting
 
 STRENGTH_OF_BEST = 100.0
 STRENGTH_OF_WORST = 10000.0
@@ -125,7 +126,8 @@ def test_table_4_runs_both_numbers_of_classes() -> None:
     for piece in pieces:
         [planned] = piece.first_runs(1)
         known = piece.cells[0].setting == "known #classes"
-        assert getattr(planned.scenario.setting, "classes_known") is known  # noqa: B009
+        setting = planned.scenario.setting
+        assert isinstance(setting, ClassSetting) and setting.classes_known is known
     unknown = {p.first_runs(1)[0].id for p in pieces if p.cells[0].setting != "known #classes"}
     class_column = {
         piece.first_runs(1)[0].id

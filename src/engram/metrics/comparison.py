@@ -157,8 +157,7 @@ def rank(
     Args:
         values: One value per seed for each method, in the same order of seeds, without NaN.
         higher_is_better: Whether larger values are better.
-        test: `sign-flip` makes no distributional assumption but needs at least six seeds; `t` assumes normal
-            differences.
+        test: `sign-flip` assumes no distribution but needs six seeds; `t` assumes normal differences.
         level: The family-wise error rate.
 
     Raises:
@@ -175,8 +174,7 @@ def rank(
     table = _checked(values)
     n = len(next(iter(table.values())))
     sign = 1 if higher_is_better else -1
-    means = {name: sign * float(row.mean()) for name, row in table.items()}
-    names = sorted(table, key=lambda name: -means[name])
+    names = sorted(table, key=lambda name: -sign * float(table[name].mean()))
 
     index_pairs = list(combinations(range(len(names)), 2))
     pairs = _pairs([(names[i], names[j]) for i, j in index_pairs], table, sign=sign, test=test, level=level)

@@ -108,26 +108,24 @@ class Curve:
         learned[at] = rows_learning
         _refuse_mixed(rows_step, rows_learning, learned[at])
         groups = _groups(_in_order(learned), phases)
-        order = list(dict.fromkeys(name for _, names in groups for name in names))
-        evaluated_first = _in_order(rows_task[np.lexsort((rows_task, rows_step))])
-        order += [name for name in evaluated_first if name not in order]
+        order = _task_order(groups, rows_task[np.lexsort((rows_task, rows_step))])
         column = {name: index for index, name in enumerate(order)}
         columns = _look_up(rows_task, column)
-        cells = np.full((len(steps), len(order)), np.nan)
-        evaluated = np.zeros(cells.shape, dtype=np.bool_)
+        evaluated = np.zeros((len(steps), len(order)), dtype=np.bool_)
         evaluated[at, columns] = True
         if int(evaluated.sum()) < len(rows_step):
             _refuse_again(at * len(order) + columns, rows_step, rows_task)
-        cells[at, columns] = accuracy
-        totals = None
-        if total is not None:
-            totals = np.full(cells.shape, np.nan)
-            totals[at, columns] = total
+
+        def table(values: ArrayLike) -> Matrix:
+            cells = np.full(evaluated.shape, np.nan)
+            cells[at, columns] = values
+            return cells
+
         return cls(
             step=steps.astype(np.int64),
             learning=_look_up(learned, {value: index for index, (value, _) in enumerate(groups)}),
-            accuracy=cells,
-            total=totals,
+            accuracy=table(accuracy),
+            total=None if total is None else table(total),
             tasks=tuple(order),
             phases=_with_rest(
                 tuple(tuple(column[name] for name in names) for _, names in groups), len(order)
@@ -295,6 +293,12 @@ def _in_order(values: Labels) -> list[Label]:
     """The distinct values, in order of first appearance."""
     distinct, first = np.unique(values, return_index=True)
     return [distinct[index].item() for index in np.argsort(first)]
+
+
+def _task_order(groups: list[tuple[Label, tuple[Label, ...]]], evaluated: Labels) -> list[Label]:
+    """Tasks in the order in which they are first learned, followed by those that are only evaluated."""
+    learned = [name for _, names in groups for name in names]
+    return list(dict.fromkeys([*learned, *_in_order(evaluated)]))
 
 
 def _groups(learned: list[Label], phases: Phases | None) -> list[tuple[Label, tuple[Label, ...]]]:
