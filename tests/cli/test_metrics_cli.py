@@ -100,22 +100,22 @@ BAD = {
     "blank lines": ("\n \n", "is empty"),
     "blank cells": (",\n,\n", "every cell is blank"),
     "no rows": ("step,learning,task,accuracy\n", "no rows"),
-    "columns": ("step,task,accuracy\n1,0,0.5\n", "lacks the column 'learning'"),
-    "no accuracy": ("step,learning,task,correct\n1,0,0,5\n", "lacks the column 'accuracy'"),
+    "columns": ("step,task,accuracy\n1,0,0.5\n", "is missing the column 'learning'"),
+    "no accuracy": ("step,learning,task,correct\n1,0,0,5\n", "is missing the column 'accuracy'"),
     "percent matrix": ("98\n91,90\n", "percentages"),
-    "percent table": (LONG.replace("0.9", "90"), "fractions from 0 to 1"),
-    "negative": (LONG.replace("0.9", "-0.9"), "fractions from 0 to 1"),
+    "percent table": (LONG.replace("0.9", "90"), "values from 0 to 1, got"),
+    "negative": (LONG.replace("0.9", "-0.9"), "values from 0 to 1, got"),
     "text in matrix": ("0.9,\n0.5,good\n", "line 2: 'good' is not a number"),
     "text in table": (LONG.replace("0.9", "good"), "row 1: 'good' in the column 'accuracy' is not a number"),
     "text step": (LONG.replace("2,1,0", "two,1,0"), "row 2: 'two' in the column 'step' is not a number"),
     "half step": (LONG.replace("2,1,0", "1.5,1,0"), "is not a whole number"),
     "blank step": (LONG.replace("2,1,0", ",1,0"), "row 2: a blank cell in the column 'step'"),
     "blank task": (LONG.replace("2,1,0", "2,1,"), "row 2: a blank cell in the column 'task'"),
-    "names and numbers": (LONG.replace(",0,0,", ",a,0,"), "both as numbers or both as names"),
+    "names and numbers": (LONG.replace(",0,0,", ",a,0,"), "must both be numbers or both be names"),
     "duplicate": (LONG + "3,1,1,0.8\n", "task 1 is evaluated twice at step 3"),
     "two learned": (LONG + "3,0,2,0.8\n", "two tasks are being learned"),
     "ragged": (LONG + "3,1,2,0.8,9,9\n", "cannot read"),
-    "total": ("step,learning,task,correct,total\n1,0,0,0,-1\n", "total is -1"),
+    "total": ("step,learning,task,correct,total\n1,0,0,0,-1\n", "total must be at least 1, got -1"),
     "correct": ("step,learning,task,correct,total\n1,0,0,5,4\n", "between 0 and total"),
     "tall matrix": ("0.5\n0.5\n", "2 rows but 1 columns"),
     "quote": ('0.5\n0.5,"0.5', "is not"),
@@ -177,4 +177,4 @@ def test_columns_that_name_no_tasks_are_one_line(tmp_path: Path, capsys: pytest.
     pl.DataFrame(table).write_parquet(file)
     code, _, errors = run(["metrics", str(file)], capsys)
     assert code == 2 and errors.count("\n") == 1
-    assert "the column 'learning' names tasks: give numbers or text, not List" in errors
+    assert "the column 'learning' must be numbers or text, got List" in errors

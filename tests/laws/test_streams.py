@@ -104,9 +104,9 @@ def test_memory_does_not_grow(metric: Metric | None) -> None:
 @pytest.mark.parametrize("metric", PAIRS, ids=lambda metric: metric.name)
 def test_streams_refuse_what_does_not_fit(metric: Metric) -> None:
     stream = new_stream(metric, 2)
-    with pytest.raises(InputError, match="2 tasks need as many accuracies"):
+    with pytest.raises(InputError, match="accuracies must have one entry per task, got 3 for 2 tasks"):
         stream.update(0, np.zeros(3))
-    with pytest.raises(InputError, match="task 2 is being learned, but tasks are 0 to 1"):
+    with pytest.raises(InputError, match="learning must be between 0 and 1, got 2"):
         stream.update(2, np.zeros(2))
 
 

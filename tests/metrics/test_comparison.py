@@ -199,9 +199,9 @@ def test_seeds_to_decide_are_those_of_power_tables(effect: float, n: int) -> Non
 def test_with_so_many_seeds_the_sign_flip_test_decides_four_times_in_five(effect: float, tests: int) -> None:
     n = seeds_to_decide(_with_effect(effect, n=12), tests=tests)
     samples = np.random.default_rng(5).normal(effect, 1, (400, int(n)))
-    found = np.mean([sign_flip_test(row).p <= 0.05 / tests for row in samples])
+    power = np.mean([sign_flip_test(row).p <= 0.05 / tests for row in samples])
     # The approximation may be off by a few percent; the share itself has a standard error of 2 %.
-    assert found >= 0.74
+    assert power >= 0.74
 
 
 def test_seeds_to_decide_where_little_is_known() -> None:
@@ -301,20 +301,20 @@ def test_too_few_seeds_are_said_plainly() -> None:
     ranking = rank(five)
     assert ranking.groups == (("a", "b"),)
     assert ranking.too_few.startswith("with 5 seeds the smallest possible p of a sign-flip test is 0.0625: ")
-    assert ranking.too_few.endswith("it takes 6 seeds")
+    assert ranking.too_few.endswith("at least 6 seeds are needed")
     assert ranking.pairs[0].more_seeds == 1
     three = rank({**five, "c": [0.5, 0.4, 0.5, 0.5, 0.4]})
     assert "and 0.188 after Holm's correction for 3 pairs" in three.too_few
     assert rank(five, test="t").groups == (("a",), ("b",))
     assert not rank(five, test="t").too_few
     one = rank({"a": [0.9], "b": [0.1]}, test="t")
-    assert one.too_few == "1 seed cannot be tested: a t test needs 2 or more"
+    assert one.too_few == "1 seed cannot be tested: a t test needs at least 2"
     assert math.isnan(one.pairs[0].more_seeds)
 
 
 def test_a_ranking_as_json_has_no_undefined_numbers() -> None:
-    found = json.loads(json.dumps(rank({"a": [0.9], "b": [0.1]}).as_json(), allow_nan=False))
-    assert found["ranking"][0] == {
+    ranking = json.loads(json.dumps(rank({"a": [0.9], "b": [0.1]}).as_json(), allow_nan=False))
+    assert ranking["ranking"][0] == {
         "method": "a",
         "mean": 0.9,
         "sd": None,
@@ -324,16 +324,16 @@ def test_a_ranking_as_json_has_no_undefined_numbers() -> None:
         "n": 1,
         "groups": [0],
     }
-    assert found["pairs"][0]["more_seeds"] is None
-    assert found["groups"] == [["a", "b"]]
-    assert found["too_few_seeds"].startswith("with 1 seed the smallest possible p")
+    assert ranking["pairs"][0]["more_seeds"] is None
+    assert ranking["groups"] == [["a", "b"]]
+    assert ranking["too_few_seeds"].startswith("with 1 seed the smallest possible p")
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"a": [0.1]}, "1 method given; give two or more"),
-        ({"a": [0.1, 0.2], "b": [0.1]}, r"numbers of values differ \(a 2, b 1\)"),
+        ({"a": [0.1]}, "at least two methods are required, got 1"),
+        ({"a": [0.1, 0.2], "b": [0.1]}, r"got different numbers \(a 2, b 1\)"),
         ({"a": [], "b": []}, "no seed has a value"),
         ({"a": [0.1, np.nan], "b": [0.1, 0.2]}, "finite"),
     ],

@@ -1,12 +1,13 @@
 """Curves: from tables and traces, the order of tasks, tasks learned together; and speed."""
 
 import time
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.metrics import curve as pure
 from engram.metrics import matrix
@@ -105,20 +106,20 @@ def test_an_empty_history_has_no_values() -> None:
         assert len(history.curve) == 0
 
 
-GOOD: dict[str, Any] = {"step": [1, 2], "learning": [0, 1], "task": [0, 1], "accuracy": [0.5, 0.5]}
+GOOD: JsonObject = {"step": [1, 2], "learning": [0, 1], "task": [0, 1], "accuracy": [0.5, 0.5]}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({name: [] for name in GOOD}, "no evaluations"),
+        ({name: [] for name in GOOD}, "the table has no rows"),
         ({"step": [1, 1]}, "at step 1 two tasks are being learned"),
         ({"step": [1, 1], "learning": [0, 0], "task": [0, 0]}, "task 0 is evaluated twice at step 1"),
-        ({"accuracy": [50, 50]}, "fractions"),
+        ({"accuracy": [50, 50]}, "values from 0 to 1"),
         ({"phases": [(0,)]}, "phase 1 is being learned, but only 1 phases"),
     ],
 )
-def test_impossible_tables_are_refused(change: dict[str, Any], message: str) -> None:
+def test_impossible_tables_are_refused(change: JsonObject, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Curve.of_table(**(GOOD | change))
 
@@ -128,8 +129,8 @@ def test_impossible_tables_are_refused(change: dict[str, Any], message: str) -> 
     [
         (3, 2, "between 0 and total"),
         (-1, 2, "between 0 and total"),
-        (0, 0, "total is 0"),
-        (1, -5, "total is -5"),
+        (0, 0, "total must be at least 1, got 0"),
+        (1, -5, "total must be at least 1, got -5"),
     ],
 )
 def test_impossible_counts_are_refused(correct: int, total: int, message: str) -> None:
@@ -159,7 +160,7 @@ def test_a_curve_needs_matching_lengths() -> None:
         lambda curve: pure.learning_curve_area(curve, beta=0),
     ],
 )
-def test_unknown_options_are_refused(call: Any) -> None:
+def test_unknown_options_are_refused(call: Callable[[Curve], object]) -> None:
     with pytest.raises(InputError):
         call(Curve(step=np.arange(1), learning=np.arange(1), accuracy=np.zeros((1, 1))))
 

@@ -1,7 +1,6 @@
 """Edges of the matrix metrics: one task, missing rows and cells, impossible input."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -89,8 +88,8 @@ def test_catastrophic_is_unknown_without_a_quality() -> None:
         ([[]], "empty"),
         ([[0.5], [0.5]], "2 rows but 1 columns"),
         ([[98.0]], "percentages"),
-        ([[-0.1]], "holds -0.1: fractions from 0 to 1"),
-        ([[np.inf]], "fractions"),
+        ([[-0.1]], "values from 0 to 1, got -0.1"),
+        ([[np.inf]], "values from 0 to 1"),
     ],
 )
 def test_impossible_matrices_are_refused(rows: list[list[float]], message: str) -> None:
@@ -116,7 +115,7 @@ def test_fewer_rows_than_columns_are_tasks_never_learned() -> None:
         lambda acc: matrix.rescaled_average_forgetting(acc, []),
     ],
 )
-def test_bad_arguments_are_one_clear_line(call: Callable[[Matrix], Any]) -> None:
+def test_bad_arguments_are_one_clear_line(call: Callable[[Matrix], object]) -> None:
     with pytest.raises(InputError) as caught:
         call(np.array([[0.9, NAN], [0.6, 0.8]]))
     assert "\n" not in str(caught.value)

@@ -179,7 +179,7 @@ def test_a_metric_without_its_plugin_has_no_direction(runs: Path, engram: Engram
         replace(run, stored={**run.stored, "theirs": 0.5}).save()
     code, _, err = engram("compare", runs, "--metric", "theirs")
     assert code == 2 and err.count("\n") == 1
-    assert "give the file that registers it with --plugin" in err
+    assert "pass the file that registers it with --plugin" in err
 
 
 def test_the_report_has_it(plugin: Path, runs: Path, tmp_path: Path, engram: Engram) -> None:
@@ -238,9 +238,9 @@ BROKEN: dict[str, tuple[str, str]] = {
         "np.ones(9)",
         "metric 'worst-task' in worst_task.py, line 6 returned shape (9,) for 3 tasks",
     ),
-    "matrix": ("acc", "returned shape (3, 3) for 3 tasks; expected a number"),
-    "text": ("'high'", "line 6 returned str; expected a number, or one number per task"),
-    "nothing": ("{}", "returned dict; expected a number"),
+    "matrix": ("acc", "returned shape (3, 3) for 3 tasks, expected a number"),
+    "text": ("'high'", "line 6 returned str, expected a number or one number per task"),
+    "nothing": ("{}", "returned dict, expected a number"),
     "infinite": ("np.inf", "returned an infinite number"),
 }
 

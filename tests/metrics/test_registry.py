@@ -103,10 +103,10 @@ REFUSED: dict[str, tuple[dict[str, Any], Callable[..., Any], str]] = {
     "arguments": (
         {"needs": "classes"},
         one,
-        r"'mine' in test_registry.py, line \d+ cannot be called: it is given matrix, classes, but its "
+        r"'mine' in test_registry.py, line \d+ cannot be called with matrix, classes: its "
         r"arguments are \(acc",
     ),
-    "named by": ({"named_by": "window"}, one, "named by 'window'"),
+    "named by": ({"named_by": "window"}, one, "named_by='window'"),
 }
 
 

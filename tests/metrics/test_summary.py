@@ -88,8 +88,8 @@ def test_forward_transfer_where_unseen_tasks_are_watched_from_the_start() -> Non
     table = [(0, 0, 0, 1), (0, 0, 1, 2), (1, 0, 0, 9), (1, 0, 1, 5), (2, 1, 0, 6), (2, 1, 1, 8)]
     assert summarise(trace_of(table)).final["FWT"] == pytest.approx(0.3)
     assert "FWT" not in summarise(trace_of(table[2:])).final
-    given = summarise(trace_of(table[2:]), initial=np.array([0.0, 0.1]))
-    assert given.final["FWT"] == pytest.approx(0.4)
+    with_initial = summarise(trace_of(table[2:]), initial=np.array([0.0, 0.1]))
+    assert with_initial.final["FWT"] == pytest.approx(0.4)
 
 
 def test_joint_training_counts_classes_by_phase() -> None:
@@ -110,9 +110,9 @@ def test_tasks_that_are_watched_but_not_learned_need_no_class_counts() -> None:
 
 
 def test_input_that_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputError, match="5 tasks need 5 class counts; got 2"):
+    with pytest.raises(InputError, match="5 tasks need 5 class counts, got 2"):
         summarise(worked_matrix(), classes_seen=[2, 4])
-    with pytest.raises(InputError, match="expected a trace, a curve or an accuracy matrix; got list"):
+    with pytest.raises(InputError, match="expected a trace, a curve or an accuracy matrix, got list"):
         summarise([[0.5]])  # type: ignore[arg-type]
 
 

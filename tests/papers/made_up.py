@@ -19,13 +19,13 @@ from engram.record.tables import Tables
 from engram.scenarios.values import Scenario
 
 LOOKS = 3
-"""Evaluations in each phase, unless it is evaluated at its end alone."""
+"""Evaluations in each phase, unless it is evaluated only at its end."""
 SAMPLES = 20
 
 
 def execute(experiments: Sequence[Experiment]) -> list[Run]:
     """A result for every experiment; the same experiment has the same result."""
-    return [result(each) for each in experiments]
+    return [result(planned) for planned in experiments]
 
 
 def failed(experiment: Experiment, reason: str = "diverged") -> Run:
@@ -43,10 +43,10 @@ def result(experiment: Experiment) -> Run:
     for number, tasks in enumerate(scenario.phases):
         learning = tasks[-1]
         seen += [task for task in tasks if task not in seen]
-        asked = range(len(scenario.tasks)) if evaluation.tasks == "all" else seen
+        evaluated = range(len(scenario.tasks)) if evaluation.tasks == "all" else seen
         for look in range(0 if number == 0 and evaluation.before else 1, looks + 1):
             step += look > 0
-            for task in asked:
+            for task in evaluated:
                 right = draw.random(SAMPLES) < (0.9 if task in tasks else 0.5)
                 trace.add(step=step, learning=learning, task=task, right=right)
                 if evaluation.losses:
@@ -91,7 +91,7 @@ def _told_apart(experiment: Experiment) -> tuple[object, ...]:
 
 
 class Measured(Mapping[str, Any]):
-    """Metrics, or what they were after each task, worked out when somebody asks for them."""
+    """Metrics, or what they were after each task, computed on demand."""
 
     def __init__(self, trace: Trace, scenario: Scenario, what: str) -> None:
         self.trace, self.scenario, self.what = trace, scenario, what

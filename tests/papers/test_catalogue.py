@@ -9,7 +9,6 @@ from importlib import import_module
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.papers.made_up import execute
@@ -68,22 +67,22 @@ def some(pieces: Sequence[Piece], *, limit: int = 3, most: int = 100) -> list[Pi
     return list(islice(small, limit)) or list(pieces[:1])
 
 
-def each(of: str = "") -> list[Any]:
-    """The names of all tables and figures, or of those; 004's ask for hundreds of runs a number, and wait."""
+def names_of(kind: str = "") -> list[object]:
+    """Names of all tables and figures, or of one kind; 004 has hundreds of runs per number and is slow."""
     return [
         pytest.param(name, marks=[pytest.mark.slow] if name.startswith("004") else [])
         for name in sorted(artefacts())
-        if of in name
+        if kind in name
     ]
 
 
 @pytest.mark.parametrize("name", WANTED)
 def test_every_table_and_figure_is_defined(name: str) -> None:
-    found = artefact(name)
-    assert found.name == name
-    assert found.title
-    assert found.pieces
-    assert (found.draw is not None) == ("-figure" in name)
+    reproduced = artefact(name)
+    assert reproduced.name == name
+    assert reproduced.title
+    assert reproduced.pieces
+    assert (reproduced.draw is not None) == ("-figure" in name)
 
 
 def test_every_published_table_is_wanted() -> None:
@@ -103,10 +102,10 @@ def test_every_published_number_belongs_to_exactly_one_piece(name: str) -> None:
 
 
 def test_names_are_unique() -> None:
-    for found in artefacts().values():
-        for reading, pieces in readings(found).items():
+    for reproduced in artefacts().values():
+        for reading, pieces in readings(reproduced).items():
             doubled = [name for name, times in Counter(p.name for p in pieces).items() if times > 1]
-            assert not doubled, (found.name, reading)
+            assert not doubled, (reproduced.name, reading)
     for table in published_tables():
         names = Counter(cell.name for cell in cells(*table.split("-table")))
         assert max(names.values()) == 1, table
@@ -114,13 +113,15 @@ def test_names_are_unique() -> None:
 
 def test_no_two_tables_have_the_same_name() -> None:
     names = [
-        found.name for paper in PAPERS for found in import_module(f"engram.papers.paper{paper}").ARTEFACTS
+        reproduced.name
+        for paper in PAPERS
+        for reproduced in import_module(f"engram.papers.paper{paper}").ARTEFACTS
     ]
     assert len(names) == len(set(names)) == len(artefacts())
     assert all(name.startswith(tuple(PAPERS)) for name in names)
 
 
-@pytest.mark.parametrize("name", each())
+@pytest.mark.parametrize("name", names_of())
 def test_runs_can_be_planned_without_data(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ENGRAM_DATA", str(tmp_path))
     assert all(piece.seeds >= 1 and piece.later >= 0 for piece in artefact(name).pieces)
@@ -136,31 +137,31 @@ def test_a_name_that_nearly_exists_is_suggested() -> None:
         artefact("002-tabel2")
 
 
-@pytest.mark.parametrize("name", each("-table"))
+@pytest.mark.parametrize("name", names_of("-table"))
 def test_quick_tables_give_a_value_for_every_number(name: str) -> None:
     for reading, pieces in readings(artefact(name)).items():
         for piece in some(pieces, limit=1 if reading else 3):
-            found = drive(quick(piece.plan([0])), execute)
-            assert set(found) == set(piece.cells), piece.name
-            values = [value for numbers in found.values() for value in numbers]
+            returned = drive(quick(piece.plan([0])), execute)
+            assert set(returned) == set(piece.cells), piece.name
+            values = [value for numbers in returned.values() for value in numbers]
             assert len(values) >= len(piece.cells)
             assert all(math.isfinite(value) for value in values), piece.name
 
 
-@pytest.mark.parametrize("name", each("-figure"))
+@pytest.mark.parametrize("name", names_of("-figure"))
 @pytest.mark.slow
 def test_quick_figures_are_drawn(name: str) -> None:
-    found = artefact(name)
-    assert found.draw is not None
-    for pieces in (found.pieces, *(some(each, limit=1) for each in readings(found).values())):
-        page = found.draw({piece.name: drive(quick(piece.plan([0])), execute) for piece in pieces})
+    figure = artefact(name)
+    assert figure.draw is not None
+    for pieces in (figure.pieces, *(some(reading, limit=1) for reading in readings(figure).values())):
+        page = figure.draw({piece.name: drive(quick(piece.plan([0])), execute) for piece in pieces})
         text = page.html()
         assert json.dumps(page.numbers())
         assert text.startswith("<!doctype html>")
         assert 'data-figure="panel-0"' in text
 
 
-@pytest.mark.parametrize("name", each())
+@pytest.mark.parametrize("name", names_of())
 def test_quick_runs_are_short(name: str) -> None:
     for pieces in readings(artefact(name)).values():
         for piece in some(pieces):

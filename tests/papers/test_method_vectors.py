@@ -2,12 +2,12 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from engram.core.jsons import Json, JsonObject
 from engram.methods import a_gem, gem
 from engram.methods.distil import distillation
 from engram.methods.merging import merge_means, merge_modes, shares
@@ -15,24 +15,24 @@ from engram.methods.optimizers import cosine_factor
 from engram.methods.si import path_importance
 from engram.models.lwta import winners
 
-VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
+VECTORS: JsonObject = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
 V5, V6, V7, V8, V9 = (VECTORS[name] for name in ("V5_AGEM", "V6_KD", "V7_LWTA", "V8_IMM", "V9_SI"))
 
 
-def tensor(values: Any) -> Tensor:
+def tensor(values: Json) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def close(ours: Tensor, theirs: Any) -> bool:
+def close(ours: Tensor, theirs: Json) -> bool:
     return torch.allclose(ours, tensor(theirs), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
     "case", VECTORS["V4_GEM"], ids=lambda case: f"margin {case['margin']} of {case['g']}"
 )
-def test_gem_projects_as_in_v4(case: dict[str, Any]) -> None:
-    found = gem.project(tensor(case["g"]), tensor(case["G"]), margin=case["margin"], ridge=case["eps"])
-    assert close(found, case["gtilde"])
+def test_gem_projects_as_in_v4(case: JsonObject) -> None:
+    projected = gem.project(tensor(case["g"]), tensor(case["G"]), margin=case["margin"], ridge=case["eps"])
+    assert close(projected, case["gtilde"])
 
 
 def test_agem_projects_as_in_v5() -> None:
@@ -52,7 +52,7 @@ def test_agem_projects_as_in_v5() -> None:
         ("classIL_prev_first2_T2_CE", 2, {"squared": True, "form": "cross-entropy"}),
     ],
 )
-def test_distillation_as_in_v6(expected: str, units: int, options: dict[str, Any]) -> None:
+def test_distillation_as_in_v6(expected: str, units: int, options: JsonObject) -> None:
     previous = tensor(V6["prev"])[:, :units]
     assert close(distillation(tensor(V6["cur"]), previous, temperature=V6["T"], **options), V6[expected])
 

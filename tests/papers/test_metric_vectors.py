@@ -1,12 +1,14 @@
 """The papers' metrics on worked examples, to six digits."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import ArrayLike
 
+from engram.core.jsons import Json, JsonObject
 from engram.metrics import curve as curves
 from engram.metrics import matrix
 from engram.metrics.arrays import Vector
@@ -14,12 +16,12 @@ from engram.metrics.curve import Curve, History
 from engram.metrics.diversity import feature_diversity
 from engram.metrics.streaming import StreamingMetrics
 
-VECTORS: dict[str, Any] = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
+VECTORS: JsonObject = json.loads(Path(__file__).with_name("vectors.json").read_text(encoding="utf-8"))
 V1, V2, V3 = VECTORS["V1_stream"], VECTORS["V2_matrix"], VECTORS["V3_FDiv"]
 PRECISION = 1e-6
 
 
-def close(ours: Any, theirs: Any) -> bool:
+def close(ours: ArrayLike, theirs: Json) -> bool:
     expected = np.array(theirs, dtype=np.float64)
     return bool(
         np.allclose(np.asarray(ours, dtype=np.float64), expected, rtol=0, atol=PRECISION, equal_nan=True)
@@ -69,7 +71,7 @@ def test_worst_case_metrics_at_every_evaluation(key: str, history: History) -> N
         ("WP_refcode", curves.windowed_plasticity, "refcode"),
     ],
 )
-def test_windowed_metrics(key: str, name: str, function: Any, mode: str) -> None:
+def test_windowed_metrics(key: str, name: str, function: Callable[..., History], mode: str) -> None:
     width, last = (part.partition("=")[2] for part in key.split(","))
     window = None if width == "None" else int(width)
     history = function(stream_of_v1().prefix(int(last) + 1), window=window, mode=mode)
@@ -98,7 +100,7 @@ def test_matrix_of_the_worked_stream() -> None:
 
 
 @pytest.mark.parametrize("case", VECTORS["V1b_WP_refcode_difference"])
-def test_plasticity_where_the_released_code_differs(case: dict[str, Any]) -> None:
+def test_plasticity_where_the_released_code_differs(case: JsonObject) -> None:
     curve, window = one_task(case["curve"]), case["w"]
     assert close(curves.windowed_plasticity(curve, window=window).final, case["WP_exact"])
     if "WP_refcode" in case:
@@ -112,7 +114,7 @@ def test_plasticity_where_the_released_code_differs(case: dict[str, Any]) -> Non
 R = np.array(V2["R"], dtype=np.float64)
 
 
-MATRIX_METRICS: dict[str, Any] = {
+MATRIX_METRICS: dict[str, ArrayLike] = {
     "ACC": matrix.average_accuracy(R),
     "FORG": matrix.forgetting(R),
     "AF": matrix.average_forgetting(R),

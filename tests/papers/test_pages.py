@@ -69,7 +69,9 @@ def test_the_page_draws_offline_in_light_and_dark(browser: Browser, tmp_path: Pa
     browser.look(width=1200, dark=dark)
     browser.open(place)
     assert browser.problems() == []
-    assert [found for found in browser.requests() if not found.startswith(("file:", "data:", "blob:"))] == []
+    assert [
+        address for address in browser.requests() if not address.startswith(("file:", "data:", "blob:"))
+    ] == []
     drawn = browser.ask(
         "[...document.querySelectorAll('[data-figure]')].map((e) => e.data.map((t) => t.name))"
     )

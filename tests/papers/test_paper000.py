@@ -1,10 +1,10 @@
-"""000: which runs are asked for, what is read from them, and what figures show."""
+"""De Lange et al. (2023): which runs are asked for, what is read from them, and what figures show."""
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -84,9 +84,9 @@ def made_up(planned: Experiment) -> Run:
 def values_of(
     name: str, piece_name: str, seeds: int = 2, reading: str | None = None
 ) -> dict[Cell, list[float]]:
-    found = artefact(name)
-    pieces = found.pieces if reading is None else found.others[reading]
-    piece = next(each for each in pieces if each.name == piece_name)
+    table = artefact(name)
+    pieces = table.pieces if reading is None else table.others[reading]
+    piece = next(candidate for candidate in pieces if candidate.name == piece_name)
     return dict(drive(piece.plan(range(seeds)), Recorder(made_up)))
 
 
@@ -95,17 +95,17 @@ def values_of(
 
 @pytest.mark.parametrize("table", ["1", "2", "3", "4", "5", "6"])
 def test_every_number_belongs_to_one_piece(table: str) -> None:
-    found = artefact(f"000-table{table}")
+    reproduced = artefact(f"000-table{table}")
     wanted = Counter(cells("000", table) + (cells("000", "text(sec3.3)") if table == "2" else ()))
-    for pieces in (found.pieces, *found.others.values()):
+    for pieces in (reproduced.pieces, *reproduced.others.values()):
         assert Counter(cell for piece in pieces for cell in piece.cells) == wanted
 
 
 def test_all_runs_can_be_planned_without_data() -> None:
-    for found in ARTEFACTS:
-        for pieces in (found.pieces, *found.others.values()):
+    for reproduced in ARTEFACTS:
+        for pieces in (reproduced.pieces, *reproduced.others.values()):
             for piece in pieces:
-                assert len(piece.first_runs(1)) >= 1, (found.name, piece.name)
+                assert len(piece.first_runs(1)) >= 1, (reproduced.name, piece.name)
                 assert piece.seeds == 5
 
 
@@ -133,8 +133,8 @@ def test_settings_are_those_of_the_paper() -> None:
 
 def test_runs_are_shared_between_tables_and_figures() -> None:
     def ids(name: str, piece: str) -> list[str]:
-        found = next(each for each in artefact(name).pieces if each.name == piece)
-        return [planned.id for planned in found.first_runs()]
+        chosen = next(candidate for candidate in artefact(name).pieces if candidate.name == piece)
+        return [planned.id for planned in chosen.first_runs()]
 
     first = ids("000-table4", "MNIST/ER")
     assert len(first) == len(set(first)) == 5
@@ -151,34 +151,40 @@ def test_runs_are_shared_between_tables_and_figures() -> None:
 @pytest.mark.parametrize(("name", "searched"), [("MNIST/class", 5), ("Mini-DomainNet/domain", 1)])
 def test_the_learning_rate_is_searched_and_the_best_one_reported(name: str, searched: int) -> None:
     recorder = Recorder(made_up)
-    piece = next(each for each in artefact("000-table3").pieces if each.name == f"{name}/finetune")
+    piece = next(
+        candidate for candidate in artefact("000-table3").pieces if candidate.name == f"{name}/finetune"
+    )
     values = drive(piece.plan(range(5)), recorder)
     first, chosen = recorder.rounds
-    assert Counter(each.optimizer.lr for each in first) == dict.fromkeys(RATES, searched)
-    assert [each.optimizer.lr for each in chosen] == [0.01] * 5
-    assert piece.later * len(first) >= len({each.id for each in chosen} - {each.id for each in first})
-    assert all(len(found) == 5 for found in values.values())
+    assert Counter(planned.optimizer.lr for planned in first) == dict.fromkeys(RATES, searched)
+    assert [planned.optimizer.lr for planned in chosen] == [0.01] * 5
+    assert piece.later * len(first) >= len(
+        {planned.id for planned in chosen} - {planned.id for planned in first}
+    )
+    assert all(len(numbers) == 5 for numbers in values.values())
 
 
 # What is read -------------------------------------------------------------------------------------
 
 
 def test_table_3_takes_acc_from_full_test_sets_and_the_rest_from_the_curve() -> None:
-    values = {cell.metric: found for cell, found in values_of("000-table3", "MNIST/class/finetune").items()}
+    values = {
+        cell.metric: numbers for cell, numbers in values_of("000-table3", "MNIST/class/finetune").items()
+    }
     runs = [made_up(replace(finetuned("MNIST", "class", seed))) for seed in range(2)]
-    for number, found in enumerate(runs):
-        assert found.failure is None
-        assert values["ACC"][number] == pytest.approx(100 * found.metric("ACC-pooled"))
-        assert values["FORG"][number] == pytest.approx(100 * found.metric("FORG"))
-        final = summarise(found.trace).final
+    for number, run in enumerate(runs):
+        assert run.failure is None
+        assert values["ACC"][number] == pytest.approx(100 * run.metric("ACC-pooled"))
+        assert values["FORG"][number] == pytest.approx(100 * run.metric("FORG"))
+        final = summarise(run.trace).final
         for name in ("WC-ACC", "min-ACC", "WF10", "WF100", "WP10", "WP100"):
             assert values[name][number] == pytest.approx(100 * final[name])
 
 
-def lowest(found: Run, kept: set[int]) -> float:
+def lowest(run: Run, kept: set[int]) -> float:
     """min-ACC by hand, over the evaluations at these steps."""
     minima: dict[int, float] = {}
-    trace = found.trace
+    trace = run.trace
     for row in range(len(trace)):
         task = trace.task[row]
         if trace.step[row] in kept and trace.learning[row] > task:
@@ -190,39 +196,41 @@ def lowest(found: Run, kept: set[int]) -> float:
 def test_table_4_counts_updates_within_epochs() -> None:
     values = values_of("000-table4", "MNIST/ER", seeds=1)
     by_period = {
-        cell.setting.split(";")[0]: found for cell, found in values.items() if cell.metric == "min-ACC"
+        cell.setting.split(";")[0]: numbers for cell, numbers in values.items() if cell.metric == "min-ACC"
     }
-    found = made_up(replayed("MNIST", 0))
-    assert found.failure is None
-    steps = sorted(set(found.trace.step) - {0})
+    run = made_up(replayed("MNIST", 0))
+    assert run.failure is None
+    steps = sorted(set(run.trace.step) - {0})
     for period in (1, 10, 100, 1000):
         kept = {step for step in steps if (step - 1) % EPOCH % period == 0}
-        assert by_period[f"rho={period}"] == pytest.approx([lowest(found, kept)])
+        assert by_period[f"rho={period}"] == pytest.approx([lowest(run, kept)])
     assert by_period["rho=1"] < by_period["rho=10"] < by_period["rho=100"] == by_period["rho=1000"]
 
 
 def test_table_4_can_be_read_over_the_run() -> None:
     values = values_of("000-table4", "MNIST/ER", seeds=1, reading="over-the-run")
     by_period = {
-        cell.setting.split(";")[0]: found for cell, found in values.items() if cell.metric == "min-ACC"
+        cell.setting.split(";")[0]: numbers for cell, numbers in values.items() if cell.metric == "min-ACC"
     }
-    found = made_up(replayed("MNIST", 0))
-    assert found.failure is None
+    run = made_up(replayed("MNIST", 0))
+    assert run.failure is None
     ends = {EPOCH * 10 * task for task in range(1, 6)}
     for period in (10, 100):
-        kept = {step for step in set(found.trace.step) - {0} if step % period == 0} | ends
-        assert by_period[f"rho={period}"] == pytest.approx([lowest(found, kept)])
-    assert by_period["rho=1000"] == pytest.approx([lowest(found, ends)])
+        kept = {step for step in set(run.trace.step) - {0} if step % period == 0} | ends
+        assert by_period[f"rho={period}"] == pytest.approx([lowest(run, kept)])
+    assert by_period["rho=1000"] == pytest.approx([lowest(run, ends)])
 
 
 def test_table_5_looks_at_subsets_and_at_training_data() -> None:
     values = values_of("000-table5", "MNIST/ER/test")
-    looked = {cell.setting: found for cell, found in values.items() if cell.metric == "min-ACC"}
-    assert len(looked) == 3
+    by_setting = {cell.setting: numbers for cell, numbers in values.items() if cell.metric == "min-ACC"}
+    assert len(by_setting) == 3
     # The made-up test sets have fewer than 100 samples: every subset is the whole.
-    assert len({tuple(found) for found in looked.values()}) == 1
+    assert len({tuple(numbers) for numbers in by_setting.values()}) == 1
     recorder = Recorder(made_up)
-    piece = next(each for each in artefact("000-table5").pieces if each.name == "MNIST/ER/train")
+    piece = next(
+        candidate for candidate in artefact("000-table5").pieces if candidate.name == "MNIST/ER/train"
+    )
     assert len(drive(piece.plan([0]), recorder)) == 6
     [[planned]] = recorder.rounds
     assert planned.evaluation.on == "train" and planned.evaluation.subset == 1000
@@ -239,17 +247,20 @@ def test_wp_of_the_released_code_can_be_had() -> None:
 # What is derived instead of run -------------------------------------------------------------------
 
 
+Digits = Callable[..., Run]
+
+
 @pytest.fixture(scope="module")
-def digits(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
     """Real runs on Split-Digits, with this evaluation."""
     execute = Serial(Where(out=tmp_path_factory.mktemp("runs")))
 
-    def run(**evaluation: Any) -> Run:
-        asked = {"subset": None, **evaluation}
-        planned = experiment("split-digits", "er", batch_size=64, epochs=2, evaluation=asked, seed=3)
-        [found] = execute([planned])
-        assert found.failure is None
-        return found
+    def run(**evaluation: object) -> Run:
+        options = {"subset": None, **evaluation}
+        planned = experiment("split-digits", "er", batch_size=64, epochs=2, evaluation=options, seed=3)
+        [run] = execute([planned])
+        assert run.failure is None
+        return run
 
     return run
 
@@ -260,7 +271,7 @@ def same(one: Trace, two: Trace) -> bool:
 
 @pytest.mark.parametrize("per_epoch", [True, False])
 @pytest.mark.parametrize("every", [4, 1000])
-def test_a_longer_period_follows_from_the_shortest(digits: Any, every: int, *, per_epoch: bool) -> None:
+def test_a_longer_period_follows_from_the_shortest(digits: Digits, every: int, *, per_epoch: bool) -> None:
     finest = digits()
     really = digits(every=every, per_epoch=per_epoch)
     assert same(thinned(finest.trace, finest.experiment, every, per_epoch=per_epoch), really.trace)
@@ -269,28 +280,28 @@ def test_a_longer_period_follows_from_the_shortest(digits: Any, every: int, *, p
 
 @pytest.mark.parametrize("redraw", [True, False])
 @pytest.mark.parametrize("subset", [20, 50])
-def test_subsets_follow_from_all_samples(digits: Any, subset: int, *, redraw: bool) -> None:
+def test_subsets_follow_from_all_samples(digits: Digits, subset: int, *, redraw: bool) -> None:
     everything = digits()
     really = digits(subset=subset, redraw=redraw)
     assert same(subsampled(everything, subset, redraw=redraw), really.trace)
     assert subsampled(really, 5, redraw=redraw) is really.trace
 
 
-def test_both_together(digits: Any) -> None:
+def test_both_together(digits: Digits) -> None:
     everything = digits()
     reading = replace(OVER_THE_RUN, redraw=False)
     assert same(watched(everything, reading, subset=20, every=5), digits(subset=20, every=5).trace)
     assert not same(watched(everything, FOLLOWED, subset=20, every=5), digits(subset=20, every=5).trace)
 
 
-def test_the_parts_of_a_loss_are_recorded(digits: Any) -> None:
-    found = digits(gradients=True)
+def test_the_parts_of_a_loss_are_recorded(digits: Digits) -> None:
+    run = digits(gradients=True)
     parts: dict[str, dict[int, float]] = {}
-    for step, learning, _, name, value in found.readings:
+    for step, learning, _, name, value in run.readings:
         parts.setdefault(name, {})[step] = value
         if name == "stability-loss":
             assert (value == 0) == (learning == 0)
-    assert parts["plasticity-loss"].keys() == parts["stability-loss"].keys() == set(found.trace.step) - {0}
+    assert parts["plasticity-loss"].keys() == parts["stability-loss"].keys() == set(run.trace.step) - {0}
     # Half of ten equally likely classes' loss, to begin with: the weight of the new samples is .5.
     assert parts["plasticity-loss"][1] == pytest.approx(0.5 * np.log(10), abs=0.15)
 
@@ -312,17 +323,17 @@ def test_the_parts_of_a_loss_are_recorded(digits: Any) -> None:
     ],
 )
 def test_figures_are_drawn(name: str, words: tuple[str, ...]) -> None:
-    found = artefact(name)
-    assert found.draw is not None
-    returned = {piece.name: drive(piece.plan([0, 1]), Recorder(made_up)) for piece in found.pieces}
-    text = found.draw(returned).html()
+    figure = artefact(name)
+    assert figure.draw is not None
+    returned = {piece.name: drive(piece.plan([0, 1]), Recorder(made_up)) for piece in figure.pieces}
+    text = figure.draw(returned).html()
     for word in words:
         assert word in text, word
 
 
 @pytest.mark.slow
 def test_table_4_really_runs(tmp_path: Path, real_data: Path) -> None:
-    piece = next(each for each in artefact("000-table4").pieces if each.name == "MNIST/ER")
+    piece = next(candidate for candidate in artefact("000-table4").pieces if candidate.name == "MNIST/ER")
     values = drive(quick(piece.plan([0])), Serial(Where(out=tmp_path, data=real_data)))
     assert set(values) == set(piece.cells)
-    assert all(0 <= found[0] <= 100 for found in values.values())
+    assert all(0 <= numbers[0] <= 100 for numbers in values.values())

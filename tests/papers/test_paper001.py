@@ -51,26 +51,26 @@ def test_only_two_numbers_are_cut_off_instead_of_rounded() -> None:
 
 def test_the_coefficients_are_those_of_the_reference() -> None:
     [piece] = artefact("001-figure2").pieces
-    found = drive(piece.plan([0]), Recorder(made_up))
-    assert found[20]["β (forgetting)"][1] == pytest.approx(0.273446, abs=1e-6)
-    assert found[20]["β (forgetting)"][9] == pytest.approx(0.637910, abs=1e-6)
-    assert found[100]["β (forgetting)"][49] == pytest.approx(0.592289, abs=1e-6)
-    assert found[100]["γ (accuracy)"][24] == pytest.approx(0.25)
+    coefficients = drive(piece.plan([0]), Recorder(made_up))
+    assert coefficients[20]["β (forgetting)"][1] == pytest.approx(0.273446, abs=1e-6)
+    assert coefficients[20]["β (forgetting)"][9] == pytest.approx(0.637910, abs=1e-6)
+    assert coefficients[100]["β (forgetting)"][49] == pytest.approx(0.592289, abs=1e-6)
+    assert coefficients[100]["γ (accuracy)"][24] == pytest.approx(0.25)
     draw = artefact("001-figure2").draw
     assert draw is not None
-    text = draw({"coefficients": found}).html()
+    text = draw({"coefficients": coefficients}).html()
     assert "K = 20" in text and "K = 100" in text and "γ (accuracy)" in text
 
 
 @pytest.mark.parametrize("name", ["001-figure3", "001-figure4"])
 @pytest.mark.parametrize("reading", [None, "small"])
 def test_streams_are_shown_once_and_drawn(name: str, reading: str | None) -> None:
-    found = artefact(name)
-    pieces = found.pieces if reading is None else found.others[reading]
+    figure = artefact(name)
+    pieces = figure.pieces if reading is None else figure.others[reading]
     recorder = Recorder(made_up)
     returned = {piece.name: drive(piece.plan([0, 1]), recorder) for piece in pieces}
     assert len(returned) == (6 if reading is None else 3)
-    for planned in (each for asked in recorder.rounds for each in asked):
+    for planned in (planned for experiments in recorder.rounds for planned in experiments):
         assert planned.scenario.passes == 1 and planned.batch_size == 10
         assert planned.optimizer.lr == 0.01 and planned.optimizer.momentum == 0.9
         assert planned.optimizer.weight_decay == 1e-4
@@ -84,16 +84,16 @@ def test_streams_are_shown_once_and_drawn(name: str, reading: str | None) -> Non
         if planned.method == "gdumb":
             assert planned.settings["memory"] == 2000
             assert planned.settings["epochs"] == (30 if reading is None else 16)
-    assert found.draw is not None
-    text = found.draw(returned).html()
+    assert figure.draw is not None
+    text = figure.draw(returned).html()
     for word in ("finetune", "ER", "GDumb", "CIFAR100", *(("RAA",) if name == "001-figure3" else ("RAF",))):
         assert word in text
     assert ("Tiny ImageNet" in text.split("<script")[0]) == (reading is None)
 
 
 def test_figures_3_and_4_share_their_runs() -> None:
-    asked = [
+    runs = [
         [planned.id for piece in artefact(name).pieces for planned in piece.first_runs()]
         for name in ("001-figure3", "001-figure4")
     ]
-    assert asked[0] == asked[1]
+    assert runs[0] == runs[1]

@@ -22,6 +22,7 @@ from engram.papers.values import Piece
 from engram.protocols.drive import drive
 from engram.record.experiment import Experiment
 from engram.record.run import Run
+from engram.scenarios.values import ClassSetting
 
 STRENGTH_OF_BEST = 100.0
 STRENGTH_OF_WORST = 10000.0
@@ -31,13 +32,13 @@ def made_up(score: Callable[[Experiment], float]) -> Executor:
     """Final averages from the experiment, falling evenly from 1 over the tasks."""
 
     def execute(experiments: Sequence[Experiment]) -> list[Run]:
-        found: list[Run] = []
-        for each in experiments:
-            tasks, final = len(each.scenario.phases), score(each)
+        runs: list[Run] = []
+        for planned in experiments:
+            tasks, final = len(planned.scenario.phases), score(planned)
             averages = [1 - (1 - final) * done / tasks for done in range(1, tasks + 1)]
             metrics = {"AA": final, "AvgAcc": final}
-            found.append(Run(planned=each, stored=metrics, by_task={"AA": averages}))
-        return found
+            runs.append(Run(planned=planned, stored=metrics, by_task={"AA": averages}))
+        return runs
 
     return execute
 
@@ -50,7 +51,7 @@ def by_strength(planned: Experiment) -> float:
 
 
 def piece_of(name: str, piece: str) -> Piece:
-    return next(each for each in artefact(name).pieces if each.name == piece)
+    return next(candidate for candidate in artefact(name).pieces if candidate.name == piece)
 
 
 def returned(name: str, execute: Executor, seeds: int = 1) -> dict[str, Any]:
@@ -60,8 +61,8 @@ def returned(name: str, execute: Executor, seeds: int = 1) -> dict[str, Any]:
 def test_a_cell_of_tables_2_to_4_gets_one_value_a_seed_in_percent() -> None:
     [cell] = piece_of("002-table2", "Split MNIST/class/EWC/AvgAcc").cells
     piece = piece_of("002-table2", "Split MNIST/class/EWC/AvgAcc")
-    found = drive(piece.plan([0, 1]), made_up(lambda planned: 0.25 + 0.5 * planned.seed))
-    assert found == {cell: [25.0, 75.0]}
+    values = drive(piece.plan([0, 1]), made_up(lambda planned: 0.25 + 0.5 * planned.seed))
+    assert values == {cell: [25.0, 75.0]}
     assert (cell.method, cell.mean) == ("EWC", 19.80)
 
 
@@ -125,7 +126,8 @@ def test_table_4_runs_both_numbers_of_classes() -> None:
     for piece in pieces:
         [planned] = piece.first_runs(1)
         known = piece.cells[0].setting == "known #classes"
-        assert getattr(planned.scenario.setting, "classes_known") is known  # noqa: B009
+        setting = planned.scenario.setting
+        assert isinstance(setting, ClassSetting) and setting.classes_known is known
     unknown = {p.first_runs(1)[0].id for p in pieces if p.cells[0].setting != "known #classes"}
     class_column = {
         piece.first_runs(1)[0].id
@@ -190,8 +192,10 @@ def test_copied_rows_can_be_run_in_the_papers_own_set_up() -> None:
 def test_queue_tables_take_the_best_and_the_worst_strength_at_every_tenth_task(
     table: str, network: str
 ) -> None:
-    found = returned(f"002-table{table}", made_up(by_strength), seeds=2)
-    values = {cell: numbers for each in found.values() for cell, numbers in each.items()}
+    by_piece = returned(f"002-table{table}", made_up(by_strength), seeds=2)
+    values = {
+        cell: numbers for values_of_piece in by_piece.values() for cell, numbers in values_of_piece.items()
+    }
     assert set(values) == set(cells("002", table))
     for cell, numbers in values.items():
         final = {"best": 0.8, "worst": 0.5}.get(cell.method.split("(")[-1].rstrip(")"), 0.6)
@@ -219,18 +223,18 @@ def test_a_zero_head_is_another_experiment_and_the_usual_one_keeps_its_name() ->
     assert usual.id != zero.id
     assert "zero_head" not in usual.as_json()["model"]
     assert zero.as_json()["model"]["zero_head"] is True
-    one, other = (build(each.model, shape=(1, 28, 28), n_units=4, seed=0) for each in (usual, zero))
+    one, other = (build(planned.model, shape=(1, 28, 28), n_units=4, seed=0) for planned in (usual, zero))
     assert all(not weights.any() for weights in other.head.parameters())
     assert all(weights.any() for weights in one.head.parameters())
     pairs = zip(one.features.parameters(), other.features.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
 
 
-def lines(name: str, found: dict[str, Any]) -> list[dict[str, list[float]]]:
+def lines(name: str, returned_values: dict[str, paper002.AverageCurves]) -> list[dict[str, list[float]]]:
     """What a figure's page draws: for each panel, the heights of its curves by their names."""
     draw = artefact(name).draw
     assert draw is not None
-    text = draw(found).html()
+    text = draw(returned_values).html()
     written = re.search(r'<script type="application/json" id="figures">(.*?)</script>', text, re.S)
     assert written is not None
     panels = json.loads(written[1]).values()
@@ -238,8 +242,8 @@ def lines(name: str, found: dict[str, Any]) -> list[dict[str, list[float]]]:
 
 
 def test_the_queue_comparison_draws_every_line_and_the_published_rings() -> None:
-    found = returned("002-figure3", made_up(by_strength))
-    dense, convolutional = lines("002-figure3", found)
+    by_piece = returned("002-figure3", made_up(by_strength))
+    dense, convolutional = lines("002-figure3", by_piece)
     names = ["Adam", "SI (best), λ = 100", "SI (worst), λ = 10000", "Online EWC (best), λ = 100"]
     names += ["Online EWC (worst), λ = 10000", "Adagrad"]
     assert [name for name in dense if "published" not in name] == names
@@ -267,20 +271,20 @@ def test_a_panel_for_each_strength_and_a_line_for_each_start_of_the_heads() -> N
 
 def test_a_strength_that_fails_is_left_out_of_its_figure() -> None:
     def execute(experiments: Sequence[Experiment]) -> list[Run]:
-        found = made_up(by_strength)(experiments)
+        runs = made_up(by_strength)(experiments)
         return [
-            failed(each.experiment, "diverged") if each.experiment.settings["strength"] == 1000 else each
-            for each in found
+            failed(run.experiment, "diverged") if run.experiment.settings["strength"] == 1000 else run
+            for run in runs
         ]
 
-    found = returned("002-figure4", execute)
-    assert found["SI/zero heads"]["1000"] == []
-    assert "λ = 1000" not in lines("002-figure4", found)[0]
+    by_piece = returned("002-figure4", execute)
+    assert by_piece["SI/zero heads"]["1000"] == []
+    assert "λ = 1000" not in lines("002-figure4", by_piece)[0]
 
 
 def test_figures_share_their_runs_with_the_tables() -> None:
     def runs(name: str) -> set[str]:
-        return {each.id for piece in artefact(name).pieces for each in piece.first_runs(1)}
+        return {planned.id for piece in artefact(name).pieces for planned in piece.first_runs(1)}
 
     assert runs("002-table5") | runs("002-table6") == runs("002-figure3")
     assert runs("002-figure4") == runs("002-figure5")
@@ -292,7 +296,7 @@ def test_a_quick_piece_runs_end_to_end(tmp_path: Path, real_data: Path) -> None:
     piece = piece_of("002-table2", "Split MNIST/class/Naive rehearsal/AvgAcc")
     coded = artefact("002-table2").others["code"][artefact("002-table2").pieces.index(piece)]
     serial = Serial(Where(out=tmp_path, data=real_data))
-    for each in (piece, coded):
-        [[value]] = drive(quick(each.plan([0])), serial).values()
+    for reading in (piece, coded):
+        [[value]] = drive(quick(reading.plan([0])), serial).values()
         assert 20 < value < 100
     assert len(list(tmp_path.iterdir())) == 2

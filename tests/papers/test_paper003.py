@@ -1,9 +1,8 @@
-"""003: which runs are asked for, what is read from them, and what figures show."""
+"""Chen et al. (2023): which runs are asked for, what is read from them, and what figures show."""
 
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.papers.made_up import failed
@@ -75,22 +74,22 @@ def made_up(experiment: Experiment) -> Run:
 
 
 def piece_of(table: str, name: str, follow: str | None = None) -> Piece:
-    found = artefact(f"003-{table}")
-    pieces = found.pieces if follow is None else found.others[follow]
+    reproduced = artefact(f"003-{table}")
+    pieces = reproduced.pieces if follow is None else reproduced.others[follow]
     return next(piece for piece in pieces if piece.name == name)
 
 
 def driven(piece: Piece, seeds: int = 1) -> dict[str, list[float]]:
     values = drive(piece.plan(range(seeds)), Recorder(made_up))
-    return {cell.name.rpartition("/")[2]: [round(v, 6) for v in found] for cell, found in values.items()}
+    return {cell.name.rpartition("/")[2]: [round(v, 6) for v in numbers] for cell, numbers in values.items()}
 
 
 @pytest.mark.parametrize("table", "123456")
 def test_every_number_belongs_to_one_piece(table: str) -> None:
-    found = artefact(f"003-table{table}")
-    covered = Counter(cell for piece in found.pieces for cell in piece.cells)
+    reproduced = artefact(f"003-table{table}")
+    covered = Counter(cell for piece in reproduced.pieces for cell in piece.cells)
     assert covered == Counter(cells("003", table))
-    assert all(piece.seeds == 5 for piece in found.pieces)
+    assert all(piece.seeds == 5 for piece in reproduced.pieces)
 
 
 def test_training_is_the_papers() -> None:
@@ -160,13 +159,13 @@ SIX = "finetune er a-gem multitask fomaml independent"
 def test_correlations_are_over_methods_and_runs() -> None:
     execute = Recorder(made_up)
     values = drive(piece_of("table1", "Split CIFAR-10/random init").plan([0]), execute)
-    assert {round(found[0], 6) for found in values.values()} == {expected(SIX, 1)}
+    assert {round(numbers[0], 6) for numbers in values.values()} == {expected(SIX, 1)}
     assert expected(SIX, 1) < 0.9 < expected(SIX.removesuffix(" independent"), 1)
     assert {run.method for some in execute.rounds for run in some} == set(SIX.split())
     left_out = piece_of("table1", "Split CIFAR-10/random init", "without-ind")
     assert set(map(tuple, driven(left_out).values())) == {(1.0,)}
     pretrained = drive(piece_of("table1", "CLEAR100/pretrained").plan([0]), Recorder(made_up))
-    assert {round(found[0], 6) for found in pretrained.values()} == {
+    assert {round(numbers[0], 6) for numbers in pretrained.values()} == {
         expected("finetune lp-ft er a-gem multitask fomaml", 1)
     }
 
@@ -181,7 +180,7 @@ def test_diversity_is_correlated_without_ind() -> None:
 
 def test_finetuning_is_correlated_at_its_chosen_rate() -> None:
     values = drive(piece_of("table5", "Split CIFAR-10/random init").plan([0]), Recorder(made_up))
-    assert {round(found[0], 6) for found in values.values()} == {expected(SIX, 1, -1)}
+    assert {round(numbers[0], 6) for numbers in values.values()} == {expected(SIX, 1, -1)}
 
 
 def test_a_method_without_a_result_leaves_the_correlation_open() -> None:
@@ -189,7 +188,7 @@ def test_a_method_without_a_result_leaves_the_correlation_open() -> None:
         return failed(experiment, "nan") if experiment.method == "er" else made_up(experiment)
 
     values = drive(piece_of("table1", "Split CIFAR-10/random init").plan([0]), Recorder(failing))
-    assert all(found == [] for found in values.values())
+    assert all(numbers == [] for numbers in values.values())
 
 
 def test_the_small_reading_can_be_run_anywhere() -> None:
@@ -208,8 +207,8 @@ def test_the_small_reading_can_be_run_anywhere() -> None:
     assert (set(correlated), len(correlated)) == (set(SIX.split()), 30)
     probed = {run.id for run in runs}
     for other in ("table1", "table2", "table3", "table4", "figure1"):
-        found = artefact(f"003-{other}").others["small"]
-        assert {run.id for piece in found for run in piece.first_runs()} <= probed
+        pieces = artefact(f"003-{other}").others["small"]
+        assert {run.id for piece in pieces for run in piece.first_runs()} <= probed
 
 
 @pytest.mark.parametrize(
@@ -223,13 +222,13 @@ def test_the_small_reading_can_be_run_anywhere() -> None:
     ],
 )
 def test_figures_show_methods(figure: str, follow: str | None, names: tuple[str, ...]) -> None:
-    found = artefact(f"003-{figure}")
-    pieces = found.pieces if follow is None else found.others[follow]
-    assert found.draw is not None
-    returned: dict[str, Any] = {
+    reproduced = artefact(f"003-{figure}")
+    pieces = reproduced.pieces if follow is None else reproduced.others[follow]
+    assert reproduced.draw is not None
+    returned: dict[str, object] = {
         piece.name: drive(piece.plan(range(2)), Recorder(made_up)) for piece in pieces
     }
-    text = found.draw(returned).html()
+    text = reproduced.draw(returned).html()
     for name in (*names, *(piece.name for piece in pieces)):
         assert name in text
     assert "Spearman" in text
@@ -241,6 +240,6 @@ def test_a_piece_really_runs(tmp_path: Path, real_data: Path) -> None:
         pytest.skip("needs cifar10.npz in ENGRAM_DATA")
     piece = piece_of("table2", "Split CIFAR-10/random init/FT", "small")
     values = drive(quick(piece.plan([0])), Serial(Where(out=tmp_path, data=real_data)))
-    found = {cell.metric: value for cell, value in values.items()}
-    assert -100 < found["AvgFgt"][0] < 100
-    assert found["AvgFDiv"][0] > 0
+    by_metric = {cell.metric: value for cell, value in values.items()}
+    assert -100 < by_metric["AvgFgt"][0] < 100
+    assert by_metric["AvgFDiv"][0] > 0

@@ -1,8 +1,8 @@
-"""004: which runs are asked for, what is read from them, and what figures show."""
+"""Pfülb & Gepperth (2019): which runs are asked for, what is read from them, and what figures show."""
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -64,19 +64,22 @@ def made_up(experiment: Experiment) -> Run:
 
 
 def piece_of(table: str, name: str, follow: str | None = None) -> Piece:
-    found = artefact(f"004-{table}")
-    pieces = found.pieces if follow is None else found.others[follow]
+    reproduced = artefact(f"004-{table}")
+    pieces = reproduced.pieces if follow is None else reproduced.others[follow]
     return next(piece for piece in pieces if piece.name == name)
 
 
 def by_metric(values: Values) -> dict[str, list[float]]:
-    return {cell.metric: [round(value, 6) for value in found] for cell, found in values.items()}
+    return {cell.metric: [round(value, 6) for value in numbers] for cell, numbers in values.items()}
 
 
 @pytest.mark.parametrize("table", ["1", "3", "4", "5"])
 def test_every_number_belongs_to_one_piece(table: str) -> None:
-    found = artefact(f"004-table{table}")
-    for pieces in (found.pieces, *(found.others[name] for name in ("text", "code") if name in found.others)):
+    reproduced = artefact(f"004-table{table}")
+    for pieces in (
+        reproduced.pieces,
+        *(reproduced.others[name] for name in ("text", "code") if name in reproduced.others),
+    ):
         covered = Counter(cell for piece in pieces for cell in piece.cells)
         assert covered == Counter(cells("004", table))
 
@@ -89,8 +92,8 @@ def test_the_small_reading_has_what_one_computer_can_do() -> None:
     dense = {cell.method for cell in covered if cell.scenario == "DP10-10"}
     assert dense == {"FC", "D-FC", "LWTA", "EWC"}
     assert {cell.method for cell in covered} == dense | {"CONV", "D-CONV"}
-    asked = {code_of(run) for piece in pieces for run in piece.first_runs()}
-    assert asked == {"D5-5a", "D5-5d", "D5-5f", "D9-1a", "D9-1b", "DP10-10"}
+    codes = {code_of(run) for piece in pieces for run in piece.first_runs()}
+    assert codes == {"D5-5a", "D5-5d", "D5-5f", "D9-1a", "D9-1b", "DP10-10"}
     convolved = {code_of(run) for p in pieces if p.name.endswith("CONV") for run in p.first_runs()}
     assert convolved == {"D5-5a", "D9-1b"}
     assert "CONV" in pieces[-1].name
@@ -169,16 +172,16 @@ def test_the_best_on_the_first_task_goes_on_with_the_best_rate_for_the_second() 
 def test_one_search_is_enough_for_both_ways_to_merge() -> None:
     execute = Recorder(made_up)
     values = drive(piece_of("table4", "MNIST/D9-1/wtIMM", "small").plan([0]), execute)
-    assert {cell.method: found for cell, found in values.items()} == {
+    assert {cell.method: numbers for cell, numbers in values.items()} == {
         "wtIMM mode": [pytest.approx(0.8)],
         "wtIMM mean": [pytest.approx(0.8)],
     }
-    asked = [run for some in execute.rounds for run in some]
-    first = Counter(run.method for run in asked if len(run.scenario.phases) == 1)
+    planned = [run for some in execute.rounds for run in some]
+    first = Counter(run.method for run in planned if len(run.scenario.phases) == 1)
     # Two streams: 4 candidates of one, the winner of the other; the joint baseline is one phase as well.
     assert first == {"imm-mean": 2 * 4 + 2, "imm-mode": 2 + 2}
-    assert not any(phase.lr for run in asked for phase in run.by_phase)
-    assert {run.model.hidden for run in asked if run.method == "imm-mode"} == {(200, 200, 200)}
+    assert not any(phase.lr for run in planned for phase in run.by_phase)
+    assert {run.model.hidden for run in planned if run.method == "imm-mode"} == {(200, 200, 200)}
 
 
 def test_a_stream_without_a_result_leaves_the_number_open() -> None:
@@ -193,13 +196,11 @@ def test_a_stream_without_a_result_leaves_the_number_open() -> None:
 
 def test_each_seed_has_its_own_number() -> None:
     values = drive(piece_of("table3", "MNIST/D9-1/D-FC", "small").plan([0, 1]), Recorder(made_up))
-    assert {len(found) for found in values.values()} == {2}
+    assert {len(numbers) for numbers in values.values()} == {2}
 
 
 def cell(table: str, **wanted: str) -> Cell:
-    return next(
-        each for each in cells("004", table) if all(getattr(each, key) == wanted[key] for key in wanted)
-    )
+    return next(cell for cell in cells("004", table) if wanted.items() <= asdict(cell).items())
 
 
 def test_flags_are_those_of_the_paper() -> None:
@@ -207,10 +208,10 @@ def test_flags_are_those_of_the_paper() -> None:
     one_class = cell("3", benchmark="MNIST", scenario="D9-1", method="FC", metric="q best")
     easy = cell("3", benchmark="MNIST", scenario="DP10-10", method="FC", metric="q best")
     last = cell("3", benchmark="MNIST", scenario="D5-5", method="FC", metric="q last")
-    assert [forgets(each) for each in (hard, one_class, easy, last)] == [True, True, False, None]
+    assert [forgets(cell) for cell in (hard, one_class, easy, last)] == [True, True, False, None]
     assert forgets(one_class, 0.91) is False
-    found = flags({hard: [0.4, 0.7], one_class: [0.8], last: [0.1], easy: []})
-    assert found == {hard: (True, False), one_class: (True, True)}
+    by_cell = flags({hard: [0.4, 0.7], one_class: [0.8], last: [0.1], easy: []})
+    assert by_cell == {hard: (True, False), one_class: (True, True)}
 
 
 def test_data_sets_are_counted() -> None:
@@ -231,9 +232,9 @@ def test_data_sets_are_counted() -> None:
 
 
 def test_classes_of_digits_are_counted(tmp_path: Path) -> None:
-    [found] = Serial(Where(out=tmp_path))([counted("digits", "test")])
-    assert found.failure is None
-    sizes = dict(zip(found.trace.task, found.trace.total, strict=True))
+    [run] = Serial(Where(out=tmp_path))([counted("digits", "test")])
+    assert run.failure is None
+    sizes = dict(zip(run.trace.task, run.trace.total, strict=True))
     assert len(sizes) == 10
     assert sum(sizes.values()) == 355
 
@@ -268,9 +269,9 @@ def test_the_initial_weights_of_ewc() -> None:
 
 def test_curves_run_over_the_epochs_of_both_tasks() -> None:
     experiment = planned("FC", "D5-5a", "mnist", interpretation=SMALL)
-    found = made_up(experiment)
-    assert found.failure is None
-    shown = curves(found, 0.95)
+    run = made_up(experiment)
+    assert run.failure is None
+    shown = curves(run, 0.95)
     assert shown.first == [(5, 0.4), (10, pytest.approx(0.68)), (15, 0.9), (20, 0.2)]
     assert shown.second == [(15, 0.1), (20, 0.9)]
     assert shown.union == [(15, 0.5), (20, 0.55)]
@@ -280,8 +281,8 @@ def test_a_task_begins_where_the_other_ended_and_not_where_it_was_last_measured(
     """D1 has 10 updates and D2 5, measured at 1, 6, 11 and 13."""
     experiment = planned("FC", "D9-1b", "mnist", interpretation=SMALL)
     curve = [(1, 0, {0: 0.4}), (6, 0, {0: 0.8}), (11, 1, {0: 0.7, 1: 0.1}), (13, 1, {0: 0.5, 1: 0.9})]
-    found = with_curve(experiment, curve)
-    shown = curves(replace(found, updates=15), 0.95)
+    run = with_curve(experiment, curve)
+    shown = curves(replace(run, updates=15), 0.95)
     assert [place for place, _ in shown.first] == pytest.approx([1, 6, 12, 16])
     assert [place for place, _ in shown.second] == pytest.approx([12, 16])
 
@@ -295,11 +296,11 @@ def test_a_task_begins_where_the_other_ended_and_not_where_it_was_last_measured(
 )
 @pytest.mark.parametrize("follow", [None, "small"])
 def test_figures_show_curves(figure: str, names: tuple[str, ...], follow: str | None) -> None:
-    found = artefact(f"004-{figure}")
-    pieces = found.pieces if follow is None else found.others[follow]
-    assert found.draw is not None
+    reproduced = artefact(f"004-{figure}")
+    pieces = reproduced.pieces if follow is None else reproduced.others[follow]
+    assert reproduced.draw is not None
     returned = {piece.name: drive(piece.plan([0]), Recorder(made_up)) for piece in pieces}
-    text = found.draw(returned).html()
+    text = reproduced.draw(returned).html()
     page = text.encode().decode("unicode_escape", errors="ignore") if "\\u222a" in text else text
     for name in names:
         assert name in page or name in text
@@ -314,15 +315,15 @@ def test_each_network_of_imm_is_shown_on_its_own_task() -> None:
 
 
 def test_a_figure_says_what_failed() -> None:
-    found = artefact("004-figure6")
-    assert found.draw is not None
-    piece = found.others["small"][0]
+    reproduced = artefact("004-figure6")
+    assert reproduced.draw is not None
+    piece = reproduced.others["small"][0]
     returned = drive(
         piece.plan([0]),
-        Recorder(lambda each: failed(each, "nan")),
+        Recorder(lambda planned: failed(planned, "nan")),
     )
     assert returned is None
-    assert "its runs failed" in found.draw({piece.name: returned}).html()
+    assert "its runs failed" in reproduced.draw({piece.name: returned}).html()
 
 
 def test_readings_differ_where_the_paper_and_its_code_do() -> None:
@@ -336,5 +337,5 @@ def test_readings_differ_where_the_paper_and_its_code_do() -> None:
 def test_a_piece_really_runs(tmp_path: Path, real_data: Path) -> None:
     piece = piece_of("table3", "MNIST/DP10-10/FC", "small")
     values = drive(quick(piece.plan([0])), Serial(Where(out=tmp_path, data=real_data)))
-    found = by_metric(values)
-    assert 0.1 < found["q last"][0] <= found["q best"][0] < 1
+    numbers = by_metric(values)
+    assert 0.1 < numbers["q last"][0] <= numbers["q best"][0] < 1

@@ -24,18 +24,20 @@ def test_a_record_fits_its_definition(record: dict) -> None:  # type: ignore[typ
     assert cited(record["note"]) == artefact(record["name"]).note
     for written in record["pieces"]:
         piece = pieces[written["piece"]]
-        planned = {each.id for each in piece.first_runs(len(written["seeds"]) or None)}
+        planned = {run.id for run in piece.first_runs(len(written["seeds"]) or None)}
         if not piece.later:
             assert {run["id"] for run in written["runs"]} <= planned
         for cell in written["cells"][:1]:
             again = chosen_pieces(artefact(record["name"]), follow=record["follow"], cells=cell["cell"])
             assert piece in again, "the command that the page names"
-        own = {cell.name: cell for cell in piece.cells}
+        published = {cell.name: cell for cell in piece.cells}
         for cell in written["cells"]:
-            found = compare(own[cell["cell"]], cell["ours"]["values"], comparable=record["scale"] == "full")
-            assert found.verdict == cell["verdict"]
+            comparison = compare(
+                published[cell["cell"]], cell["ours"]["values"], comparable=record["scale"] == "full"
+            )
+            assert comparison.verdict == cell["verdict"]
             if cell["ours"]["values"]:
-                assert found.mean == pytest.approx(cell["ours"]["mean"])
+                assert comparison.mean == pytest.approx(cell["ours"]["mean"])
 
 
 def test_what_differs_is_explained() -> None:

@@ -46,11 +46,11 @@ class Executor:
 
     def __init__(self, scores: dict[int, float]) -> None:
         self.scores = scores
-        self.asked: list[list[str]] = []
+        self.requests: list[list[str]] = []
 
     def __call__(self, experiments: Sequence[Experiment]) -> list[Run]:
-        self.asked.append([each.id for each in experiments])
-        return [Run(planned=each, stored={"AvgAcc": self.scores[each.seed]}) for each in experiments]
+        self.requests.append([planned.id for planned in experiments])
+        return [Run(planned=planned, stored={"AvgAcc": self.scores[planned.seed]}) for planned in experiments]
 
 
 @pytest.mark.parametrize(
@@ -92,10 +92,10 @@ def test_spreads_are_of_the_published_kind() -> None:
 
 def test_all_pieces_run_together_and_scaled_down_runs_are_never_compared() -> None:
     run = made_up({0: 0.19, 1: 0.21})
-    found = reproduce([piece("a"), piece("b")], run)
-    assert [len(asked) for asked in run.asked] == [4]
-    assert [each.compared[0].verdict for each in found] == ["reproduced", "reproduced"]
-    assert found[0].compared[0].values == pytest.approx((19.0, 21.0))
+    outcomes = reproduce([piece("a"), piece("b")], run)
+    assert [len(requests) for requests in run.requests] == [4]
+    assert [outcome.compared[0].verdict for outcome in outcomes] == ["reproduced", "reproduced"]
+    assert outcomes[0].compared[0].values == pytest.approx((19.0, 21.0))
     for scale in ("small", "quick"):
         [cut] = reproduce([piece()], made_up({0: 0.2, 1: 0.2}), scale=scale)
         assert cut.compared[0].verdict == "not compared"
@@ -114,7 +114,7 @@ def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
     assert seen.compared == whole.compared
     assert seen.missing == 0
     there = {*finished_runs(tmp_path), "another"}
-    assert runs_done([piece(), piece()], tmp_path, there=there) == {digits(0).id, digits(1).id}
+    assert runs_done([piece(), piece()], tmp_path, finished=there) == {digits(0).id, digits(1).id}
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_survey_tells_what_is_there_and_runs_nothing(tmp_path: Path) -> None:
 def test_a_run_that_would_fail_again_is_done(kind: str, missing: int, failures: int, tmp_path: Path) -> None:
     """One whose process was killed is not, nor one whose input was wrong: it is run again."""
     Serial(Where(out=tmp_path))([digits(0)])
-    said = {"kind": kind, "reason": "the loss became nan", "details": ""}
-    write_json(tmp_path / digits(1).id / FAILURE, said)
-    [found] = survey([piece()], tmp_path)
-    assert (found.missing, len(found.failures), len(found.compared[0].values)) == (missing, failures, 1)
+    failure = {"kind": kind, "reason": "the loss became nan", "details": ""}
+    write_json(tmp_path / digits(1).id / FAILURE, failure)
+    [outcome] = survey([piece()], tmp_path)
+    assert (outcome.missing, len(outcome.failures), len(outcome.compared[0].values)) == (missing, failures, 1)
 
 
 def test_a_record_names_every_run_and_value(tmp_path: Path) -> None:
     made = Artefact("999-table1", "Digits", (piece(),), ("as the paper says",))
-    found = reproduce(made.pieces, Serial(Where(out=tmp_path)))
-    kept = record(made, found, scale="full")
+    outcomes = reproduce(made.pieces, Serial(Where(out=tmp_path)))
+    kept = record(made, outcomes, scale="full")
     [part] = kept["pieces"]
     assert [run["id"] for run in part["runs"]] == [digits(0).id, digits(1).id]
     assert sum(kept["verdicts"].values()) == len(part["cells"]) == 1
@@ -146,13 +146,15 @@ def test_a_record_names_every_run_and_value(tmp_path: Path) -> None:
 def test_a_failed_run_is_left_out_and_named() -> None:
     def broken(experiments: Sequence[Experiment]) -> list[Run]:
         return [
-            failed(each, "the loss became nan") if each.seed else Run(planned=each, stored={"AvgAcc": 0.2})
-            for each in experiments
+            failed(planned, "the loss became nan")
+            if planned.seed
+            else Run(planned=planned, stored={"AvgAcc": 0.2})
+            for planned in experiments
         ]
 
-    [found] = reproduce([piece()], broken)
-    assert found.compared[0].values == (20.0,)
-    assert [run.failure and run.failure.reason for run in found.failures] == ["the loss became nan"]
+    [outcome] = reproduce([piece()], broken)
+    assert outcome.compared[0].values == (20.0,)
+    assert [run.failure and run.failure.reason for run in outcome.failures] == ["the loss became nan"]
 
 
 def test_a_plan_that_cannot_go_on_does_not_stop_the_others() -> None:
@@ -160,11 +162,11 @@ def test_a_plan_that_cannot_go_on_does_not_stop_the_others() -> None:
         yield [digits(seed) for seed in seeds]
         raise InputError("no candidate has a score")
 
-    stopped, found = reproduce(
+    stopped, finished = reproduce(
         [Piece("hopeless", hopeless, (PRINTED,), 1), piece()], made_up({0: 0.2, 1: 0.2})
     )
     assert (stopped.stopped, stopped.compared[0].verdict) == ("no candidate has a score", "open")
-    assert found.compared[0].verdict == "reproduced"
+    assert finished.compared[0].verdict == "reproduced"
 
 
 def test_what_lacks_data_is_left_out_and_the_rest_is_run(tmp_path: Path) -> None:
@@ -173,18 +175,18 @@ def test_what_lacks_data_is_left_out_and_the_rest_is_run(tmp_path: Path) -> None
 
     lacking = measured("SVHN/class/FT", svhn, {PRINTED: percent("AvgAcc")}, seeds=1)
     run = made_up({0: 0.2, 1: 0.2})
-    left, found = reproduce([lacking, piece()], run, data=tmp_path)
+    left, finished = reproduce([lacking, piece()], run, data=tmp_path)
     assert left.stopped.startswith("svhn not found") and left.compared[0].verdict == "open"
-    assert found.compared[0].verdict == "reproduced"
-    assert run.asked == [[digits(0).id, digits(1).id]]
+    assert finished.compared[0].verdict == "reproduced"
+    assert run.requests == [[digits(0).id, digits(1).id]]
     with pytest.raises(InputError, match="svhn not found"):
         reproduce([lacking], Serial(Where(out=tmp_path, data=tmp_path)), data=tmp_path)
 
 
 def test_readings_and_filters() -> None:
     made = Artefact("999-table1", "Digits", (piece("a"), piece("b")), others={"code": (piece("c"),)})
-    assert [each.name for each in chosen_pieces(made, cells="B")] == ["b"]
-    assert [each.name for each in chosen_pieces(made, follow="code")] == ["c"]
+    assert [part.name for part in chosen_pieces(made, cells="B")] == ["b"]
+    assert [part.name for part in chosen_pieces(made, follow="code")] == ["c"]
     assert len(chosen_pieces(made, cells=PRINTED.name)) == 2, "a cell by the name that is printed"
     for wrong in ({"cells": "x"}, {"cells": "("}, {"follow": "coed"}):
         with pytest.raises(InputError):

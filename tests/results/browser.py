@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
+
+from engram.core.jsons import Json, JsonObject
 
 FLAGS = (
     "--headless",
@@ -63,7 +65,7 @@ class Browser:
         os.close(answer_write)
         self._number = 0
         self._buffer = b""
-        self.events: list[dict[str, Any]] = []
+        self.events: list[JsonObject] = []
         self._session: str | None = None
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(target["targetId"] for target in targets if target["type"] == "page")
@@ -84,7 +86,7 @@ class Browser:
         os.close(self._commands)
         os.close(self._answers)
 
-    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def call(self, method: str, **parameters: Json) -> JsonObject:
         """Send one command and wait for its answer; what happens meanwhile is kept in `events`."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
@@ -96,12 +98,12 @@ class Browser:
             if answer.get("id") == self._number:
                 if "error" in answer:
                     raise RuntimeError(f"{method}: {answer['error']}")
-                result: dict[str, Any] = answer.get("result", {})
+                result: JsonObject = answer.get("result", {})
                 return result
             if "method" in answer:
                 self.events.append(answer)
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self) -> JsonObject:
         while b"\0" not in self._buffer:
             ready, _, _ = select.select([self._answers], [], [], PATIENCE)
             piece = os.read(self._answers, 1 << 20) if ready else b""
@@ -109,7 +111,7 @@ class Browser:
                 raise RuntimeError("Chromium ended, or did not answer in time")
             self._buffer += piece
         text, _, self._buffer = self._buffer.partition(b"\0")
-        answer: dict[str, Any] = json.loads(text)
+        answer: JsonObject = json.loads(text)
         return answer
 
     def look(self, *, width: int, height: int = 844, dark: bool = False, mobile: bool = False) -> None:
@@ -137,7 +139,7 @@ class Browser:
         if not self.ask(drawn):
             raise RuntimeError(f"{page} was not drawn within 45 s: {self.problems()}")
 
-    def ask(self, expression: str) -> Any:
+    def ask(self, expression: str) -> Json:
         """The value of a JavaScript expression in the page; promises are awaited."""
         answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
@@ -146,16 +148,16 @@ class Browser:
 
     def problems(self) -> list[str]:
         """Errors and warnings that the page has caused since it was opened."""
-        found = []
+        errors = []
         for event in self.events:
             details = event.get("params", {})
             if event["method"] == "Runtime.exceptionThrown":
-                found.append(str(details["exceptionDetails"]))
+                errors.append(str(details["exceptionDetails"]))
             elif event["method"] == "Runtime.consoleAPICalled" and details["type"] in ("error", "warning"):
-                found.append(str(details["args"]))
+                errors.append(str(details["args"]))
             elif event["method"] == "Log.entryAdded" and details["entry"]["level"] in ("error", "warning"):
-                found.append(details["entry"]["text"])
-        return found
+                errors.append(details["entry"]["text"])
+        return errors
 
     def requests(self) -> list[str]:
         """The addresses that the page has asked for since it was opened, its own included."""

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
 from engram.core.files import write_json, write_whole
+from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.metrics.summary import missing, summarise
 
@@ -61,7 +61,7 @@ def write_run(
     tasks: int = 5,
     updates: int = 100,
     label: str | None = None,
-    settings: dict[str, Any] | None = None,
+    settings: JsonObject | None = None,
     probes: bool = True,
 ) -> Path:
     """One complete run folder; returns it."""

@@ -4,7 +4,6 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.results.browser import Browser
@@ -12,6 +11,7 @@ from tests.results.simulated import write_run
 from tests.results.test_report import NASTY, OVERFLOW
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 from engram.record.card import (
     SELECTION,
     Card,
@@ -43,7 +43,7 @@ CARD = Card(
     (Constraint("causality", "held", {"later_samples": 0}),),
 )
 
-OLD: dict[str, Any] = {
+OLD: JsonObject = {
     "constraints": [
         {"name": "causality", "verdict": "held", "figure": "0 samples of later tasks", "how": "(004)"},
         {
@@ -78,13 +78,13 @@ OLD: dict[str, Any] = {
 
 
 def with_card(
-    folder: Path, method: str, card: Card | dict[str, Any] | None, *, seed: int = 0, tasks: int = 2
+    folder: Path, method: str, card: Card | JsonObject | None, *, seed: int = 0, tasks: int = 2
 ) -> Path:
     run = write_run(folder, method, seed=seed, tasks=tasks, updates=5)
     if card is not None:
-        said = card.as_json() if isinstance(card, Card) else card
+        recorded = card.as_json() if isinstance(card, Card) else card
         result = json.loads((run / "result.json").read_text())
-        (run / "result.json").write_text(json.dumps({**result, "card": said}))
+        (run / "result.json").write_text(json.dumps({**result, "card": recorded}))
     return run
 
 
@@ -135,7 +135,7 @@ def test_an_unknown_question_names_the_nearest() -> None:
         (
             Fact("boundaries", False, {"told": 1, "phases": 1}),
             "no",
-            "there are none: everything is learned as one task",
+            "there are none: all data is learned as one task",
         ),
         (
             Fact("normalisation", True, {"dataset": "mnist", "later_classes": 1}),
@@ -150,7 +150,7 @@ def test_an_unknown_question_names_the_nearest() -> None:
         (
             Fact("update grows", True, {"in_each_task": (0, 0, 30)}),
             "yes",
-            "0 0 30 FLOPs: from nothing over the second half",
+            "0 0 30 FLOPs: from zero over the second half",
         ),
         (
             Fact("bytes grow", None, {"after_each_task": (0, 20)}),
@@ -293,7 +293,7 @@ def test_answers_stand_side_by_side(tmp_path: Path) -> None:
     html = cards_section(group_runs(find_runs([tmp_path])))
     assert html.count(">er<") == html.count(">ewc<") == 2
     assert "<td>–</td>" in html
-    assert "A dash: made before cards were recorded" in html
+    assert "A dash: the runs were made before cards were recorded" in html
     assert '<span class="verdict held">held</span><small>0 samples of later tasks</small>' in html
     assert f'data-tip="Measured: {QUESTIONS["passes"].how}."' in html
 

@@ -3,13 +3,13 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from tests.results.simulated import write_own_loop
 
 from engram.core.errors import InputError
+from engram.core.jsons import Json, JsonObject
 from engram.core.trace import Trace
 from engram.metrics.summary import missing
 from engram.record.run import Run
@@ -20,7 +20,7 @@ from engram.results.runs import find_runs
 NOISE = np.random.default_rng(0).normal(0, 0.02, 8)
 
 
-def place(folder: Path, method: str, *, seed: int, acc: float | None, draw: int = 0, **changes: Any) -> Path:
+def place(folder: Path, method: str, *, seed: int, acc: float | None, draw: int = 0, **changes: Json) -> Path:
     """A finished run with an accuracy of our choice, on tasks that were drawn by `draw`."""
     trace = Trace()
     trace.add(step=1, learning=0, task=0, right=np.array([True]))
@@ -48,7 +48,7 @@ def place(folder: Path, method: str, *, seed: int, acc: float | None, draw: int 
     return run
 
 
-def fill(folder: Path, levels: dict[str, float], *, seeds: int = 8, **changes: Any) -> Path:
+def fill(folder: Path, levels: dict[str, float], *, seeds: int = 8, **changes: Json) -> Path:
     """Runs of several methods that share the noise of each seed, and have a little of their own."""
     for number, (method, level) in enumerate(levels.items()):
         own = np.random.default_rng(1 + number).normal(0, 0.002, 8)
@@ -57,11 +57,11 @@ def fill(folder: Path, levels: dict[str, float], *, seeds: int = 8, **changes: A
     return folder
 
 
-def compared(*folders: Path, **options: Any) -> RunComparison:
+def compared(*folders: Path, **options: Json) -> RunComparison:
     return compare_runs(find_runs(folders), **options)
 
 
-def refused(*folders: Path, **options: Any) -> str:
+def refused(*folders: Path, **options: Json) -> str:
     with pytest.raises(InputError) as caught:
         compared(*folders, **options)
     assert "\n" not in str(caught.value)
@@ -69,11 +69,15 @@ def refused(*folders: Path, **options: Any) -> str:
 
 
 def test_methods_are_paired_by_seed_though_every_seed_draws_its_own_tasks(tmp_path: Path) -> None:
-    found = compared(fill(tmp_path, {"ewc": 0.60, "er": 0.65, "finetune": 0.60}))
-    assert (found.scenario, found.setting, found.seeds) == ("permuted-digits", "domain", tuple(range(8)))
-    assert set(found.methods) == {"er", "ewc", "finetune"}
-    assert set(found.rankings) == {"ACC", "FORG"}
-    acc = found.rankings["ACC"]
+    comparison = compared(fill(tmp_path, {"ewc": 0.60, "er": 0.65, "finetune": 0.60}))
+    assert (comparison.scenario, comparison.setting, comparison.seeds) == (
+        "permuted-digits",
+        "domain",
+        tuple(range(8)),
+    )
+    assert set(comparison.methods) == {"er", "ewc", "finetune"}
+    assert set(comparison.rankings) == {"ACC", "FORG"}
+    acc = comparison.rankings["ACC"]
     assert acc.standings[0].name == "er"
     assert sorted(map(sorted, acc.groups)) == [["er"], ["ewc", "finetune"]]
     # Unpaired, the noise of the seeds would hide a difference of 5 % that paired seeds show.
@@ -92,28 +96,33 @@ def test_only_seeds_that_every_method_has_are_compared_and_the_others_are_named(
     fill(tmp_path, {"er": 0.6})
     fill(tmp_path, {"ewc": 0.5}, seeds=6)
     place(tmp_path, "ewc", seed=11, acc=0.1, draw=11)
-    found = compared(tmp_path)
-    assert found.seeds == (0, 1, 2, 3, 4, 5)
-    assert found.left_out == {"er": (6, 7), "ewc": (11,)}
-    assert found.rankings["ACC"].n == 6
+    comparison = compared(tmp_path)
+    assert comparison.seeds == (0, 1, 2, 3, 4, 5)
+    assert comparison.left_out == {"er": (6, 7), "ewc": (11,)}
+    assert comparison.rankings["ACC"].n == 6
 
 
 def test_a_seed_without_a_value_is_left_out_for_that_metric(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.6, "ewc": 0.5})
     place(tmp_path, "er", seed=3, acc=None, draw=3)
-    found = compared(tmp_path, metrics=["acc", "ACC", "FWT"])
-    assert list(found.rankings) == ["ACC"]
-    assert found.rankings["ACC"].n == 7
-    assert found.undefined == {"FWT": "no seed has a value for every method; er, ewc lack some"}
+    comparison = compared(tmp_path, metrics=["acc", "ACC", "FWT"])
+    assert list(comparison.rankings) == ["ACC"]
+    assert comparison.rankings["ACC"].n == 7
+    assert comparison.undefined == {
+        "FWT": "no seed has a value for every method; values are missing for er, ewc"
+    }
     assert "FWT: no seed has a value" in refused(tmp_path, metrics=["FWT"])
 
 
 def test_one_method_with_two_settings_is_two_methods(tmp_path: Path) -> None:
     for memory in (20, 200):
         fill(tmp_path / str(memory), {"er": 0.5 + memory / 1000}, settings={"memory": memory})
-    found = compared(tmp_path / "20", tmp_path / "200")
-    assert [s.name.split(" (")[-1] for s in found.rankings["ACC"].standings] == ["memory=200)", "memory=20)"]
-    assert not found.differences
+    comparison = compared(tmp_path / "20", tmp_path / "200")
+    assert [s.name.split(" (")[-1] for s in comparison.rankings["ACC"].standings] == [
+        "memory=200)",
+        "memory=20)",
+    ]
+    assert not comparison.differences
 
 
 def test_fields_that_differ_besides_the_method_are_named(tmp_path: Path) -> None:
@@ -130,13 +139,15 @@ def test_what_is_recorded_besides_does_not_matter(tmp_path: Path) -> None:
 
 def test_probed_runs_compare_with_others(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.6})
-    asked = {"every": 1, "subset": 100, "losses": False}
-    fill(tmp_path, {"ewc": 0.5}, evaluation={**asked, "transfer": {"shots": [5]}, "upstream": "imagenet"})
+    evaluation = {"every": 1, "subset": 100, "losses": False}
+    fill(
+        tmp_path, {"ewc": 0.5}, evaluation={**evaluation, "transfer": {"shots": [5]}, "upstream": "imagenet"}
+    )
     assert len(compared(tmp_path).methods) == 2
 
 
 def test_joint_training_compares_with_the_others(tmp_path: Path) -> None:
-    def scenario(phases: list[list[int]]) -> dict[str, Any]:
+    def scenario(phases: list[list[int]]) -> JsonObject:
         return {"name": "split-digits", "tasks": [{}, {}], "setting": {"kind": "class"}, "phases": phases}
 
     fill(tmp_path, {"er": 0.6, "ewc": 0.5}, scenario=scenario([[0], [1]]))
@@ -165,7 +176,7 @@ def test_the_test_can_be_chosen(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.65, "ewc": 0.60}, seeds=4)
     signs, t = compared(tmp_path).rankings["ACC"], compared(tmp_path, test="t").rankings["ACC"]
     assert (signs.pairs[0].told_apart, t.pairs[0].told_apart) == (False, True)
-    assert "it takes 6 seeds" in signs.too_few
+    assert "at least 6 seeds are needed" in signs.too_few
 
 
 @pytest.mark.parametrize(
@@ -186,24 +197,26 @@ def test_the_test_can_be_chosen(tmp_path: Path) -> None:
     ],
 )
 def test_other_scenarios_settings_and_evaluations_are_refused(
-    tmp_path: Path, changes: dict[str, Any], message: str
+    tmp_path: Path, changes: JsonObject, message: str
 ) -> None:
     fill(tmp_path, {"er": 0.6})
     fill(tmp_path, {"ewc": 0.5}, **changes)
     line = refused(tmp_path)
     assert message in line
-    assert line.endswith("give runs of one scenario, setting and evaluation")
+    assert line.endswith("all runs must have the same scenario, setting and evaluation")
 
 
 def test_other_tasks_for_the_same_seed_are_refused(tmp_path: Path) -> None:
     place(tmp_path, "er", seed=3, acc=0.5, draw=3)
     place(tmp_path, "ewc", seed=3, acc=0.5, draw=4)
-    assert "with seed 3 they were given different tasks" in refused(tmp_path)
+    assert "with seed 3 they learned different tasks" in refused(tmp_path)
 
 
 def test_what_cannot_be_paired_is_refused(tmp_path: Path) -> None:
     fill(tmp_path / "one", {"er": 0.6})
-    assert refused(tmp_path / "one").startswith("nothing to compare: found runs of one experiment only (er)")
+    assert refused(tmp_path / "one").startswith(
+        "nothing to compare: runs of at least two experiments are required, got 1 (er)"
+    )
 
     fill(tmp_path / "two", {"er": 0.6})
     place(tmp_path / "two", "ewc", seed=20, acc=0.5)
@@ -236,7 +249,7 @@ def test_runs_without_the_usual_metrics_ask_for_a_name(tmp_path: Path) -> None:
         run = place(tmp_path, method, seed=0, acc=0.5)
         why = dict.fromkeys(missing(["BWT"]), "left out of made-up runs")
         (run / "result.json").write_text(json.dumps({"metrics": {"BWT": 0.5}, "why": why}))
-    assert refused(tmp_path).endswith("name another metric; known: BWT")
+    assert refused(tmp_path).endswith("choose another metric; known: BWT")
     assert compared(tmp_path, metrics=["BWT"]).rankings["BWT"].higher_is_better
 
 
@@ -245,17 +258,17 @@ def test_runs_of_somebodys_own_loop_compare(tmp_path: Path) -> None:
     other = write_own_loop(tmp_path / "b")
     content = json.loads((other / "experiment.json").read_text())
     (other / "experiment.json").write_text(json.dumps(content | {"id": "other", "label": "other"}))
-    found = compared(mine, other)
-    assert (found.scenario, found.setting, found.methods) == ("", "", ("mine", "other"))
-    assert found.rankings["ACC"].pairs[0].difference == 0
-    assert found.rankings["ACC"].too_few
+    comparison = compared(mine, other)
+    assert (comparison.scenario, comparison.setting, comparison.methods) == ("", "", ("mine", "other"))
+    assert comparison.rankings["ACC"].pairs[0].difference == 0
+    assert comparison.rankings["ACC"].too_few
 
 
 def test_as_json(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.6})
     fill(tmp_path, {"ewc": 0.5}, seeds=2)
-    found = json.loads(json.dumps(compared(tmp_path).as_json(), allow_nan=False))
-    assert found.keys() == {
+    comparison = json.loads(json.dumps(compared(tmp_path).as_json(), allow_nan=False))
+    assert comparison.keys() == {
         "scenario",
         "setting",
         "methods",
@@ -265,6 +278,6 @@ def test_as_json(tmp_path: Path) -> None:
         "metrics",
         "undefined",
     }
-    assert found["left_out"] == {"er": [2, 3, 4, 5, 6, 7]}
-    assert found["metrics"]["ACC"]["pairs"][0]["p"] == 0.5
-    assert found["metrics"]["ACC"]["pairs"][0]["g_z"] is None
+    assert comparison["left_out"] == {"er": [2, 3, 4, 5, 6, 7]}
+    assert comparison["metrics"]["ACC"]["pairs"][0]["p"] == 0.5
+    assert comparison["metrics"]["ACC"]["pairs"][0]["g_z"] is None

@@ -145,8 +145,8 @@ def test_samples_that_cannot_be_followed_are_refused(two: list[Run]) -> None:
     with pytest.raises(InputError, match="9 labels for 10 samples"):
         class_dips(trace, 0, labels=[0] * 9)
     unknown = Trace(step=[1], learning=[0], task=[0], correct=[1], total=[2], bits=[b""])
-    with pytest.raises(InputError, match="does not say which samples of task 0 were right"):
+    with pytest.raises(InputError, match="does not record which samples of task 0 were right"):
         answers(unknown, 0)
     trace.add(step=9, learning=1, task=0, right=np.ones(3, dtype=np.bool_))
-    with pytest.raises(InputError, match="no fixed subset to follow"):
+    with pytest.raises(InputError, match="samples: the number must not change"):
         answers(trace, 0)

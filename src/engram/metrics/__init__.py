@@ -1,8 +1,8 @@
 """Metrics: pure functions over accuracies, and their streaming twins. NumPy only.
 
-A metric is one function under `@engram.metric`: see `engram.metrics.registry.metric`. Metrics of an accuracy
-matrix are in `matrix`, metrics of an evaluation history in `curve`, and `summary.summarise` computes all of
-them at once.
+A metric is one function decorated with `@engram.metric`; see `engram.metrics.registry.metric`. Metrics of an
+accuracy matrix are in `matrix`, metrics of an evaluation history in `curve`; `summary.summarise` computes all
+of them at once.
 
     from engram.metrics import METRICS, Curve, History, metric, summarise
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from engram.core.lazy import lazy_package
 
-# These modules register what they define, so whoever imports any part of this package finds all metrics.
+# Importing these modules registers their metrics, so importing any part of the package registers all.
 from engram.metrics import curve, diversity, matrix
 from engram.metrics.history import Curve, History
 from engram.metrics.registry import METRICS, Metric, find, higher_is_better, metric

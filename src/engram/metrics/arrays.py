@@ -1,20 +1,28 @@
-"""Array types, and means that skip what is not known."""
+"""Array types, and means that skip NaN."""
+
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
-"""One number per task, evaluation or seed; NaN where it is not known."""
+"""One number per task, evaluation or seed; NaN where it is unknown."""
 
 Matrix = NDArray[np.float64]
-"""`acc[learned, evaluated]`, or one row per evaluation and one column per task; NaN where it is not known."""
+"""`acc[learned, evaluated]`, or one row per evaluation and one column per task; NaN where it is unknown."""
 
 Mask = NDArray[np.bool_]
-"""Which cells of a vector or matrix are meant."""
+"""A selection of the cells of a vector or matrix."""
+
+Labels: TypeAlias = NDArray[Any]
+"""Tasks as a table names them: integers or text."""
+
+Label: TypeAlias = int | str
+"""One of these names."""
 
 
 def row_means(values: Matrix) -> Vector:
-    """The mean of what is not NaN in each row; NaN, without a warning, where nothing is known.
+    """The mean of each row, ignoring NaN; NaN, without a warning, for a row of NaN.
 
     Example:
         >>> row_means(np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan]]))
@@ -28,7 +36,7 @@ def row_means(values: Matrix) -> Vector:
 
 
 def mean_of_known(values: Vector) -> float:
-    """The mean of what is not NaN; NaN, without a warning, where nothing is known.
+    """The mean, ignoring NaN; NaN, without a warning, if all values are NaN.
 
     Example:
         >>> mean_of_known(np.array([1.0, np.nan, 2.0]))

@@ -1,4 +1,4 @@
-"""What a random classifier scores as classes are added, by which RAA and RAF rescale (Michel et al. 2023)."""
+"""Scores of a random classifier as classes are added, used to rescale RAA and RAF (Michel et al. 2023)."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ def random_forgetting(classes_seen: Sequence[int]) -> Vector:
     """The average forgetting of a random classifier after each task.
 
     AF_k(Rand) = (1/(k-1)) Σ_{j<k} 1/C_j - 1/C_k: it cannot forget, yet its AF is positive, because the
-    question grows harder. Undefined (NaN) after the first task. Source: Michel et al. (2023), section 4.
+    problem becomes harder. Undefined (NaN) after the first task. Source: Michel et al. (2023), section 4.
 
     Args:
         classes_seen: How many classes were seen after each task, in total.
@@ -39,7 +39,7 @@ def random_forgetting(classes_seen: Sequence[int]) -> Vector:
     classes = _cumulative(classes_seen)
     chance = 1.0 / classes
     earlier = np.cumsum(chance)[:-1] / np.arange(1, len(chance))
-    # Where no class was added the difference is 0 by algebra, and rounding must not make it something else.
+    # Where no class was added the difference is exactly 0, without rounding errors.
     forgotten = np.where(classes[1:] == classes[0], 0.0, earlier - chance[1:])
     return np.concatenate([[np.nan], forgotten])
 
@@ -76,10 +76,10 @@ def forgetting_difficulty(classes_seen: Sequence[int]) -> Vector:
 def _cumulative(classes_seen: Sequence[int]) -> Vector:
     classes = np.asarray(classes_seen, dtype=np.float64)
     if classes.ndim != 1 or not classes.size:
-        raise InputError("class counts are one number per task; none were given")
+        raise InputError("class counts must have one number per task, got none")
     if not (classes >= 1).all() or (np.diff(classes) < 0).any():
         raise InputError(
-            "classes seen after each task must be positive and never fall; "
+            "classes seen after each task must be positive and must not decrease, "
             f"got {', '.join(map(str, classes_seen))}"
         )
     return classes

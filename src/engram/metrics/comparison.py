@@ -1,4 +1,4 @@
-"""Several methods on the same seeds: who is better, and who cannot be told apart."""
+"""Ranking of several methods that were run on the same seeds, with tests of every pair."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from engram.core.errors import InputError
 from engram.core.folder import finite
+from engram.core.jsons import JsonObject
 from engram.metrics.arrays import Vector
 from engram.metrics.intervals import RESAMPLES, Summary, bootstrap_interval, over_seeds
 from engram.metrics.paired import (
@@ -37,7 +37,7 @@ class Standing:
         name: The method.
         over: Mean, SD (divisor n - 1) and 95 % t interval over the seeds.
         bootstrap95: The 95 % BCa bootstrap interval of the mean.
-        groups: The numbers of the groups that it belongs to, from 0.
+        groups: The indices of the groups that it belongs to.
     """
 
     name: str
@@ -59,13 +59,13 @@ class Pair:
         bootstrap95: Its 95 % BCa bootstrap interval, not corrected either.
         d_z: The mean difference divided by `sd` (Cohen's d_z).
         g_z: The same with Hedges' correction for few seeds.
-        wins: On how many seeds `first` was better.
+        wins: The number of seeds on which `first` was better.
         p: The two-sided p-value of the test.
-        exact: Whether `p` was computed rather than drawn at random.
+        exact: Whether `p` is exact rather than estimated from random draws.
         p_holm: The p-value after Holm's correction for all pairs of the ranking.
-        told_apart: Whether `p_holm` reaches the level.
-        more_seeds: How many more seeds would tell them apart, as `seeds_to_decide` estimates: 0 where they
-            are told apart already, infinite where no number is in sight, NaN for fewer than three seeds.
+        told_apart: Whether `p_holm` is at most the level.
+        more_seeds: How many more seeds would tell them apart, as estimated by `seeds_to_decide`: 0 if they
+            are told apart already, infinite if no feasible number would, NaN for fewer than three seeds.
     """
 
     first: str
@@ -90,14 +90,14 @@ class Ranking:
 
     Attributes:
         higher_is_better: The direction of the metric.
-        n: How many seeds every method has.
+        n: The number of seeds of each method.
         test: The test of each pair.
-        level: What a corrected p-value must reach.
+        level: The significance level of the corrected p-values.
         standings: The methods, the best mean first.
         pairs: All pairs, in the order of the ranking.
         groups: The largest sets of methods of which no two are told apart, by name.
-        too_few: Why no pair could be told apart however large the differences, in a sentence; empty where
-            there are enough seeds.
+        too_few: A sentence saying why no difference, however large, could be significant; empty if there are
+            enough seeds.
     """
 
     higher_is_better: bool
@@ -109,8 +109,8 @@ class Ranking:
     groups: tuple[tuple[str, ...], ...]
     too_few: str
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as JSON knows it: null where a number is undefined or infinite."""
+    def as_json(self) -> JsonObject:
+        """The ranking as JSON, with null for undefined and infinite numbers."""
         ranking = [
             {
                 "method": standing.name,
@@ -120,7 +120,7 @@ class Ranking:
             }
             for standing in self.standings
         ]
-        plain: dict[str, Any] = finite(
+        plain: JsonObject = finite(
             {
                 "higher_is_better": self.higher_is_better,
                 "n": self.n,
@@ -146,22 +146,22 @@ def rank(
     test: Test = "sign-flip",
     level: float = LEVEL,
 ) -> Ranking:
-    """Compare methods that were run on the same seeds, every one with every other.
+    """Rank methods that were run on the same seeds, and test every pair.
 
     Methods are ordered by their means. Each pair is tested on its differences by seed, and the p-values of
-    all pairs are corrected together (Holm). Two methods are told apart where the corrected p-value is at most
-    `level`; the groups are the largest sets of methods of which no two are told apart. So two methods share
-    a group exactly if they cannot be told apart, and a method can belong to several groups: a may be like b
-    and b like c though a and c differ. That two cannot be told apart does not mean that they are equal.
+    all pairs are corrected together (Holm). Two methods are told apart if the corrected p-value is at most
+    `level`; the groups are the largest sets of methods of which no two are told apart. Two methods thus share
+    a group exactly if they are not told apart, and a method can belong to several groups: a may be like b
+    and b like c though a and c differ. Methods that are not told apart are not necessarily equal.
 
     Args:
-        values: For each method one value per seed, in the same order of seeds, without NaN.
+        values: One value per seed for each method, in the same order of seeds, without NaN.
         higher_is_better: Whether larger values are better.
-        test: `sign-flip` assumes no shape but needs six seeds or more; `t` assumes normal differences.
-        level: The chance of even one false finding that is accepted.
+        test: `sign-flip` assumes no distribution but needs six seeds; `t` assumes normal differences.
+        level: The family-wise error rate.
 
     Raises:
-        InputError: There are fewer than two methods, or their numbers of values differ or are 0.
+        InputError: There are fewer than two methods, or they have no values or different numbers of values.
 
     Example:
         >>> seeds = np.arange(7) / 100
@@ -174,8 +174,7 @@ def rank(
     table = _checked(values)
     n = len(next(iter(table.values())))
     sign = 1 if higher_is_better else -1
-    means = {name: sign * float(row.mean()) for name, row in table.items()}
-    names = sorted(table, key=lambda name: -means[name])
+    names = sorted(table, key=lambda name: -sign * float(table[name].mean()))
 
     index_pairs = list(combinations(range(len(names)), 2))
     pairs = _pairs([(names[i], names[j]) for i, j in index_pairs], table, sign=sign, test=test, level=level)
@@ -228,7 +227,7 @@ def _pairs(
                 exact=result.exact,
                 p_holm=p_holm,
                 told_apart=told_apart,
-                # The estimate may say that there are enough seeds already; the test has just said otherwise.
+                # The estimate may be below the number of seeds, though the test did not tell them apart.
                 more_seeds=0 if told_apart else needed if math.isnan(needed) else max(1, needed - len(row)),
             )
         )
@@ -238,8 +237,8 @@ def _pairs(
 def indistinct_groups(n: int, told_apart: Collection[tuple[int, int]]) -> list[tuple[int, ...]]:
     """The largest sets of 0 … n - 1 that contain no pair that is told apart, in ascending order.
 
-    Everything begins as one group; every pair that is told apart splits the groups that hold both, and
-    groups within others are dropped. Two members share a group exactly if they are not told apart.
+    Starting with one group, every pair that is told apart splits the groups that contain both, and groups
+    contained in others are dropped. Two members share a group exactly if they are not told apart.
 
     Source: the insert-and-absorb algorithm of Piepho (2004) for letter displays.
 
@@ -259,27 +258,30 @@ def indistinct_groups(n: int, told_apart: Collection[tuple[int, int]]) -> list[t
 
 def _checked(values: Mapping[str, Sequence[float] | Vector]) -> dict[str, Vector]:
     if len(values) < 2:
-        raise InputError(f"nothing to compare: {len(values)} method given; give two or more")
+        raise InputError(f"nothing to compare: at least two methods are required, got {len(values)}")
     table = {name: np.asarray(row, dtype=np.float64) for name, row in values.items()}
     sizes = {name: row.size for name, row in table.items()}
     if len(set(sizes.values())) > 1:
         listed = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise InputError(f"methods are compared on the same seeds: the numbers of values differ ({listed})")
+        raise InputError(
+            f"methods must have one value for each of the same seeds, got different numbers ({listed})"
+        )
     if not all(sizes.values()):
         raise InputError("nothing to compare: no seed has a value for every method")
     return table
 
 
 def _too_few(n: int, *, test: Test, tests: int, level: float) -> str:
-    """Why no test can reach the level, in a sentence; nothing where one can."""
+    """A sentence saying why no test can reach the level; empty if one can."""
     seeds, pairs = f"{n} seed{'s' * (n != 1)}", f"{tests} pair{'s' * (tests != 1)}"
     if test == "t":
-        return "" if n > 1 else f"{seeds} cannot be tested: a t test needs 2 or more"
+        return "" if n > 1 else f"{seeds} cannot be tested: a t test needs at least 2"
     smallest = smallest_p(n)
     if tests * smallest <= level:
         return ""
     after = f", and {min(1.0, tests * smallest):.3g} after Holm's correction for {pairs}" if tests > 1 else ""
+    needed = fewest_seeds(tests=tests, level=level)
     return (
-        f"with {seeds} the smallest possible p of a sign-flip test is {smallest:.3g}{after}: no difference "
-        f"can reach {level:g}, however large; it takes {fewest_seeds(tests=tests, level=level)} seeds"
+        f"with {seeds} the smallest possible p of a sign-flip test is {smallest:.3g}{after}: no difference, "
+        f"however large, can reach {level:g}; at least {needed} seeds are needed"
     )

@@ -1,24 +1,25 @@
-"""One metric of one run: calls its function, and reads what it returns."""
+"""Computes one metric of one run, and checks what its function returned."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from engram.metrics.arrays import Matrix, Vector, mean_of_known
-from engram.metrics.history import History
+from engram.metrics.history import Curve, History
 from engram.metrics.matrix import final
-from engram.metrics.registry import Metric
+from engram.metrics.registry import Keywords, Metric
 
 
 class Value(NamedTuple):
     """A metric of one run.
 
     Attributes:
-        final: At the end; NaN where it is undefined.
-        by_task: One value per task, where it has such.
-        curve: One value per evaluation, where it is followed while learning goes on.
+        final: The value at the end; NaN where it is undefined.
+        by_task: One value per task, if the metric has them.
+        curve: One value per evaluation, for metrics of an evaluation history.
     """
 
     final: float
@@ -26,17 +27,17 @@ class Value(NamedTuple):
     curve: Vector | None = None
 
 
-def compute(metric: Metric, arguments: list[Any], options: dict[str, Any], acc: Matrix) -> Value:
-    """A metric's value.
+def compute(metric: Metric, arguments: Sequence[object], options: Keywords, acc: Matrix) -> Value:
+    """The value of a metric.
 
     Args:
         metric: The metric.
-        arguments: What its function is given, in the order of its needs.
+        arguments: The positional arguments of its function, in the order of its needs.
         options: Its options.
-        acc: The accuracy matrix, which says how many tasks there are and which was learned last.
+        acc: The accuracy matrix, from which the number of tasks and the last task learned are read.
 
     Raises:
-        InputError: A user's function failed, or returned what cannot be read; one line says which and where.
+        InputError: A user's function failed, or did not return a valid value; the message says where.
 
     Example:
         >>> from engram.metrics.registry import METRICS
@@ -46,12 +47,10 @@ def compute(metric: Metric, arguments: list[Any], options: dict[str, Any], acc: 
     """
     returned = metric(*arguments, **options)
     if isinstance(returned, History):
-        evaluations = [
-            len(value) for need, value in zip(metric.needs, arguments, strict=True) if need == "curve"
-        ]
+        evaluations = [len(value) for value in arguments if isinstance(value, Curve)]
         expected = (*evaluations, len(acc))
         if returned.values.shape != expected:
-            metric.refuse(f"returned a history of shape {returned.values.shape}; expected {expected}")
+            metric.refuse(f"returned a history of shape {returned.values.shape}, expected {expected}")
         _refuse_infinite(metric, returned.values)
         return Value(returned.final, returned.by_task, returned.curve)
     values = _numbers(metric, returned)
@@ -68,7 +67,7 @@ def _numbers(metric: Metric, returned: object) -> Vector:
     try:
         values = np.asarray(returned, dtype=np.float64)
     except (TypeError, ValueError):
-        metric.refuse(f"returned {type(returned).__name__}; expected a number, or one number per task")
+        metric.refuse(f"returned {type(returned).__name__}, expected a number or one number per task")
     _refuse_infinite(metric, values)
     return values
 
@@ -79,13 +78,13 @@ def _refuse_infinite(metric: Metric, values: Matrix) -> None:
 
 
 def _one_per_task(metric: Metric, values: Vector, acc: Matrix) -> Vector:
-    """One value per task, NaN for the tasks that have no class counts."""
+    """One value per task, NaN for tasks without class counts."""
     counted = "classes" in metric.needs and values.ndim == 1 and len(values) < len(acc)
     if counted:
         values = np.append(values, np.full(len(acc) - len(values), np.nan))
     if values.shape != (len(acc),):
         metric.refuse(
-            f"returned shape {values.shape} for {len(acc)} tasks; expected a number, one number per task or "
+            f"returned shape {values.shape} for {len(acc)} tasks, expected a number, one number per task or "
             "a History"
         )
     return values

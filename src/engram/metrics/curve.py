@@ -1,8 +1,8 @@
-"""Metrics of an evaluation history: what was known of each task while learning went on.
+"""Metrics of an evaluation history: the accuracy on each task during learning.
 
 A `Curve` holds the accuracies; the functions are pure and return a `History`: the metric at every evaluation,
-for each task. Time is counted in evaluations throughout, so with an evaluation after every tenth update a
-window of 10 spans 100 updates.
+for each task. Time is always counted in evaluations: with an evaluation after every tenth update, a window of
+10 spans 100 updates.
 """
 
 from __future__ import annotations
@@ -131,14 +131,14 @@ def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "
     Divisor: N, the tasks evaluated so far, the current one included
     NaN: undefined: nothing was evaluated
     Worked: ((.90 − .30) + (.92 − .50) + (.75 − .60)) / 3
-    Elsewhere: A test subset redrawn at every update adds its own noise: drops that no model had.
+    Elsewhere: A test subset that is redrawn at every update adds noise, which looks like drops.
 
     WF10 and WF100 have windows of 10 and 100; WFinf looks at the whole history. The window counts evaluations
     of the task, not updates, and is not cut at task switches. An evaluation before the first update counts,
     and so do those of tasks not yet learned.
 
-    A curve that only rises has 0, though the printed formula would go below. One evaluation, or a window of
-    1, gives 0.
+    For a curve that only rises it is 0, although the printed formula would be negative. It is also 0 for a
+    single evaluation and for a window of 1.
 
     Args:
         curve: The evaluation history.
@@ -172,14 +172,14 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
 
     Formula: WP^w_t = (1/N) Σ_i max (A_i(n) − A_i(m)) over m < n ≤ t with n − m ≤ w − 1, at least 0
     Divisor: N, the tasks evaluated so far, the current one included
-    Direction: A higher value is a more plastic learner.
+    Direction: A higher value means a more plastic learner.
     NaN: undefined: nothing was evaluated
     Worked: ((.80 − .10) + (.90 − .20) + (.75 − .35)) / 3
     Elsewhere: The released code misses rises that start low near the end: mode='refcode' imitates it.
 
     WP10 and WP100 have windows of 10 and 100; WPinf looks at the whole history.
 
-    The released code overlooks rises that start below an earlier value of the window: what remains is the
+    The released code misses rises that start below an earlier value of the window: what remains is the
     rise from the window's first value to its maximum. `mode="refcode"` gives that number; the two differ only
     through starting points among the last w - 1 evaluations.
 
@@ -220,11 +220,11 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
     stream="engram.metrics.streaming:LearningCurveArea",
 )
 def learning_curve_area(curve: Curve, *, beta: int = 10) -> History:
-    """How good a task is, on average, over its first β evaluations while it is learned.
+    """The mean accuracy of a task over its first β evaluations while it is learned.
 
     Formula: LCA_β = (1/T) Σ_i (1/β) Σ_{b=1..β} A_i(b-th evaluation while learning i)
     Divisor: β within a task, then the tasks that have β evaluations
-    Direction: A higher value is faster learning.
+    Direction: A higher value means faster learning.
     NaN: undefined: no task was evaluated β times while it was learned
     Worked: ((.10 + .50) / 2 + (.20 + .70) / 2 + (.35 + .75) / 2) / 3
     Elsewhere: A-GEM divides by β + 1: it counts the accuracy before the task's first update too.
@@ -284,20 +284,20 @@ def check_mode(mode: str) -> None:
 
 
 def check_window(window: int | None) -> None:
-    """Refuse a window without evaluations."""
+    """Refuse a window of no evaluations."""
     if window is not None and window < 1:
-        raise InputError(f"a window holds at least one evaluation, or None for all; got {window}")
+        raise InputError(f"window must be at least 1, or None for the whole history, got {window}")
 
 
 def check_beta(beta: int) -> None:
     """Refuse a learning-curve area over no evaluations."""
     if beta < 1:
-        raise InputError(f"the learning-curve area needs at least one evaluation; got beta {beta}")
+        raise InputError(f"beta must be at least 1, got {beta}")
 
 
 def _by_column(curve: Curve, change: Callable[[Vector], Vector]) -> History:
-    """Apply `change` to each task's own evaluations; between them, and after, its value stands."""
-    # With many tasks, a copy in which each task's evaluations lie side by side pays for itself.
+    """Apply `change` to the evaluations of each task; in between and after, the latest value is kept."""
+    # With many tasks, a copy in which the evaluations of a task are contiguous is worth its cost.
     by_task = np.ascontiguousarray(curve.accuracy.T)
     values = np.full(by_task.shape, np.nan)
     for series, row in zip(by_task, values, strict=True):
@@ -310,10 +310,10 @@ def _by_column(curve: Curve, change: Callable[[Vector], Vector]) -> History:
 
 
 def _sliding_maximum(series: Vector, window: int | None) -> Vector:
-    """The maximum of the last `window` values at each place, in three passes whatever the window.
+    """The maximum of the last `window` values at each index, in three passes for any window.
 
-    The series is cut in blocks as long as the window: any window is the end of one block and the beginning of
-    the next, and running maxima in both directions know either part (van Herk, Gil and Werman).
+    The series is cut into blocks as long as the window. Every window is the end of one block and the
+    beginning of the next, whose maxima are running maxima in either direction (van Herk, Gil and Werman).
     """
     n = len(series)
     if window is None or window >= n:

@@ -1,9 +1,7 @@
 """Feature diversity: how much room a representation leaves between classes."""
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from engram.core.errors import InputError
 from engram.metrics.arrays import Matrix
@@ -38,18 +36,20 @@ def feature_diversity(
     The logarithm is the natural one; m samples have D features, and m_c of them are of class c. AvgFDiv is
     the mean over all tasks but the first, on the features that the network had before learning each.
 
-    As printed, without the weights m_c/m, it can never be positive, though every published value is:
-    `weighted=False`. The rate reduction that it builds on has a factor of one half: `half=True`.
+    Without the weights m_c/m, as the formula is printed, it can never be positive, though every published
+    value is; `weighted=False` computes that. The rate reduction on which it builds has a factor of one half;
+    `half=True` includes it.
 
     Args:
         features: One row per sample, one column per feature.
         labels: The class of each sample.
-        epsilon: The precision ε up to which features are told apart.
+        epsilon: The precision ε up to which features are distinguished.
         weighted: Whether classes count by their share of samples.
         half: Whether the result is halved.
 
     Raises:
-        InputError: The shapes do not match, there is nothing, a feature is not finite or ε is not positive.
+        InputError: The shapes do not match, there are no samples, a feature is NaN or infinite, or ε is not
+            positive.
 
     Example:
         >>> apart = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
@@ -62,13 +62,13 @@ def feature_diversity(
     classes = np.asarray(labels)
     if rows.ndim != 2 or not rows.size or classes.shape != rows.shape[:1]:
         raise InputError(
-            "feature diversity needs one row of features and one label per sample; "
+            "features must have one row and labels one entry per sample, "
             f"got shapes {rows.shape} and {classes.shape}"
         )
     if not np.isfinite(rows).all():
-        raise InputError("feature diversity needs finite features; there are NaN or infinite ones")
+        raise InputError("features must be finite, got NaN or infinite values")
     if not epsilon > 0:
-        raise InputError(f"epsilon must be positive; got {epsilon:g}")
+        raise InputError(f"epsilon must be positive, got {epsilon:g}")
     diversity = _log_volume(rows, epsilon)
     for label in np.unique(classes):
         members = rows[classes == label]
@@ -77,9 +77,9 @@ def feature_diversity(
     return diversity / 2 if half else diversity
 
 
-def _log_volume(rows: NDArray[np.float64], epsilon: float) -> float:
+def _log_volume(rows: Matrix, epsilon: float) -> float:
     samples, width = rows.shape
     alpha = width / (samples * epsilon**2)
     # By Sylvester's identity both Gram matrices give the same determinant; the smaller one is cheaper.
-    gram: NDArray[Any] = rows @ rows.T if samples < width else rows.T @ rows
+    gram: Matrix = rows @ rows.T if samples < width else rows.T @ rows
     return float(np.linalg.slogdet(np.eye(len(gram)) + alpha * gram).logabsdet)

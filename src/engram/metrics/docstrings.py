@@ -1,4 +1,4 @@
-"""A metric's docstring as its definition."""
+"""Reads the definition of a metric from its docstring."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SECTION: Final = re.compile(r"(Args|Attributes|Returns|Yields|Raises|Examples?|
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a metric's docstring says.
+    """The definition of a metric.
 
     Attributes:
         meaning: One sentence.
         formula: The formula.
-        divisor: What sums are divided by.
-        direction: What else there is to say about its sign and size.
+        divisor: The divisor of sums.
+        direction: Notes on its sign and size.
         undefined: When it is NaN.
         worked: The formula with the numbers of the worked example in place.
         notes: Edge cases and options.
@@ -40,13 +40,13 @@ def read_definition(docstring: str, *, meaning: str = "", formula: str = "") -> 
     """The definition in a docstring without its indentation, as `inspect.getdoc` returns it.
 
     The first paragraph is the meaning. A line that begins with a label (`Formula:`, `Divisor:`, `Direction:`,
-    `NaN:`, `Elsewhere:`, `Worked:`) is that part, with the indented lines below it. What is left are notes;
-    sections such as `Args:` and `Example:` are for readers of the code.
+    `NaN:`, `Elsewhere:`, `Worked:`) starts that part, which includes the indented lines below it. Other
+    paragraphs are notes. Sections such as `Args:` and `Example:` are ignored.
 
     Args:
-        docstring: The text.
-        meaning: Takes the place of the first paragraph.
-        formula: Takes the place of the formula.
+        docstring: The docstring.
+        meaning: Replaces the first paragraph.
+        formula: Replaces the formula.
 
     Example:
         >>> text = read_definition("What it means.\\n\\nFormula: a +\\n    b\\nNaN: never\\n\\nMore\\ntext.")
@@ -58,7 +58,7 @@ def read_definition(docstring: str, *, meaning: str = "", formula: str = "") -> 
     notes = []
     for paragraph in paragraphs:
         lines = paragraph.split("\n")
-        # What is indented belongs to the section above it.
+        # Indented paragraphs belong to the section above them.
         if _SECTION.match(lines[0]) or lines[0].startswith(" "):
             continue
         if _LABEL.match(lines[0]):
@@ -89,5 +89,5 @@ def _read_labels(lines: list[str], parts: dict[str, list[str]]) -> None:
 
 
 def _flowing(lines: list[str]) -> str:
-    """Lines as one text, in which only the entries of a list begin anew."""
+    """Lines joined into one text; only list items start a new line."""
     return re.sub(r"\n(?!- )\s*", " ", "\n".join(lines))

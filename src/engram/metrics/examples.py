@@ -1,9 +1,9 @@
-"""Worked examples: every metric of the same small numbers, computed whenever they are shown."""
+"""Worked examples: every metric applied to the same small data, computed when they are shown."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -35,9 +35,9 @@ class Example:
     """A worked example.
 
     Attributes:
-        cells: The numbers that go in.
-        working: The formula with these numbers in place, where the metric's docstring has it.
-        value: What the function returns for them.
+        cells: The input.
+        working: The formula with these numbers inserted, if the metric's docstring has it.
+        value: The result.
     """
 
     cells: str
@@ -46,7 +46,7 @@ class Example:
 
 
 def worked_example(metric: Metric) -> Example | None:
-    """A metric of the numbers that all examples share; None for a metric of bits.
+    """A metric applied to the example data; None for a metric that needs bits.
 
     Example:
         >>> from engram.metrics.registry import METRICS
@@ -67,7 +67,7 @@ def worked_example(metric: Metric) -> Example | None:
     notes += [_OPTION_NOTES[option] for option in options]
     number = value.final
     if "classes" in metric.needs and value.by_task is not None:
-        # After the last task there is nothing to rescale.
+        # After the last task the rescaling factor is 1, so an earlier value is shown.
         number = float(value.by_task[2])
         notes.append("after the third task")
     return Example("\n".join(note for note in notes if note), metric.definition.worked, number)
@@ -87,7 +87,7 @@ def worked_matrix() -> Matrix:
 
 
 def worked_curve() -> Curve:
-    """The evaluation history of the examples: three tasks, four updates each, and one evaluation before."""
+    """The evaluation history of the examples: one evaluation before three tasks of four updates."""
     first = [0.10, 0.50, 0.80, 0.90, 0.95, 0.40, 0.55, 0.85, 0.90, 0.30, 0.60, 0.70, 0.88]
     second = [0.20, 0.70, 0.90, 0.92, 0.65, 0.50, 0.75, 0.80]
     third = [0.35, 0.75, 0.60, 0.97]
@@ -110,10 +110,10 @@ def written_matrix(cells: Matrix) -> str:
     return "\n".join(" ".join("   " if np.isnan(v) else _number(v) for v in row).rstrip() for row in cells)
 
 
-def _input(need: str, acc: Matrix) -> Any:
-    """What an example gives for one of a metric's needs."""
+def _input(need: str, acc: Matrix) -> object:
+    """The example data for one of a metric's needs."""
     samples = np.where(np.isnan(acc), np.nan, np.array(_SAMPLES[: len(acc)]))
-    return {
+    inputs: dict[str, object] = {
         "matrix": acc,
         "curve": worked_curve(),
         "correct": acc * samples,
@@ -124,11 +124,12 @@ def _input(need: str, acc: Matrix) -> Any:
         "labels": [0, 0, 0, 1, 1, 1, 1],
         "quality": 0.30,
         "joint": 0.50,
-    }[need]
+    }
+    return inputs[need]
 
 
 def _cells(need: str, acc: Matrix) -> str:
-    """The same in words and numbers."""
+    """The same data as text."""
     if need in ("matrix", "correct"):
         return written_matrix(acc)
     if need == "curve":

@@ -1,10 +1,10 @@
-"""What `engram explain` and `engram list metrics` say about metrics, whoever prints it."""
+"""The content of `engram explain` and `engram list metrics` for metrics, without formatting."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from engram.core.jsons import JsonObject
 from engram.metrics.examples import worked_example
 from engram.metrics.families import Comparison, same_name
 from engram.metrics.registry import METRICS, Metric, find
@@ -12,11 +12,11 @@ from engram.metrics.registry import METRICS, Metric, find
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What there is to say about one metric.
+    """The explanation of one metric.
 
     Attributes:
         heading: Its name and title.
-        lines: What is said of it, by labels, in the order in which it is shown; nothing is empty.
+        lines: Non-empty texts by label, in the order in which they are shown.
     """
 
     heading: str
@@ -24,10 +24,10 @@ class Explanation:
 
 
 def explain_metric(metric: Metric) -> Explanation:
-    """The definition of a metric, and a worked example that is computed now.
+    """The definition of a metric, and a worked example that is computed on the fly.
 
     Raises:
-        InputError: It is a user's, and its function fails on the example.
+        InputError: The metric is from a plugin, and its function fails on the example.
 
     Example:
         >>> explanation = explain_metric(METRICS["BWT"])
@@ -59,10 +59,10 @@ def explain_metric(metric: Metric) -> Explanation:
 
 
 def explain_name(name: str) -> tuple[list[Explanation], Comparison | None]:
-    """Everything about a name: the metrics that go by it, and the numbers that others compute under it.
+    """The metrics that share a name, and what other tools compute under it.
 
     Raises:
-        InputError: There is no such metric; near names are suggested.
+        InputError: There is no such metric; similar names are suggested.
 
     Example:
         >>> explanations, comparison = explain_name("forgetting")
@@ -70,13 +70,13 @@ def explain_name(name: str) -> tuple[list[Explanation], Comparison | None]:
         (4, 'forgetting')
     """
     metrics = find(name)
-    # A name that several metrics share is compared under that name, a metric of its own under its family's.
+    # A shared name is compared under that name, the name of a single metric under that of its family.
     family = name if len(metrics) > 1 else metrics[0].family
     return [explain_metric(metric) for metric in metrics], same_name(family)
 
 
-def list_metrics() -> tuple[list[dict[str, Any]], list[str]]:
-    """One entry per metric for `engram list metrics`, and a line about each that cannot be used.
+def list_metrics() -> tuple[list[JsonObject], list[str]]:
+    """One entry per metric for `engram list metrics`, and one line per metric that could not be loaded.
 
     Example:
         >>> entries, broken = list_metrics()

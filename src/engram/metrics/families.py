@@ -1,4 +1,4 @@
-"""One name, many numbers: what several tools compute under the same name, side by side on one matrix."""
+"""Different numbers of the same name: what several tools compute from one matrix, side by side."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from engram.metrics.examples import worked_matrix, written_matrix
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One of the numbers that go by the same name.
+    """One of several numbers that share a name.
 
     Attributes:
-        who: Which metric of ours, and which tools.
+        who: The metric of engram, and the other tools that compute it.
         how: How it is computed.
         value: The number.
     """
@@ -30,7 +30,7 @@ class Variant:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The same matrix through several definitions.
+    """The same matrix under several definitions.
 
     Attributes:
         name: The name they share.
@@ -44,7 +44,7 @@ class Comparison:
 
 
 def same_name(family: str) -> Comparison | None:
-    """What goes by one name, side by side on one matrix; None where nothing is shared.
+    """The numbers that share a name, computed from one matrix; None if the name is not shared.
 
     Example:
         >>> [round(variant.value, 4) for variant in same_name("forgetting").variants]

@@ -1,39 +1,39 @@
-"""What was measured while learning went on, and what a metric makes of it: `Curve` and `History`."""
+"""Evaluation histories, and metrics computed from them: `Curve` and `History`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import InputError
-from engram.metrics.arrays import Mask, Matrix, Vector, row_means
+from engram.metrics.arrays import Label, Labels, Mask, Matrix, Vector, row_means
 from engram.metrics.matrix import check_fractions
 
 if TYPE_CHECKING:
     from engram.core.trace import Trace
 
 Phases = Sequence[Sequence[int]]
-"""For each value of `learning`, the tasks that are learned then."""
+"""The tasks that are learned together, for each value of `learning`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
     """The accuracies of all tasks, evaluation by evaluation.
 
-    Columns are tasks in the order in which they are first learned; tasks that are evaluated but never learned
-    come after. `of_table`, `of_counts` and `of_trace` bring them in that order.
+    Columns are tasks in the order in which they are first learned, followed by tasks that are evaluated but
+    never learned. `of_table`, `of_counts` and `of_trace` sort them accordingly.
 
     Attributes:
         step: Updates done at each evaluation; 0 is before the first.
-        learning: Which of `phases` is under way at each evaluation.
+        learning: The index of the current phase at each evaluation.
         accuracy: One row per evaluation, one column per task; NaN where it was not evaluated.
-        total: How many samples were asked, where that is known.
-        tasks: What each column is called.
-        phases: The columns that are learned in each phase; each alone unless said otherwise.
+        total: The number of samples evaluated, if known.
+        tasks: The name of each column.
+        phases: The columns that are learned in each phase (default: one per phase).
 
     Example:
         >>> accuracy = np.array([[0.9, np.nan], [0.6, 0.8]])
@@ -47,13 +47,13 @@ class Curve:
     learning: NDArray[np.int64]
     accuracy: Matrix
     total: Matrix | None = None
-    tasks: tuple[int | str, ...] = ()
+    tasks: tuple[Label, ...] = ()
     phases: tuple[tuple[int, ...], ...] = ()
 
     def __post_init__(self) -> None:
         if self.accuracy.ndim != 2 or not len(self.step) == len(self.learning) == len(self.accuracy):
             raise InputError(
-                f"a curve needs one step, one task being learned and one row of accuracies per evaluation; "
+                f"a curve needs one step, one task being learned and one row of accuracies per evaluation, "
                 f"got {len(self.step)}, {len(self.learning)} and shape {self.accuracy.shape}"
             )
         check_fractions(self.accuracy, "the curve")
@@ -78,15 +78,15 @@ class Curve:
         total: ArrayLike | None = None,
         phases: Phases | None = None,
     ) -> Curve:
-        """The curve of a long table: one row for each evaluation of each task, in any order.
+        """The curve of a long table: one row per evaluation of a task, in any order.
 
         Args:
             step: Updates done, counted over the whole run.
-            learning: The task being learned: a number or a name; with `phases`, which of them.
+            learning: The task being learned: a number or a name; with `phases`, the index of the phase.
             task: The task being evaluated: a number or a name.
-            accuracy: The fraction that was right; NaN where it was not evaluated.
-            total: How many samples were asked, where that is known.
-            phases: Where several tasks are learned together, the tasks for each value of `learning`.
+            accuracy: The fraction of right answers; NaN where it was not evaluated.
+            total: The number of samples evaluated, if known.
+            phases: The tasks for each value of `learning`, if several tasks are learned together.
 
         Raises:
             InputError: There are no rows, a task was evaluated twice at a step, or two tasks are being
@@ -102,32 +102,30 @@ class Curve:
         """
         rows_step, rows_task, rows_learning = np.asarray(step), np.asarray(task), np.asarray(learning)
         if not rows_step.size:
-            raise InputError("there are no evaluations: the table has no rows")
+            raise InputError("the table has no rows: it must have one per evaluation of a task")
         steps, at = np.unique(rows_step, return_inverse=True)
         learned = np.empty(len(steps), dtype=rows_learning.dtype)
         learned[at] = rows_learning
         _refuse_mixed(rows_step, rows_learning, learned[at])
         groups = _groups(_in_order(learned), phases)
-        order = list(dict.fromkeys(name for _, names in groups for name in names))
-        evaluated_first = _in_order(rows_task[np.lexsort((rows_task, rows_step))])
-        order += [name for name in evaluated_first if name not in order]
+        order = _task_order(groups, rows_task[np.lexsort((rows_task, rows_step))])
         column = {name: index for index, name in enumerate(order)}
         columns = _look_up(rows_task, column)
-        cells = np.full((len(steps), len(order)), np.nan)
-        evaluated = np.zeros(cells.shape, dtype=np.bool_)
+        evaluated = np.zeros((len(steps), len(order)), dtype=np.bool_)
         evaluated[at, columns] = True
         if int(evaluated.sum()) < len(rows_step):
             _refuse_again(at * len(order) + columns, rows_step, rows_task)
-        cells[at, columns] = accuracy
-        totals = None
-        if total is not None:
-            totals = np.full(cells.shape, np.nan)
-            totals[at, columns] = total
+
+        def table(values: ArrayLike) -> Matrix:
+            cells = np.full(evaluated.shape, np.nan)
+            cells[at, columns] = values
+            return cells
+
         return cls(
             step=steps.astype(np.int64),
             learning=_look_up(learned, {value: index for index, (value, _) in enumerate(groups)}),
-            accuracy=cells,
-            total=totals,
+            accuracy=table(accuracy),
+            total=None if total is None else table(total),
             tasks=tuple(order),
             phases=_with_rest(
                 tuple(tuple(column[name] for name in names) for _, names in groups), len(order)
@@ -145,10 +143,10 @@ class Curve:
         total: ArrayLike,
         phases: Phases | None = None,
     ) -> Curve:
-        """The curve of a long table that counts right answers; see `of_table`.
+        """The curve of a long table with the number of right answers; see `of_table`.
 
         Raises:
-            InputError: As for `of_table`, or counts are impossible: total below 1, correct below 0 or above
+            InputError: As for `of_table`, or a count is impossible: total below 1, correct below 0 or above
                 total.
 
         Example:
@@ -156,17 +154,16 @@ class Curve:
             array([[0.75]])
         """
         right = np.asarray(correct, dtype=np.float64)
-        asked = np.asarray(total, dtype=np.float64)
-        if (asked < 1).any():
-            raise InputError(f"total is {asked[asked < 1][0]:g} in a row: at least one sample must be asked")
-        wrong = (right < 0) | (right > asked)
+        samples = np.asarray(total, dtype=np.float64)
+        if (samples < 1).any():
+            raise InputError(f"total must be at least 1, got {samples[samples < 1][0]:g}")
+        wrong = (right < 0) | (right > samples)
         if wrong.any():
             raise InputError(
-                f"correct is {right[wrong][0]:g} of {asked[wrong][0]:g} in a row: "
-                "it must lie between 0 and total"
+                f"correct must be between 0 and total, got {right[wrong][0]:g} of {samples[wrong][0]:g}"
             )
         return cls.of_table(
-            step=step, learning=learning, task=task, accuracy=right / asked, total=asked, phases=phases
+            step=step, learning=learning, task=task, accuracy=right / samples, total=samples, phases=phases
         )
 
     @classmethod
@@ -174,9 +171,9 @@ class Curve:
         """The curve of a trace.
 
         Args:
-            trace: What was answered correctly.
-            phases: Where several tasks are learned together (joint training), the tasks for each value of
-                the trace's `learning`.
+            trace: The trace of a run.
+            phases: The tasks for each value of the trace's `learning`, if several tasks are learned together
+                (joint training).
 
         Example:
             >>> from engram.core.trace import Trace
@@ -210,7 +207,7 @@ class Curve:
         return self._after_each_task(self.accuracy)
 
     def totals(self) -> Matrix | None:
-        """How many samples were asked for each cell of `matrix`, where that is known."""
+        """The number of samples behind each cell of `matrix`, if known."""
         return None if self.total is None else self._after_each_task(self.total)
 
     def prefix(self, n: int) -> Curve:
@@ -219,10 +216,10 @@ class Curve:
         return Curve(self.step[:n], self.learning[:n], self.accuracy[:n], total, self.tasks, self.phases)
 
     def seen(self) -> Curve:
-        """The same history without what was evaluated before it was first learned.
+        """The same history without evaluations of tasks that had not been learned yet.
 
-        Windowed metrics count every evaluation; this leaves the ones out that a run which evaluates only the
-        tasks seen so far would not have made.
+        Windowed metrics count every evaluation; the result is what a run that evaluates only the tasks seen
+        so far would have recorded.
         """
         started = np.logical_or.accumulate(self.being_learned(), axis=0)
         accuracy = np.where(started, self.accuracy, np.nan)
@@ -246,7 +243,7 @@ class History:
     """A metric at every evaluation, for each task.
 
     Attributes:
-        values: One row per evaluation, one column per task; NaN where the metric does not speak of the task.
+        values: One row per evaluation, one column per task; NaN where the metric is undefined for the task.
 
     Example:
         >>> history = History(np.array([[0.5, np.nan], [0.5, 0.7]]))
@@ -272,7 +269,7 @@ class History:
         return float(row_means(self.by_task[np.newaxis])[0])
 
 
-def _refuse_mixed(step: NDArray[Any], learning: NDArray[Any], learned: NDArray[Any]) -> None:
+def _refuse_mixed(step: Labels, learning: Labels, learned: Labels) -> None:
     """Refuse rows of one step that name different tasks as being learned."""
     mixed = learned != learning
     if mixed.any():
@@ -282,32 +279,39 @@ def _refuse_mixed(step: NDArray[Any], learning: NDArray[Any], learned: NDArray[A
         )
 
 
-def _refuse_again(cells: NDArray[Any], step: NDArray[Any], task: NDArray[Any]) -> NoReturn:
-    """Refuse the first row whose cell another row had already."""
+def _refuse_again(cells: NDArray[np.int64], step: Labels, task: Labels) -> NoReturn:
+    """Refuse the first row whose cell an earlier row has already set."""
     _, first = np.unique(cells, return_index=True)
     again = int(np.setdiff1d(np.arange(len(cells)), first)[0])
     raise InputError(
         f"task {task[again]} is evaluated twice at step {step[again]}: "
-        "give each evaluation one row, and count steps over the whole run"
+        "there must be one row per evaluation, with steps counted over the whole run"
     )
 
 
-def _in_order(values: NDArray[Any]) -> list[Any]:
-    """The different values, in the order in which they first appear."""
+def _in_order(values: Labels) -> list[Label]:
+    """The distinct values, in order of first appearance."""
     distinct, first = np.unique(values, return_index=True)
     return [distinct[index].item() for index in np.argsort(first)]
 
 
-def _groups(learned: list[Any], phases: Phases | None) -> list[tuple[Any, tuple[Any, ...]]]:
+def _task_order(groups: list[tuple[Label, tuple[Label, ...]]], evaluated: Labels) -> list[Label]:
+    """Tasks in the order in which they are first learned, followed by those that are only evaluated."""
+    learned = [name for _, names in groups for name in names]
+    return list(dict.fromkeys([*learned, *_in_order(evaluated)]))
+
+
+def _groups(learned: list[Label], phases: Phases | None) -> list[tuple[Label, tuple[Label, ...]]]:
     if phases is None:
         return [(value, (value,)) for value in learned]
-    unknown = [value for value in learned if value not in range(len(phases))]
+    tasks_of: dict[Label, tuple[int, ...]] = {number: tuple(tasks) for number, tasks in enumerate(phases)}
+    unknown = [value for value in learned if value not in tasks_of]
     if unknown:
         raise InputError(f"phase {unknown[0]} is being learned, but only {len(phases)} phases are described")
-    return [(value, tuple(phases[value])) for value in learned]
+    return [(value, tasks_of[value]) for value in learned]
 
 
-def _look_up(values: NDArray[Any], index: dict[Any, int]) -> NDArray[np.int64]:
+def _look_up(values: Labels, index: dict[Label, int]) -> NDArray[np.int64]:
     distinct, inverse = np.unique(values, return_inverse=True)
     return np.array([index[value] for value in distinct.tolist()], dtype=np.int64)[inverse]
 
@@ -320,10 +324,10 @@ def _with_rest(phases: tuple[tuple[int, ...], ...], width: int) -> tuple[tuple[i
 def _check_order(learning: NDArray[np.int64], phases: tuple[tuple[int, ...], ...]) -> None:
     learned = _in_order(learning)
     if learned != list(range(len(learned))) or len(learned) > len(phases):
-        raise InputError(f"columns must be in the order in which tasks are learned; the order is {learned}")
+        raise InputError(f"columns must be in the order in which tasks are learned, got the order {learned}")
     seen = 0
     for columns in phases:
         fresh = sorted(column for column in set(columns) if column >= seen)
         if fresh != list(range(seen, seen + len(fresh))):
-            raise InputError(f"columns must be in the order in which tasks are learned; phases are {phases}")
+            raise InputError(f"columns must be in the order in which tasks are learned, got phases {phases}")
         seen += len(fresh)

@@ -1,10 +1,9 @@
-"""What metrics are given: everything that can be known of a run, by the names that `needs` uses."""
+"""The inputs of metrics: everything known of a run, by the names used in `needs`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -22,16 +21,18 @@ class Inputs:
 
     Attributes:
         matrix: The accuracy matrix.
-        values: What is known besides, by the names of `NEEDS`.
-        counted: How many tasks the class counts speak of, from the first on.
+        values: All inputs, by the names of `NEEDS`.
+        classes_seen: The class counts among them; empty where they are unknown.
+        counted: The number of tasks that must have class counts, starting with the first.
     """
 
     matrix: Matrix
-    values: dict[str, Any]
+    values: dict[str, object]
+    classes_seen: Sequence[int]
     counted: int
 
     def lacks(self, metric: Metric) -> str:
-        """Why a metric cannot be computed; nothing where it can.
+        """Why a metric cannot be computed; empty if it can.
 
         Example:
             >>> from engram.metrics.registry import METRICS
@@ -40,20 +41,24 @@ class Inputs:
         """
         return next((NEEDS[need] for need in metric.needs if need not in self.values), "")
 
-    def arguments(self, metric: Metric) -> list[Any]:
-        """What a metric's function is given, in its order.
+    def arguments(self, metric: Metric) -> list[object]:
+        """The positional arguments of a metric's function.
 
         Raises:
-            InputError: It needs the numbers of classes, and there are more or fewer than tasks.
+            InputError: The metric needs class counts, and there are more or fewer of them than tasks.
         """
+        values = [self.values[need] for need in metric.needs]
         if "classes" not in metric.needs:
-            return [self.values[need] for need in metric.needs]
-        n, counts = self.counted, self.values["classes"]
-        if len(counts) != n:
-            raise InputError(f"{n} tasks need {n} class counts; got {len(counts)}")
+            return values
+        n, counts = self.counted, len(self.classes_seen)
+        if counts != n:
+            raise InputError(f"{n} tasks need {n} class counts, got {counts}")
         # Tasks that were evaluated but not learned yet may have no counts; the others do not depend on them.
         cut = ("matrix", "correct", "samples")
-        return [self.values[need][:n, :n] if need in cut else self.values[need] for need in metric.needs]
+        return [
+            value[:n, :n] if need in cut and isinstance(value, np.ndarray) else value
+            for need, value in zip(metric.needs, values, strict=True)
+        ]
 
 
 def gather_inputs(
@@ -64,7 +69,7 @@ def gather_inputs(
     initial: Vector | None = None,
     phases: Phases | None = None,
 ) -> Inputs:
-    """Everything that metrics can be given; see `engram.metrics.summary.summarise` for the arguments.
+    """The inputs of metrics; see `engram.metrics.summary.summarise` for the arguments.
 
     Example:
         >>> sorted(gather_inputs(np.eye(2), classes_seen=[2, 4]).values)
@@ -73,7 +78,7 @@ def gather_inputs(
     history = _as_curve(source, phases)
     task_ends = history if ends is None else _as_curve(ends, phases)
     acc = _matrix_of(source if ends is None else ends, task_ends)
-    values: dict[str, Any] = {"matrix": acc}
+    values: dict[str, object] = {"matrix": acc}
     if history is not None:
         values["curve"] = history
     if isinstance(source, Trace) and all(source.bits):
@@ -81,15 +86,15 @@ def gather_inputs(
     totals = None if task_ends is None else task_ends.totals()
     if totals is not None:
         values |= {"correct": acc * totals, "samples": totals}
-    counted = len(acc)
+    counts: Sequence[int] = ()
     if classes_seen is not None:
         counts = values["classes"] = _after_each_task(classes_seen, len(acc), task_ends)
-        counted = len(counts) if len(counts) == 1 + matrix.last_learned(acc) else len(acc)
+    counted = len(counts) if len(counts) == 1 + matrix.last_learned(acc) else len(acc)
     if initial is None and history is not None and history.step[0] == 0:
         initial = history.accuracy[0]
     if initial is not None:
         values["initial"] = initial
-    return Inputs(acc, values, counted)
+    return Inputs(acc, values, counts, counted)
 
 
 def _as_curve(source: Curve | Trace | Matrix, phases: Phases | None) -> Curve | None:
@@ -103,11 +108,11 @@ def _matrix_of(source: Curve | Trace | Matrix, curve: Curve | None) -> Matrix:
         return curve.matrix()
     if isinstance(source, np.ndarray):
         return matrix.check_matrix(source)
-    raise InputError(f"expected a trace, a curve or an accuracy matrix; got {type(source).__name__}")
+    raise InputError(f"expected a trace, a curve or an accuracy matrix, got {type(source).__name__}")
 
 
 def _after_each_task(classes_seen: Sequence[int], n_tasks: int, curve: Curve | None) -> Sequence[int]:
-    """One class count per task, also where one per phase of several tasks was given."""
+    """One class count per task, expanded from one per phase where phases learn several tasks."""
     if curve is None or len(classes_seen) == n_tasks or len(classes_seen) != len(curve.phases):
         return classes_seen
     counts: list[int] = []

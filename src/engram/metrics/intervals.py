@@ -1,12 +1,13 @@
-"""What several seeds say together: mean, standard deviation, and 95 % intervals."""
+"""Summaries over seeds: mean, standard deviation, and 95 % intervals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 from engram.metrics.arrays import Vector
 
 RESAMPLES: Final = 10_000
@@ -20,8 +21,8 @@ class Summary:
         mean: The mean.
         sd: The standard deviation; NaN where it is undefined.
         ci95: The 95 % Student t interval for the mean; NaN for a single seed.
-        n: How many seeds had a value.
-        ddof: What is subtracted from n in the variance's divisor: 1 is the sample SD (De Lange et al. 2023),
+        n: The number of seeds that have a value.
+        ddof: Subtracted from n in the divisor of the variance: 1 is the sample SD (De Lange et al. 2023),
             0 the population SD (Hsu et al. 2018).
     """
 
@@ -31,8 +32,8 @@ class Summary:
     n: int
     ddof: int = 1
 
-    def as_json(self) -> dict[str, Any]:
-        """The same by name.
+    def as_json(self) -> JsonObject:
+        """The summary as JSON.
 
         Example:
             >>> over_seeds([0.5, 0.5]).as_json()
@@ -63,7 +64,7 @@ def over_seeds(values: Sequence[float] | Vector, *, ddof: int = 1) -> Summary:
         Summary(mean=0.8, sd=nan, ci95=(nan, nan), n=1, ddof=1)
     """
     if ddof not in (0, 1):
-        raise InputError(f"ddof is 1 (sample SD) or 0 (population SD); got {ddof}")
+        raise InputError(f"ddof must be 1 (sample SD) or 0 (population SD), got {ddof}")
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
     n = len(known)
@@ -101,8 +102,8 @@ def bootstrap_interval(
     Args:
         values: One value per seed.
         level: How often the interval should cover the true mean.
-        draws: How many resamples.
-        seed: Draws the resamples, from a generator of its own: the same values give the same interval.
+        draws: The number of resamples.
+        seed: The seed of the resamples: the same values always give the same interval.
 
     Raises:
         InputError: `level` is not between 0 and 1, or there are fewer than 100 draws.
@@ -115,9 +116,9 @@ def bootstrap_interval(
         (nan, nan)
     """
     if not 0 < level < 1:
-        raise InputError(f"level={level} cannot be used: give a share between 0 and 1, as 0.95")
+        raise InputError(f"level must be between 0 and 1, such as 0.95, got {level}")
     if draws < 100:
-        raise InputError(f"draws={draws} cannot be used: give 100 or more")
+        raise InputError(f"draws must be at least 100, got {draws}")
     known = np.asarray(values, dtype=np.float64)
     known = known[~np.isnan(known)]
     n = len(known)

@@ -1,10 +1,10 @@
-"""Metrics of an accuracy matrix: what was known of each task after each task.
+"""Metrics of an accuracy matrix: the accuracy on each task after learning each task.
 
-A matrix is always `acc[learned, evaluated]`: row k is measured after learning task k, column j on task j's
-test set, in the order in which tasks are learned. NaN stands for "not evaluated", and a row of NaN for a task
-that was never learned on its own. Means skip what is not there; what is undefined is NaN, never 0.
+A matrix is always `acc[learned, evaluated]`: row k is measured after learning task k, column j on the test
+set of task j, in the order in which tasks are learned. NaN means "not evaluated"; a row of NaN belongs to a
+task that was never learned on its own. Means ignore NaN; undefined values are NaN, never 0.
 
-Most functions return one value after each task; `final` picks the one after the last task learned.
+Most functions return one value after each task; `final` selects the one after the last task learned.
 """
 
 from collections.abc import Sequence
@@ -23,16 +23,16 @@ from engram.metrics.registry import metric
 from engram.metrics.sources import APPLICATION, FORWARD, GEM, NEW_METRICS, STABILITY_GAP
 
 CF_THRESHOLDS: Final = {"D5-5": 0.5, "DP10-10": 0.5, "D9-1": 0.9}
-"""Below which accuracy on all classes a two-task stream counts as forgotten (Pfülb & Gepperth 2019)."""
+"""Below this accuracy on all classes, the first of two tasks counts as forgotten (Pfülb & Gepperth 2019)."""
 
 
 def accuracy_matrix(rows: Sequence[Sequence[float]] | ArrayLike) -> Matrix:
     """A square accuracy matrix from its rows, which may be ragged.
 
-    Short rows are filled with NaN, and so are the missing rows of tasks that were never learned.
+    Short rows are padded with NaN, and rows of tasks that were never learned are added as NaN.
 
     Raises:
-        InputError: There is nothing, more rows than columns, or a value that is not a fraction.
+        InputError: The matrix is empty, has more rows than columns, or a value is not between 0 and 1.
 
     Example:
         >>> accuracy_matrix([[0.9], [0.6, 0.8]])
@@ -42,11 +42,11 @@ def accuracy_matrix(rows: Sequence[Sequence[float]] | ArrayLike) -> Matrix:
     lines = [np.asarray(row, dtype=np.float64).reshape(-1) for row in rows]  # type: ignore[union-attr]
     width = max((len(line) for line in lines), default=0)
     if not width:
-        raise InputError("the accuracy matrix is empty: give one row per task learned")
+        raise InputError("the accuracy matrix is empty: it must have one row per task learned")
     if len(lines) > width:
         raise InputError(
-            f"the accuracy matrix has {len(lines)} rows but {width} columns: "
-            "give one row per task learned, one column per task evaluated"
+            "the accuracy matrix must have one row per task learned and one column per task evaluated, "
+            f"got {len(lines)} rows but {width} columns"
         )
     matrix = np.full((width, width), np.nan)
     for k, line in enumerate(lines):
@@ -55,33 +55,33 @@ def accuracy_matrix(rows: Sequence[Sequence[float]] | ArrayLike) -> Matrix:
 
 
 def check_matrix(acc: Matrix) -> Matrix:
-    """The same matrix, if it is one of accuracies.
+    """Return the matrix if it is a valid accuracy matrix.
 
     Raises:
-        InputError: It is not square, or holds something else than NaN and fractions from 0 to 1.
+        InputError: It is not square, or has values other than NaN and fractions from 0 to 1.
     """
     acc = np.asarray(acc, dtype=np.float64)
     if acc.ndim != 2 or acc.shape[0] != acc.shape[1] or not acc.size:
-        raise InputError(f"an accuracy matrix is square, acc[learned, evaluated]; this has shape {acc.shape}")
+        raise InputError(f"an accuracy matrix must be square, acc[learned, evaluated], got shape {acc.shape}")
     check_fractions(acc, "the accuracy matrix")
     return acc
 
 
 def check_fractions(values: Vector | Matrix, what: str) -> None:
-    """Refuse anything but NaN and numbers from 0 to 1.
+    """Refuse values other than NaN and numbers from 0 to 1.
 
     Raises:
-        InputError: There is another number; percentages are recognised.
+        InputError: There is another value; for percentages, the message says what to do.
     """
     wrong = (values < 0) | (values > 1)
     if wrong.any():
         value = values[wrong][0]
         hint = " (are these percentages? divide by 100)" if 1 < value <= 100 else ""
-        raise InputError(f"{what} holds {value:g}: fractions from 0 to 1 are expected{hint}")
+        raise InputError(f"{what} must have values from 0 to 1, got {value:g}{hint}")
 
 
 def last_learned(acc: Matrix) -> int:
-    """The row after the last task learned: the last one that holds anything; -1 where there is none.
+    """The index of the last row that is not all NaN; -1 if there is none.
 
     Example:
         >>> last_learned(np.array([[0.9, 0.1], [np.nan, np.nan]]))
@@ -92,7 +92,7 @@ def last_learned(acc: Matrix) -> int:
 
 
 def final(values: Vector, acc: Matrix) -> float:
-    """The value after the last task learned, of a metric with one value after each task.
+    """The value after the last task learned, from one value after each task.
 
     Example:
         >>> acc = np.array([[0.9, np.nan], [0.6, 0.8]])
@@ -178,15 +178,15 @@ def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
 
     Formula: AF_k = (1/(k−1)) Σ_{j<k} (max_{j≤l<k} a_{l,j} − a_{k,j})
     Divisor: k − 1, the earlier tasks
-    Direction: Negative where tasks are better than ever.
+    Direction: Negative if tasks are better than ever before.
     NaN: undefined until a second task is learned and the first is evaluated again
     Worked: ((.98 − .75) + (.94 − .60) + (.95 − .85) + (.96 − .90)) / 4
     Elsewhere: Mammoth and PyCIL include the last row in the maximum: the clamped number.
 
     AF ≥ FORG, because the best is at least what was just learned.
 
-    With `clamp=True` a task that is better than ever counts 0, as in common code, instead of negative, as
-    printed.
+    With `clamp=True` a task that is better than ever before counts 0, as in common code, instead of negative,
+    as printed.
 
     Example:
         >>> acc = np.array([[0.5, np.nan, np.nan], [0.7, 0.8, np.nan], [0.6, 0.9, 0.8]])
@@ -211,7 +211,7 @@ def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
     family="average accuracy",
 )
 def pooled_accuracy(correct: Matrix, total: Matrix) -> Vector:
-    """All right answers on the tasks learned so far, divided by all questions.
+    """The share of right answers among all samples of the tasks learned so far.
 
     Formula: Σ_{j≤k} correct[k, j] / Σ_{j≤k} total[k, j]
     Divisor: the samples of the tasks learned so far
@@ -226,9 +226,9 @@ def pooled_accuracy(correct: Matrix, total: Matrix) -> Vector:
         >>> pooled_accuracy(correct, total).round(6)
         array([0.9     , 0.772727])
     """
-    asked = _learned(total) & ~np.isnan(total) & ~np.isnan(correct)
-    right = np.where(asked, correct, 0.0).sum(axis=1)
-    count = np.where(asked, total, 0.0).sum(axis=1)
+    evaluated = _learned(total) & ~np.isnan(total) & ~np.isnan(correct)
+    right = np.where(evaluated, correct, 0.0).sum(axis=1)
+    count = np.where(evaluated, total, 0.0).sum(axis=1)
     pooled: Vector = np.full(len(count), np.nan)
     np.divide(right, count, out=pooled, where=count > 0)
     return pooled
@@ -242,7 +242,7 @@ def pooled_accuracy(correct: Matrix, total: Matrix) -> Vector:
     needs="classes",
 )
 def rescaled_average_accuracy(acc: Matrix, classes_seen: Sequence[int]) -> Vector:
-    """Average accuracy relative to chance, so that values after few and many classes compare.
+    """Average accuracy relative to chance, so that values after few and many classes are comparable.
 
     Formula: RAA_k = (C_k / C_K) · AA_k, with C_k the classes seen after task k
     Divisor: as AA
@@ -254,7 +254,7 @@ def rescaled_average_accuracy(acc: Matrix, classes_seen: Sequence[int]) -> Vecto
 
     Args:
         acc: The accuracy matrix.
-        classes_seen: How many classes were seen after each task, in total.
+        classes_seen: The total number of classes seen after each task.
 
     Example:
         >>> rescaled_average_accuracy(np.array([[0.9, 0.1], [0.6, 0.8]]), [2, 4]).round(6)
@@ -284,7 +284,7 @@ def rescaled_average_forgetting(acc: Matrix, classes_seen: Sequence[int], *, cla
 
     Args:
         acc: The accuracy matrix.
-        classes_seen: How many classes were seen after each task, in total.
+        classes_seen: The total number of classes seen after each task.
         clamp: As for `average_forgetting`.
 
     Example:
@@ -319,7 +319,7 @@ def signed_forgetting(acc: Matrix) -> Vector:
     aliases=["Fgt"],
 )
 def average_signed_forgetting(acc: Matrix) -> float:
-    """The mean change of earlier tasks since each was learned, averaged over every task's end.
+    """The mean change of earlier tasks since each was learned, averaged over all task ends.
 
     Formula: AvgFgt = (1/(N−1)) Σ_{i≥2} Fgt_i,  Fgt_i = (1/(i−1)) Σ_{j<i} (acc[i, j] − acc[j, j])
     Divisor: N − 1, all tasks but the first; within each, i − 1
@@ -327,7 +327,7 @@ def average_signed_forgetting(acc: Matrix) -> float:
     NaN: undefined until a second task is learned and the first is evaluated again
     Worked: (−.07 + −.055 + −.13 + −.1725) / 4
 
-    By task it shows Fgt after each task, which is −FORG. It looks at every task's end, not only at the last.
+    The values by task are Fgt after each task, which is −FORG. All task ends count, not only the last.
 
     Example:
         >>> round(average_signed_forgetting(np.array([[0.9, 0.1], [0.6, 0.8]])), 6)
@@ -389,7 +389,7 @@ def learning_accuracy(acc: Matrix) -> Vector:
     aliases=["learning accuracy", "plasticity"],
 )
 def average_learning_accuracy(acc: Matrix) -> float:
-    """The mean of every task's accuracy just after it was learned: plasticity.
+    """The mean accuracy of each task just after it was learned (plasticity).
 
     Formula: AvgLAcc = (1/N) Σ_j acc[j, j]
     Divisor: N, all tasks
@@ -459,7 +459,7 @@ def forward_transfer(acc: Matrix, initial: Vector) -> float:
     NaN: undefined: needs accuracies at initialisation and of each task before it is learned
     Worked: (.30 − .10) / 1
     Elsewhere: Where each task has its own output units, the next task's are still random: FWT is noise.
-    Elsewhere: Chen et al. (2023) mean another number by it: a new head trained on k examples per class.
+    Elsewhere: Chen et al. (2023) define it differently: a new head trained on k examples per class.
 
     It needs accuracies above the diagonal, and `initial`, the accuracies of the network at its random
     initialisation.
@@ -471,7 +471,7 @@ def forward_transfer(acc: Matrix, initial: Vector) -> float:
     acc = check_matrix(acc)
     initial = np.asarray(initial, dtype=np.float64)
     if initial.shape != (len(acc),):
-        raise InputError(f"{len(acc)} tasks need as many accuracies at initialisation; got {initial.size}")
+        raise InputError(f"initial must have one accuracy per task, got {initial.size} for {len(acc)} tasks")
     return mean_of_known(np.diag(acc, 1) - initial[1:])
 
 
@@ -495,7 +495,7 @@ def omega_all(quality: float | Sequence[float], ideal: float) -> float:
     The same study's CF flag: best accuracy on both tasks below .5 (D5-5, DP10-10) or .9 (D9-1).
 
     Args:
-        quality: The accuracy on all classes so far after each task from the second on; one for two tasks.
+        quality: The accuracy on all classes so far, after each task from the second on.
         ideal: The accuracy of joint training.
 
     Example:
@@ -536,5 +536,5 @@ def _earlier(acc: Matrix) -> Mask:
 
 def _matching(acc: Matrix, classes_seen: Sequence[int], difficulty: Vector) -> Vector:
     if len(difficulty) != len(acc):
-        raise InputError(f"{len(acc)} tasks need {len(acc)} class counts; got {len(classes_seen)}")
+        raise InputError(f"{len(acc)} tasks need {len(acc)} class counts, got {len(classes_seen)}")
     return difficulty

@@ -1,6 +1,6 @@
-"""Two methods on the same seeds: tests of their difference, its size, and how many seeds would decide.
+"""Two methods on the same seeds: tests of their difference, effect size, and the number of seeds required.
 
-Everything here looks at one difference a seed. The same seed gives both methods the same initial weights and
+All functions take one difference per seed. With the same seed both methods have the same initial weights and
 the same order of data, so that much of the noise cancels in the difference.
 """
 
@@ -17,27 +17,27 @@ from engram.core.errors import InputError, unknown_name
 from engram.metrics.arrays import Vector
 
 Test = Literal["sign-flip", "t"]
-"""How a difference is tested: without assuming any shape, or assuming that differences are normal."""
+"""How a difference is tested: without a distributional assumption, or assuming normal differences."""
 
 LEVEL: Final = 0.05
 POWER: Final = 0.8
 
-# 2^19 sums are the most that are counted out; beyond, 50,000 drawn ones are as good as all.
+# Up to 2^19 sums are enumerated; beyond that, 50,000 random ones are accurate enough.
 EXACT_SEEDS: Final = 20
 DRAWS: Final = 50_000
 
-# Differences are rounded where they are computed; what agrees to nine digits is a tie.
+# Differences have rounding errors; sums that agree to nine digits are ties.
 _ROUNDING: Final = 1e-9
 _MOST_SEEDS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a test of paired differences says.
+    """The result of a test of paired differences.
 
     Attributes:
         p: The two-sided p-value.
-        exact: Whether it was computed rather than drawn at random.
+        exact: Whether it is exact rather than estimated from random draws.
     """
 
     p: float
@@ -46,11 +46,11 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class EffectSize:
-    """How large a paired difference is, in units of its own spread.
+    """The size of a paired difference, in units of its standard deviation.
 
     Attributes:
         d_z: The mean of the differences divided by their sample SD (divisor n - 1): Cohen's d_z.
-        g_z: The same with Hedges' correction, because d_z is too large on average for few seeds.
+        g_z: The same with Hedges' correction, because d_z is biased upwards for few seeds.
     """
 
     d_z: float
@@ -64,21 +64,22 @@ def sign_flip_test(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Outcome:
-    """How often differences at least as large come about where the two methods are exchangeable.
+    """The sign-flip test of the hypothesis that the two methods are exchangeable.
 
-    If the methods are equally good, each seed's difference could as well have had the other sign. The p-value
-    is the share of all 2^n ways to set the signs whose sum is at least as far from 0 as the observed one
-    (two-sided, the observed one included). No shape is assumed, and under equal methods p ≤ α has at most the
-    probability α for any number of seeds.
+    If the methods are equally good, the difference of each seed could as well have had the other sign. The
+    p-value is the share of all 2^n sign assignments whose sum is at least as far from 0 as the observed one
+    (two-sided, including the observed one). No distribution is assumed; for exchangeable methods p ≤ α has
+    probability at most α for any number of seeds.
 
-    Up to `exact_up_to` seeds all ways are counted. Beyond, `draws` random ones are, and the p-value is
-    (1 + as far) / (1 + draws), which keeps the level too. No differences, or only zeros, have p = 1.
+    Up to `exact_up_to` seeds all assignments are enumerated. With more seeds, `draws` random ones are used
+    and the p-value is (1 + number at least as far) / (1 + draws), which keeps the level as well. Without
+    differences, or if all are 0, p is 1.
 
     Args:
-        differences: One difference a seed, without NaN.
-        exact_up_to: The most seeds for which all signs are tried.
-        draws: How many random signs are tried beyond.
-        seed: Draws them, from a generator of its own.
+        differences: One difference per seed, without NaN.
+        exact_up_to: The largest number of seeds for which all sign assignments are enumerated.
+        draws: The number of random sign assignments for more seeds.
+        seed: The seed of these draws.
 
     Source: Fisher, The design of experiments, section 21; Phipson and Smyth (2010) for the drawn p-value.
 
@@ -91,7 +92,7 @@ def sign_flip_test(
     values = _checked(differences)
     bar = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
     if len(values) <= exact_up_to:
-        # A sum and its mirror image are equally far from 0: the first sign can stay.
+        # A sum and its mirror image are equally far from 0, so the first sign can be fixed.
         sums = values[:1] if len(values) else np.zeros(1)
         for value in values[1:]:
             sums = np.concatenate([sums + value, sums - value])
@@ -103,11 +104,10 @@ def sign_flip_test(
 
 
 def t_test(differences: Sequence[float] | Vector) -> Outcome:
-    """How often differences at least as large come about where they are normal with mean 0.
+    """The paired t test of the hypothesis that the differences are normal with mean 0.
 
-    The paired t test: t = mean / (s/√n) with the sample SD s (divisor n - 1), two-sided with n - 1 degrees of
-    freedom. Fewer than two seeds cannot be tested: p = 1. Differences that are all the same have no spread:
-    p is 0, or 1 where they are all 0.
+    t = mean / (s/√n) with the sample SD s (divisor n - 1), two-sided with n - 1 degrees of freedom. For fewer
+    than two seeds p is 1. If all differences are equal, p is 0, or 1 if they are all 0.
 
     Example:
         >>> round(t_test([0.1, 0.2, 0.3]).p, 6)
@@ -139,11 +139,11 @@ def paired_test(differences: Sequence[float] | Vector, test: Test = "sign-flip")
 
 
 def holm(p_values: Sequence[float] | Vector) -> list[float]:
-    """P-values corrected for their number, after Holm: what is below the level may be believed all together.
+    """P-values corrected for multiple tests by Holm's method.
 
-    In ascending order the smallest of m is multiplied by m, the next by m - 1, and so on; each is then at
-    least the one before it, and at most 1. The chance of even one false finding among all stays below the
-    level, whatever the dependence between the tests.
+    In ascending order the smallest of m is multiplied by m, the next by m - 1, and so on; each is then raised
+    to at least the previous one and capped at 1. This controls the family-wise error rate for any dependence
+    between the tests.
 
     Source: Holm, A simple sequentially rejective multiple test procedure (1979).
 
@@ -160,11 +160,11 @@ def holm(p_values: Sequence[float] | Vector) -> list[float]:
 
 
 def effect_size(differences: Sequence[float] | Vector) -> EffectSize:
-    """How large a difference is against its own spread over seeds.
+    """The size of a difference relative to its standard deviation over seeds.
 
     d_z = mean / s with the sample SD s (divisor n - 1). g_z = d_z · J with Hedges' exact correction
-    J = Γ(k/2) / (√(k/2) · Γ((k - 1)/2)), k = n - 1. d_z needs two seeds and g_z three, else they are NaN.
-    Differences that are all the same have no spread: both are infinite, or 0 where all differences are 0.
+    J = Γ(k/2) / (√(k/2) · Γ((k - 1)/2)), k = n - 1. d_z needs two seeds and g_z three; otherwise NaN.
+    If all differences are equal, both are infinite, or 0 if all differences are 0.
 
     Source: Lakens (2013) for d_z; Hedges (1981) for the correction.
 
@@ -189,7 +189,7 @@ def effect_size(differences: Sequence[float] | Vector) -> EffectSize:
 def smallest_p(n: int) -> float:
     """The smallest two-sided p-value that a sign-flip test of n seeds can have: 2 / 2^n.
 
-    Two of the 2^n ways to set the signs always count: the observed one and its mirror image.
+    Two of the 2^n sign assignments always count: the observed one and its mirror image.
 
     Example:
         >>> smallest_p(5), smallest_p(6)
@@ -201,7 +201,7 @@ def smallest_p(n: int) -> float:
 def fewest_seeds(*, tests: int = 1, level: float = LEVEL) -> int:
     """The fewest seeds with which a sign-flip test can reach the level after Holm's correction.
 
-    The smallest n with tests · 2 / 2^n ≤ level: below it no difference, however large, can be shown.
+    The smallest n with tests · 2 / 2^n ≤ level; with fewer seeds no difference can be significant.
 
     Example:
         >>> fewest_seeds(), fewest_seeds(tests=3), fewest_seeds(tests=10)
@@ -218,29 +218,29 @@ def seeds_to_decide(
     level: float = LEVEL,
     power: float = POWER,
 ) -> float:
-    """How many seeds, in all, would show a difference like this one.
+    """The total number of seeds needed to detect a difference like the observed one.
 
-    The smallest n for which a paired t test finds it with probability `power`, if the true effect is the
-    observed g_z and differences are normal. With several tests it must be found at level / tests, which is
-    enough for Holm's correction whatever the other tests say. The power is that of the noncentral t
+    The smallest n for which a paired t test detects it with probability `power`, if the true effect is the
+    observed g_z and differences are normal. With several tests it must be detected at level / tests, which is
+    sufficient for Holm's correction whatever the other tests yield. The power is that of the noncentral t
     distribution in Johnson and Welch's normal approximation,
     Φ((g_z √n - t (1 - 1/4k)) / √(1 + t²/2k)) with k = n - 1 and t the two-sided critical value.
 
-    The sign-flip test is about as powerful, but needs `fewest_seeds`; with just so many it finds a difference
-    only if all signs agree, which has the probability Φ(g_z)^n.
+    The sign-flip test is about as powerful, but needs at least `fewest_seeds`; with exactly that many it
+    detects a difference only if all signs agree, which has probability Φ(g_z)^n.
 
-    What few seeds say of the effect is itself uncertain: read the number as an order of magnitude.
+    An effect estimated from few seeds is uncertain: the result is an order of magnitude.
 
     Args:
-        differences: One difference a seed, so far.
-        test: The test that shall find it.
-        tests: How many tests are corrected together.
-        level: The level that their smallest corrected p-value must reach.
-        power: How likely the difference shall be found.
+        differences: One difference per seed so far.
+        test: The test to be used.
+        tests: The number of tests that are corrected together.
+        level: The significance level of the corrected p-value.
+        power: The probability of detecting the difference.
 
     Returns:
-        The number of seeds; infinite where there is no difference or it would take more than 100,000, and NaN
-        for fewer than three seeds, which do not tell the spread.
+        The number of seeds; infinite if there is no difference or more than 100,000 seeds would be needed,
+        and NaN for fewer than three seeds, from which the spread cannot be estimated.
 
     Example:
         >>> seeds_to_decide([0.03, 0.01, -0.01, 0.02, 0.0])
@@ -258,7 +258,7 @@ def seeds_to_decide(
     from scipy.special import ndtr, ndtri, stdtrit
 
     tail = 1 - level / tests / 2
-    # With the spread known it takes this many; with the spread estimated never fewer, and seldom many more.
+    # The number needed if the spread were known; with an estimated spread it is never smaller.
     at_least = ((ndtri(tail) + ndtri(power)) / effect) ** 2 if effect else math.inf
     if at_least > _MOST_SEEDS:
         return math.inf
@@ -267,10 +267,10 @@ def seeds_to_decide(
         k = n - 1
         critical = float(stdtrit(k, tail))
         reach = effect * math.sqrt(n) - critical * (1 - 1 / (4 * k))
-        found = ndtr(reach / math.sqrt(1 + critical**2 / (2 * k)))
+        achieved = ndtr(reach / math.sqrt(1 + critical**2 / (2 * k)))
         if test == "sign-flip" and n == fewest:
-            found = min(found, ndtr(effect) ** n)
-        if found >= power:
+            achieved = min(achieved, ndtr(effect) ** n)
+        if achieved >= power:
             return n
         n += 1
 
@@ -278,11 +278,11 @@ def seeds_to_decide(
 def _checked(differences: Sequence[float] | Vector) -> Vector:
     values = np.asarray(differences, dtype=np.float64)
     if values.ndim != 1 or not np.isfinite(values).all():
-        raise InputError("differences must be one finite number per seed: leave out seeds without a value")
+        raise InputError("differences must be one finite number per seed; leave out seeds without a value")
     return values
 
 
 def _moments(values: Vector) -> tuple[float, float]:
-    """Mean and sample SD, with exact zeros where only rounding is left."""
+    """Mean and sample SD; values within rounding error of 0 are exactly 0."""
     mean, sd, scale = float(values.mean()), float(values.std(ddof=1)), float(np.abs(values).max())
     return (mean if abs(mean) > _ROUNDING * scale else 0.0), (sd if sd > _ROUNDING * scale else 0.0)

@@ -1,8 +1,8 @@
-"""What a metric is: one function, with what it means said at its decorator and in its docstring.
+"""The registry of metrics: each is one function, described by its decorator and its docstring.
 
-Everything that speaks of metrics derives from here: which are computed of a run (`engram.metrics.summary`),
-the streaming pairs, `engram list metrics`, `engram explain`, the direction in comparisons and grids, and the
-columns of tables and reports.
+Everything about metrics derives from here: which are computed for a run (`engram.metrics.summary`), their
+streaming counterparts, `engram list metrics`, `engram explain`, the direction in comparisons and grids, and
+the columns of tables and reports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.registry import Registry
@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     Returned: TypeAlias = float | Vector | History
     """One number; one number per task; or a value per task at every evaluation."""
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
+
+Keywords: TypeAlias = dict[str, Any]
+"""Keyword arguments of a metric's function or of its streaming counterpart."""
 
 WINDOWS: Final[tuple[int | None, ...]] = (10, 100, None)
 """The windows that are reported by default; None is the whole history."""
@@ -38,8 +42,8 @@ WINDOWS: Final[tuple[int | None, ...]] = (10, 100, None)
 _COUNTS: Final = "needs the number of samples: correct and total instead of accuracy"
 NEEDS: Final[Mapping[str, str]] = {
     "matrix": "needs accuracies",
-    "curve": "needs evaluations while learning goes on; a matrix has only task ends",
-    "bits": "needs a trace with bits, which say which samples were right",
+    "curve": "needs evaluations during learning; a matrix has only task ends",
+    "bits": "needs a trace with bits, which record the samples that were right",
     "correct": _COUNTS,
     "samples": _COUNTS,
     "classes": "needs the number of classes of each task",
@@ -49,31 +53,39 @@ NEEDS: Final[Mapping[str, str]] = {
     "quality": "needs the accuracy on all classes so far",
     "joint": "needs the accuracy of joint training",
 }
-"""What a metric can ask for, and what is said where that is not known."""
+"""The inputs that a metric can need, and the message where they are not available."""
 
 _FIRST: Final = ("matrix", "curve", "bits", "correct", "features", "quality")
 _TASK_ENDS: Final = ("matrix", "correct", "samples", "classes")
 _HISTORY: Final = (*_TASK_ENDS, "curve", "bits", "initial")
 
 
+@runtime_checkable
+class _Named(Protocol):
+    """A function or class, which has a name; partial objects have none."""
+
+    __name__: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A metric: a pure function, and what it means.
+    """A metric: a pure function and its description.
 
     Attributes:
-        name: As in the papers, in files and in JSON.
+        name: The name, as in the papers, in files and in JSON.
         title: The full name.
-        higher_is_better: Which direction is good.
+        higher_is_better: Whether higher values are better.
         source: Paper and equation.
-        needs: What the function is given, in this order; see `metric`.
+        needs: The inputs of the function, in order; see `metric`.
         function: The pure function.
-        definition: What its docstring says: meaning, formula, divisor, notes.
+        definition: The content of its docstring: meaning, formula, divisor, notes.
         family: The name that several metrics share, if any.
-        aliases: Other names that people use for it.
-        average: Whether a vector has one value of each task, whose mean is the metric.
-        by_task: The values per task of a metric whose function returns one number.
+        aliases: Other names for it.
+        average: Whether a returned vector has one value per task, whose mean is the metric.
+        by_task: Computes the values per task of a metric whose function returns one number.
         named_by: The option that is part of the name (`window` for WF10), if any.
-        stream: The streaming twin: a class, or where it is as `"module:Class"`.
+        stream: The streaming counterpart: a class, or its location as `"module:Class"`.
+        options: The keyword-only arguments of the function.
 
     Example:
         >>> forgetting = METRICS["FORG"]
@@ -102,33 +114,33 @@ class Metric:
         keywords = inspect.signature(self.function).parameters.values()
         names = tuple(part.name for part in keywords if part.kind is inspect.Parameter.KEYWORD_ONLY)
         object.__setattr__(self, "options", names)
-        # The registry asks a thing's module whose it is.
+        # The registry reads the module of an entry to tell engram's own from those of plugins.
         object.__setattr__(self, "__module__", self.function.__module__)
 
     @property
     def is_ours(self) -> bool:
-        """Whether it comes with engram, not from a plugin."""
+        """Whether it is part of engram rather than of a plugin."""
         return self.function.__module__.partition(".")[0] == __name__.partition(".")[0]
 
     @property
     def direction(self) -> str:
-        """Which direction is good, in words."""
-        usual = f"{'Higher' if self.higher_is_better else 'Lower'} is better."
-        return f"{usual} {self.definition.direction}".strip()
+        """Whether higher or lower is better, as a sentence."""
+        better = f"{'Higher' if self.higher_is_better else 'Lower'} is better."
+        return f"{better} {self.definition.direction}".strip()
 
     @property
     def undefined(self) -> str:
-        """Why it is NaN, where it is."""
+        """When it is NaN."""
         return self.definition.undefined or "undefined: the function returned NaN"
 
     @property
     def of_history(self) -> bool:
-        """Whether it can be computed from accuracies alone, that is, from a trace."""
+        """Whether it can be computed from a trace alone."""
         return set(self.needs) <= set(_HISTORY)
 
     @property
     def task_ends_suffice(self) -> bool:
-        """Whether evaluations at the ends of tasks are all it needs."""
+        """Whether evaluations at task ends are sufficient."""
         return set(self.needs) <= set(_TASK_ENDS)
 
     @property
@@ -145,21 +157,20 @@ class Metric:
 
         Example:
             >>> METRICS["AF"].short()
-            'AF, average forgetting: How far, on average, ... Lower is better. Negative where tasks are ...'
+            'AF, average forgetting: How far, on average, ... Lower is better. Negative if tasks are ...'
         """
         return f"{self.name}, {self.title}: {self.definition.meaning} {self.direction}"
 
-    def __call__(self, *arguments: Any, **options: Any) -> Returned:
-        """What the function returns; whatever goes wrong in a user's function is one line.
+    def __call__(self, *arguments: object, **options: object) -> Returned:
+        """Call the function.
 
         Raises:
-            InputError: A user's function raised an exception; its file and line are named.
+            InputError: The function of a plugin raised an exception; the message has its file and line.
         """
-        returned: Returned = self.guarded(self.function, *arguments, **options)
-        return returned
+        return self.guarded(self.function, *arguments, **options)
 
-    def guarded(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Call one of the metric's functions; a user's exception becomes one line that says where it was."""
+    def guarded(self, function: Callable[..., T], *arguments: object, **options: object) -> T:
+        """Call one of the metric's functions; an exception in a plugin becomes a one-line `InputError`."""
         if self.is_ours:
             return function(*arguments, **options)
         try:
@@ -168,23 +179,23 @@ class Metric:
                 warnings.simplefilter("ignore", RuntimeWarning)
                 return function(*arguments, **options)
         except Exception as error:
-            # The deepest line of the user's own file says more than one of a library.
+            # The deepest line of the user's file is more helpful than a line of a library.
             frames = traceback.extract_tb(error.__traceback__)[1:]
-            own = [frame for frame in frames if frame.filename == inspect.getsourcefile(function)]
-            place = _place(own[-1].filename, own[-1].lineno or 0) if own else self.where
+            users = [frame for frame in frames if frame.filename == inspect.getsourcefile(function)]
+            place = _place(users[-1].filename, users[-1].lineno or 0) if users else self.where
             reason = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(":")
             raise InputError(f"metric {self.name!r} failed in {place}: {reason}") from error
 
     def refuse(self, reason: str) -> NoReturn:
-        """Raise because of what the function returned.
+        """Raise an error about this metric.
 
         Raises:
-            InputError: Always; metric, file and line are named.
+            InputError: Always; the message has the metric, file and line.
         """
         raise InputError(f"metric {self.name!r} in {self.where} {reason}")
 
     def stream_class(self) -> type[Stream] | None:
-        """The class of its streaming twin, if it has one of its own.
+        """The class of its streaming counterpart, if it has one.
 
         Example:
             >>> METRICS["min-ACC"].stream_class().__name__, METRICS["ACC"].stream_class()
@@ -203,7 +214,7 @@ class Options:
 
     Attributes:
         windows: The windows of WF and WP; None is the whole history.
-        beta: How many evaluations the learning-curve area looks at.
+        beta: The number of evaluations in the learning-curve area.
         span: Which evaluations count for min-ACC.
         mode: How WF and WP look for the largest change.
         clamp: Whether a task that improved counts 0 in AF and RAF.
@@ -215,17 +226,17 @@ class Options:
     mode: Mode = "exact"
     clamp: bool = False
 
-    def variants(self, metric: Metric) -> dict[str, dict[str, Any]]:
-        """The names under which a metric is computed, each with the options of its function.
+    def variants(self, metric: Metric) -> dict[str, Keywords]:
+        """The names under which a metric is computed, with the options of its function for each.
 
         Example:
             >>> Options(windows=(10, None)).variants(METRICS["WF"])
             {'WF10': {'mode': 'exact', 'window': 10}, 'WFinf': {'mode': 'exact', 'window': None}}
         """
         shared = {"beta": self.beta, "span": self.span, "mode": self.mode, "clamp": self.clamp}
-        # A user's function may mean something else by the same word, unless it is named by it.
-        meant = metric.options if metric.is_ours else (metric.named_by,)
-        options = {name: value for name, value in shared.items() if name in meant}
+        # An option of a plugin may mean something else by the same name, unless the metric is named by it.
+        accepted = metric.options if metric.is_ours else (metric.named_by,)
+        options = {name: value for name, value in shared.items() if name in accepted}
         if metric.named_by == "window":
             windows = {"inf" if window is None else str(window): window for window in self.windows}
             return {f"{metric.name}{text}": {**options, "window": window} for text, window in windows.items()}
@@ -240,7 +251,7 @@ METRICS: Final[Registry[Metric]] = Registry(
     group="engram.metrics",
     decorator="@engram.metric('name', higher_is_better=…, source=…)",
 )
-"""Every metric by its name; importing `engram.metrics` fills it, and plugins add theirs."""
+"""Every metric by its name; filled by importing `engram.metrics`, extended by plugins."""
 
 
 def metric(
@@ -259,44 +270,44 @@ def metric(
     named_by: str = "",
     stream: type[Stream] | str | None = None,
 ) -> Callable[[F], F]:
-    """Make a pure function a metric, which every command then knows.
+    """Register a pure function as a metric, available to every command.
 
-    The function is given the accuracy matrix `acc[learned, evaluated]` (NaN: not evaluated), unless `needs`
-    names something else:
+    By default the function takes the accuracy matrix `acc[learned, evaluated]` (NaN: not evaluated). `needs`
+    selects other inputs:
 
-    - `curve`: a `Curve`, the accuracy of every task at every evaluation, instead of the matrix;
-    - `bits`: a `Trace`, which says which samples were right, instead of the matrix;
-    - `matrix`: the matrix, beside one of these two;
-    - `classes`: how many classes were seen after each task, in total, as a further argument;
-    - `samples`: how many samples each cell of the matrix stands for, as a further argument;
+    - `curve`: a `Curve`, the accuracy of each task at every evaluation, instead of the matrix;
+    - `bits`: a `Trace`, which records the samples that were right, instead of the matrix;
+    - `matrix`: the matrix, in addition to one of these two;
+    - `classes`: the total number of classes seen after each task, as a further argument;
+    - `samples`: the number of samples behind each cell of the matrix, as a further argument;
     - `initial`: the accuracy of each task before the first update, as a further argument.
 
-    It returns a number, or one number per task (its value after learning each task, the last being the
-    metric; with `average` the value of each task, the mean being the metric), or a `History`, the value of
-    each task at every evaluation. NaN stands for undefined.
+    It returns a number; or one number per task (the value after learning each task, of which the last is the
+    metric; with `average`, the value of each task, whose mean is the metric); or a `History`, the value of
+    each task at every evaluation. NaN means undefined.
 
-    Its docstring is its definition: the first paragraph says what it means; lines that begin with `Formula:`,
-    `Divisor:`, `Direction:`, `NaN:`, `Elsewhere:` or `Worked:` are shown by `engram explain`, and so are
-    further paragraphs.
+    The docstring is the definition of the metric: the first paragraph is its meaning; lines that begin with
+    `Formula:`, `Divisor:`, `Direction:`, `NaN:`, `Elsewhere:` or `Worked:`, and further paragraphs, are shown
+    by `engram explain`.
 
     Args:
-        name: As in files and JSON.
-        higher_is_better: Which direction is good.
+        name: The name in files and JSON.
+        higher_is_better: Whether higher values are better.
         source: Paper and equation.
-        needs: What the function is given: one name, or several in the order of its arguments.
-        title: The full name; the function's unless given.
-        meaning: One sentence, where it is not the docstring's first paragraph.
-        formula: The formula, where it is not the docstring's.
+        needs: The inputs of the function: one name, or several in the order of its arguments.
+        title: The full name (default: the name of the function).
+        meaning: One sentence (default: the first paragraph of the docstring).
+        formula: The formula (default: that of the docstring).
         family: The name that several metrics share.
-        aliases: Other names that people use for it.
-        average: Whether a vector has one value of each task, whose mean is the metric.
-        by_task: A function of the same arguments for the values per task, where the metric's own returns one
-            number.
-        named_by: `window` or `beta`, where the function takes such an option and the name says it (WF10).
-        stream: Its streaming twin, a subclass of `engram.metrics.streaming.Stream`.
+        aliases: Other names for it.
+        average: Whether a returned vector has one value per task, whose mean is the metric.
+        by_task: A function of the same arguments that computes the values per task, for a metric whose
+            function returns one number.
+        named_by: `window` or `beta`, for a function with this option whose value is part of the name (WF10).
+        stream: Its streaming counterpart, a subclass of `engram.metrics.streaming.Stream`.
 
     Raises:
-        InputError: The name is taken, or the function does not take what `needs` names.
+        InputError: The name is taken, or the arguments of the function do not match `needs`.
 
     Example:
         >>> @metric("dips", higher_is_better=False, needs="bitz")
@@ -307,10 +318,10 @@ def metric(
 
     def register(function: F) -> F:
         definition = read_definition(inspect.getdoc(function) or "", meaning=meaning, formula=formula)
-        plain_name = getattr(function, "__name__", name).replace("_", " ")
+        function_name = function.__name__ if isinstance(function, _Named) else name
         described = Metric(
             name=name,
-            title=title or plain_name,
+            title=title or function_name.replace("_", " "),
             higher_is_better=higher_is_better,
             source=source,
             needs=_needs(name, (needs,) if isinstance(needs, str) else tuple(needs)),
@@ -331,12 +342,12 @@ def metric(
 
 
 def find(name: str) -> tuple[Metric, ...]:
-    """The metrics that go by a name: one for a metric's own name, several for one that they share.
+    """The metrics with a name: one for the name of a metric, several for a name that metrics share.
 
-    Windows may be any: `WF25` is found as `WF`. Case does not matter.
+    Any window is accepted: `WF25` finds `WF`. Case does not matter.
 
     Raises:
-        InputError: There is no such metric; near ones are suggested.
+        InputError: There is no such metric; similar names are suggested.
 
     Example:
         >>> [metric.name for metric in find("forgetting")]
@@ -347,8 +358,8 @@ def find(name: str) -> tuple[Metric, ...]:
     metrics = all_metrics()
     wanted = _plain(name)
     for metric in metrics:
-        own = _plain(metric.name)
-        if own == wanted or (metric.named_by and re.fullmatch(rf"{re.escape(own)}(\d+|inf)", wanted)):
+        known = _plain(metric.name)
+        if known == wanted or (metric.named_by and re.fullmatch(rf"{re.escape(known)}(\d+|inf)", wanted)):
             return (metric,)
     shared = [metric for metric in metrics if wanted in map(_plain, (metric.family, *metric.aliases))]
     if not shared:
@@ -367,7 +378,7 @@ def all_metrics() -> tuple[Metric, ...]:
 
 
 def names() -> tuple[str, ...]:
-    """Every name that `find` knows, own names first.
+    """Every name that `find` accepts, the names of metrics first.
 
     Example:
         >>> "forgetting" in names()
@@ -379,7 +390,7 @@ def names() -> tuple[str, ...]:
 
 
 def computed(options: Options | None = None) -> dict[str, Metric]:
-    """The metrics that runs have, by the names under which they have them.
+    """The metrics that are computed for runs, by the names used in results.
 
     Example:
         >>> [name for name, metric in computed().items() if not metric.higher_is_better]
@@ -390,15 +401,15 @@ def computed(options: Options | None = None) -> dict[str, Metric]:
 
 
 def users_metrics() -> tuple[str, ...]:
-    """The metrics of plugins, by the names that runs have: tables show them beside the usual ones."""
+    """The metrics of plugins, by the names used in results; tables show them beside the default metrics."""
     return tuple(name for name, metric in computed().items() if not metric.is_ours)
 
 
 def computed_name(name: str) -> str:
-    """A metric as results spell it, however it is typed.
+    """The name of a metric as results spell it, from any capitalisation.
 
     Raises:
-        InputError: Runs have no such metric; near ones are suggested.
+        InputError: Runs have no such metric; similar names are suggested.
 
     Example:
         >>> computed_name("wc-acc")
@@ -412,7 +423,7 @@ def computed_name(name: str) -> str:
 
 
 def higher_is_better(name: str) -> bool:
-    """Which direction of a metric is good, as its decorator says.
+    """Whether higher values of a metric are better.
 
     Raises:
         InputError: There is no such metric.
@@ -432,26 +443,27 @@ def _needs(name: str, needs: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _check(metric: Metric) -> None:
-    """Refuse a metric that could not be found or called."""
+    """Refuse a metric whose name is ambiguous or whose function cannot be called."""
     if not _plain(metric.name):
-        metric.refuse("has no name: give one, as in @engram.metric('my-metric', higher_is_better=True)")
+        metric.refuse("has no name: pass one, as in @engram.metric('my-metric', higher_is_better=True)")
     for other in all_metrics():
-        own, theirs = _plain(metric.name), _plain(other.name)
-        windowed = other.named_by and re.fullmatch(rf"{re.escape(theirs)}(\d+|inf)", own)
-        if metric.name != other.name and (own == theirs or windowed):
+        ours, theirs = _plain(metric.name), _plain(other.name)
+        windowed = other.named_by and re.fullmatch(rf"{re.escape(theirs)}(\d+|inf)", ours)
+        if metric.name != other.name and (ours == theirs or windowed):
             metric.refuse(f"has a name that is read as {other.name}: choose another name")
     if metric.named_by and (
         metric.named_by not in ("window", "beta") or metric.named_by not in metric.options
     ):
         metric.refuse(
-            f"is named by {metric.named_by!r}: that must be window or beta, and a keyword-only argument of it"
+            f"has named_by={metric.named_by!r}: it must be window or beta, and a keyword-only argument of "
+            "the function"
         )
     try:
         inspect.signature(metric.function).bind(*metric.needs)
     except TypeError:
         metric.refuse(
-            f"cannot be called: it is given {', '.join(metric.needs)}, but its arguments are "
-            f"{inspect.signature(metric.function)}; see `needs`"
+            f"cannot be called with {', '.join(metric.needs)}: its arguments are "
+            f"{inspect.signature(metric.function)}; set `needs` to match"
         )
 
 

@@ -1,14 +1,14 @@
-"""The same metrics while learning goes on: constant memory, one `update` per evaluation.
+"""Streaming metrics: one `update` per evaluation, in constant memory.
 
-A stream is named at the decorator of its pure twin (`stream=`), and after any number of updates `get()` is
-what the twin gives for the evaluations so far. A stream keeps a few numbers per task, or as many as its
-window is long; nothing grows with the number of evaluations. Metrics of the accuracy matrix need no class of
-their own: `stream_of` makes their stream.
+A stream is registered in the decorator of the pure function that it mirrors (`stream=`): after any number of
+updates, `get()` returns what the function returns for the evaluations so far. A stream keeps a few numbers
+per task, or as many as its window is long; its size does not grow with the number of evaluations. Metrics of
+the accuracy matrix need no class of their own: `stream_of` returns a `MatrixStream` for them.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from engram.metrics import curve as pure
 from engram.metrics.arrays import Mask, Matrix, Vector, mean_of_known
 from engram.metrics.computing import Value, compute
 from engram.metrics.curve import Mode, Span
-from engram.metrics.registry import WINDOWS, Metric, Options, all_metrics
+from engram.metrics.registry import WINDOWS, Keywords, Metric, Options, all_metrics
 
 
 class Stream(ABC):
-    """A metric that takes in one evaluation after the other.
+    """A metric that is updated with one evaluation after the other.
 
     Args:
-        n_tasks: How many tasks there are, or will be.
+        n_tasks: The total number of tasks, including those not learned yet.
     """
 
     def __init__(self, n_tasks: int) -> None:
@@ -33,10 +33,10 @@ class Stream(ABC):
         self._current: Mask = np.zeros(n_tasks, dtype=np.bool_)
 
     def update(self, learning: int | Sequence[int], accuracies: Vector, *, updated: bool = True) -> None:
-        """Take in one evaluation.
+        """Add one evaluation.
 
         Args:
-            learning: The task being learned, or the tasks if several are, as indices into `accuracies`.
+            learning: The task or tasks being learned, as indices into `accuracies`.
             accuracies: One fraction per task; NaN where it was not evaluated.
             updated: False for an evaluation before the run's first update.
 
@@ -45,7 +45,7 @@ class Stream(ABC):
         """
         if len(accuracies) != self.n_tasks:
             raise InputError(
-                f"{self.n_tasks} tasks need as many accuracies, NaN if not evaluated; got {len(accuracies)}"
+                f"accuracies must have one entry per task, got {len(accuracies)} for {self.n_tasks} tasks"
             )
         if learning != self._learning:
             self._turn_to(learning)
@@ -57,17 +57,17 @@ class Stream(ABC):
 
     @abstractmethod
     def by_task(self) -> Vector:
-        """The metric now, for each task; NaN where it does not speak of the task (yet)."""
+        """The metric now, for each task; NaN where it is undefined for the task."""
 
     @abstractmethod
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
-        """Take in one evaluation."""
+        """Add one evaluation."""
 
     def _turn_to(self, learning: int | Sequence[int]) -> None:
-        """From now on this is being learned."""
+        """Set what is being learned."""
         columns = list(learning) if isinstance(learning, Sequence) else [learning]
         if not all(0 <= column < self.n_tasks for column in columns):
-            raise InputError(f"task {learning} is being learned, but tasks are 0 to {self.n_tasks - 1}")
+            raise InputError(f"learning must be between 0 and {self.n_tasks - 1}, got {learning}")
         self._learning = learning
         self._current = np.zeros(self.n_tasks, dtype=np.bool_)
         self._current[columns] = True
@@ -139,7 +139,23 @@ class WorstCaseAccuracy(Stream):
         self._latest[:] = accuracies
 
 
-class WindowedForgetting(Stream):
+class _Windowed(Stream):
+    """The largest change of each task within a window so far."""
+
+    def __init__(self, n_tasks: int, *, window: int | None = 10, mode: Mode = "exact") -> None:
+        super().__init__(n_tasks)
+        pure.check_mode(mode)
+        self.window = window
+        self.mode: Mode = mode
+        self._recent = _recent(n_tasks, window)
+        self._largest: Vector = np.full(n_tasks, np.nan)
+
+    def by_task(self) -> Vector:
+        """The largest change of each task."""
+        return self._largest.copy()
+
+
+class WindowedForgetting(_Windowed):
     """WF^w: the largest drop of each task within a window so far; see `curve.windowed_forgetting`.
 
     Example:
@@ -150,24 +166,12 @@ class WindowedForgetting(Stream):
         0.2
     """
 
-    def __init__(self, n_tasks: int, *, window: int | None = 10, mode: Mode = "exact") -> None:
-        super().__init__(n_tasks)
-        pure.check_mode(mode)
-        self.window = window
-        self.mode: Mode = mode
-        self._recent = _recent(n_tasks, window)
-        self._largest: Vector = np.full(n_tasks, np.nan)
-
-    def by_task(self) -> Vector:
-        """The largest drop of each task."""
-        return self._largest.copy()
-
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
         self._recent.push(accuracies)
         np.fmax(self._largest, self._recent.highest() - accuracies, out=self._largest)
 
 
-class WindowedPlasticity(Stream):
+class WindowedPlasticity(_Windowed):
     """WP^w: the largest rise of each task within a window so far; see `curve.windowed_plasticity`.
 
     Example:
@@ -177,18 +181,6 @@ class WindowedPlasticity(Stream):
         >>> metric.get()
         1.0
     """
-
-    def __init__(self, n_tasks: int, *, window: int | None = 10, mode: Mode = "exact") -> None:
-        super().__init__(n_tasks)
-        pure.check_mode(mode)
-        self.window = window
-        self.mode: Mode = mode
-        self._recent = _recent(n_tasks, window)
-        self._largest: Vector = np.full(n_tasks, np.nan)
-
-    def by_task(self) -> Vector:
-        """The largest rise of each task."""
-        return self._largest.copy()
 
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
         if self.mode == "exact":
@@ -253,11 +245,11 @@ class CurrentAccuracy(Stream):
 
 
 class MatrixStream(Stream):
-    """A metric of the accuracy matrix: keeps the matrix, and calls the function when its value is asked for.
+    """A metric of the accuracy matrix: stores the matrix and computes the value on demand.
 
     Args:
-        n_tasks: How many tasks there are, or will be.
-        metric: The metric; it needs nothing but the matrix.
+        n_tasks: The total number of tasks, including those not learned yet.
+        metric: The metric; it must need only the matrix.
         options: The options of its function.
 
     Example:
@@ -269,7 +261,7 @@ class MatrixStream(Stream):
         (-0.4, array([-0.4,  nan]))
     """
 
-    def __init__(self, n_tasks: int, metric: Metric, **options: Any) -> None:
+    def __init__(self, n_tasks: int, metric: Metric, **options: object) -> None:
         super().__init__(n_tasks)
         self.metric, self.options = metric, options
         self._latest: dict[tuple[int, ...], Vector] = {}
@@ -280,7 +272,7 @@ class MatrixStream(Stream):
         return self._value().final
 
     def by_task(self) -> Vector:
-        """Its values per task now; NaN where it has none."""
+        """The values per task now; NaN if the metric has none."""
         values = self._value().by_task
         return np.full(self.n_tasks, np.nan) if values is None else values
 
@@ -306,27 +298,28 @@ class MatrixStream(Stream):
         self._row[:] = accuracies
 
 
-def stream_of(metric: Metric, n_tasks: int, **options: Any) -> Stream | None:
-    """The streaming twin of a metric: its own, or that of the matrix; None where it has none.
+def stream_of(metric: Metric, n_tasks: int, **options: object) -> Stream | None:
+    """The stream of a metric: its registered class, or a `MatrixStream`; None if it cannot be streamed.
 
     Example:
         >>> from engram.metrics.registry import METRICS
         >>> [type(stream_of(METRICS[name], 2)).__name__ for name in ("WC-ACC", "FORG", "RAA")]
         ['WorstCaseAccuracy', 'MatrixStream', 'NoneType']
     """
-    own = metric.stream_class()
-    if own is not None:
-        return own(n_tasks, **options)
+    keywords: Keywords = options
+    stream = metric.stream_class()
+    if stream is not None:
+        return stream(n_tasks, **keywords)
     return MatrixStream(n_tasks, metric, **options) if metric.needs == ("matrix",) else None
 
 
 class StreamingMetrics:
-    """All metrics that have a streaming twin of their own, fed together.
+    """All metrics with a registered stream, updated together.
 
     Args:
-        n_tasks: How many tasks there are, or will be.
+        n_tasks: The total number of tasks, including those not learned yet.
         windows: The windows of WF and WP; None is the whole history.
-        beta: How many evaluations the learning-curve area looks at.
+        beta: The number of evaluations in the learning-curve area.
         span: Which evaluations count for min-ACC.
         mode: How windowed metrics look for the largest change.
 
@@ -356,7 +349,7 @@ class StreamingMetrics:
         }
 
     def update(self, learning: int | Sequence[int], accuracies: Vector, *, updated: bool = True) -> None:
-        """Take in one evaluation; see `Stream.update`."""
+        """Add one evaluation; see `Stream.update`."""
         for stream in self.streams.values():
             stream.update(learning, accuracies, updated=updated)
 
@@ -370,7 +363,7 @@ class StreamingMetrics:
 
 
 class _Recent(Protocol):
-    """The latest evaluations of each task, each task at its own pace."""
+    """The latest evaluations of each task; tasks may be evaluated at different times."""
 
     def push(self, values: Vector) -> None: ...
 
@@ -408,7 +401,7 @@ class _Ring:
 
 
 class _Everything:
-    """All evaluations of each task, of which only the first and the highest matter."""
+    """All evaluations of each task, of which only the first and the highest are kept."""
 
     def __init__(self, n_tasks: int) -> None:
         self._first: Vector = np.full(n_tasks, np.nan)

@@ -1,22 +1,22 @@
-"""Every metric that an input allows, at once."""
+"""Computes every metric that the input allows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from engram.core.errors import InputError
+from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.metrics.arrays import Matrix, Vector
 from engram.metrics.computing import Value, compute
 from engram.metrics.curve import Mode, Span
 from engram.metrics.history import Curve, Phases
 from engram.metrics.inputs import Inputs, gather_inputs
-from engram.metrics.registry import NEEDS, WINDOWS, Metric, Options, computed
+from engram.metrics.registry import NEEDS, WINDOWS, Keywords, Metric, Options, computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Measurement:
     """All metrics of one run.
 
     Attributes:
-        final: Each metric at the end; NaN where it is undefined.
-        by_task: One value per task. ACC, ACC-pooled, AA, FORG, AF, RAA, RAF: after learning each task, the
-            last being the final value. All others: of each task at the end, their mean being the final value
-            (AvgFgt: Fgt after each task).
-        curve: One value per evaluation, for the metrics that are followed while learning goes on.
-        why: For each metric that is undefined or left out, the reason.
-        failed: For each metric of a user whose function failed, what happened and where.
+        final: The value of each metric at the end; NaN where it is undefined.
+        by_task: One value per task. ACC, ACC-pooled, AA, FORG, AF, RAA, RAF: the value after learning each
+            task, of which the last is the final value. All others: the value of each task at the end, whose
+            mean is the final value (AvgFgt: Fgt after each task).
+        curve: One value per evaluation, for metrics of an evaluation history.
+        why: The reason for each metric that is undefined or left out.
+        failed: The error of each plugin metric whose function failed.
     """
 
     final: dict[str, float]
@@ -39,8 +39,8 @@ class Measurement:
     why: dict[str, str]
     failed: dict[str, str] = field(default_factory=dict)
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as JSON knows it: None where a number is undefined."""
+    def as_json(self) -> JsonObject:
+        """The measurement as JSON, with None for undefined numbers."""
         return {
             "final": {name: _or_none(value) for name, value in self.final.items()},
             "by_task": {name: [_or_none(value) for value in values] for name, values in self.by_task.items()},
@@ -67,25 +67,24 @@ def summarise(
     """Every registered metric that the input allows.
 
     Args:
-        source: What was measured: an evaluation history or an accuracy matrix.
-        ends: What was measured at task ends on the full test sets, where the history looks at a subset; the
-            metrics of the accuracy matrix are taken from it.
-        classes_seen: How many classes were seen after each task (or phase) that was learned, in total; RAA
-            and RAF need it.
-        initial: The accuracy of each task at random initialisation, which FWT needs; a history that begins at
-            step 0 has it.
-        phases: Where several tasks are learned together, the tasks for each value of a trace's `learning`.
+        source: The measured accuracies: an evaluation history or an accuracy matrix.
+        ends: Accuracies at task ends on the full test sets, if the history was measured on a subset; metrics
+            of the accuracy matrix are computed from these.
+        classes_seen: The total number of classes seen after each task (or phase), needed by RAA and RAF.
+        initial: The accuracy of each task at random initialisation, needed by FWT; a history that begins at
+            step 0 contains it.
+        phases: The tasks for each value of a trace's `learning`, if several tasks are learned together.
         windows: The windows of WF and WP; None is the whole history.
-        beta: How many evaluations the learning-curve area looks at.
+        beta: The number of evaluations in the learning-curve area.
         span: Which evaluations count for min-ACC.
         mode: How WF and WP look for the largest change.
         clamp: Whether a task that improved counts 0 in AF and RAF.
-        only: The metrics to compute, by the names that results have; all unless given.
-        tolerant: Whether a user's metric that fails is noted in `failed` instead of raised, as at the end of
-            a run, which is not lost for it.
+        only: The metrics to compute, by the names used in results (default: all).
+        tolerant: Whether the failure of a plugin metric is recorded in `failed` instead of raised, so that a
+            finished run is not lost.
 
     Raises:
-        InputError: The number of classes does not match that of tasks, an option is not known, or a user's
+        InputError: The number of classes does not match that of tasks, an option is unknown, or a plugin
             metric failed.
 
     Example:
@@ -93,7 +92,7 @@ def summarise(
         >>> round(result.final["ACC"], 6), round(result.final["FORG"], 6), result.by_task["RAA"]
         (0.7, 0.3, [0.45, 0.7])
         >>> result.why["min-ACC"]
-        'needs evaluations while learning goes on; a matrix has only task ends'
+        'needs evaluations during learning; a matrix has only task ends'
     """
     inputs = gather_inputs(source, ends=ends, classes_seen=classes_seen, initial=initial, phases=phases)
     options = Options(windows=windows, beta=beta, span=span, mode=mode, clamp=clamp)
@@ -124,13 +123,13 @@ def summarise(
 
 
 def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The registered metrics that a finished run lacks: those made since, and those of plugins.
+    """The registered metrics that a finished run does not have, such as new ones and those of plugins.
 
-    Where there are none, its trace need not be read; otherwise `summarise(trace, only=missing(…))` has them.
+    If there are any, `summarise(trace, only=missing(…))` computes them; otherwise the trace need not be read.
 
     Args:
-        stored: The names of the metrics that it has.
-        why: For the metrics that it could not have, the reason.
+        stored: The names of the metrics that the run has.
+        why: The metrics that could not be computed for the run, with the reason.
 
     Example:
         >>> from engram.metrics.registry import computed
@@ -140,8 +139,8 @@ def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tu
     return tuple(name for name in computed() if name not in stored and name not in (why or {}))
 
 
-def _measured(metric: Metric, inputs: Inputs, options: dict[str, Any]) -> tuple[Value | None, str]:
-    """A metric's value, if it has one, and why it is left out or undefined, if it is."""
+def _measured(metric: Metric, inputs: Inputs, options: Keywords) -> tuple[Value | None, str]:
+    """The value of a metric, or None if it is left out, and the reason if it is left out or undefined."""
     lacking = inputs.lacks(metric)
     if lacking:
         return None, lacking
@@ -149,7 +148,7 @@ def _measured(metric: Metric, inputs: Inputs, options: dict[str, Any]) -> tuple[
     if not np.isnan(value.final):
         return value, ""
     if "initial" in metric.needs:
-        # Most runs evaluate no task before it is learned: the metric is then none of theirs.
+        # Most runs evaluate no task before it is learned; the metric is then left out.
         return None, NEEDS["initial"]
     return value, metric.undefined
 

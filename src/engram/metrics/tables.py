@@ -1,4 +1,4 @@
-"""Anybody's numbers: evaluation tables and accuracy matrices from CSV and Parquet files."""
+"""Reads evaluation tables and accuracy matrices from CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import csv
 import io
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.core.trace import COLUMNS, Trace
-from engram.metrics.arrays import Matrix, Vector
+from engram.metrics.arrays import Labels, Matrix, Vector
 from engram.metrics.history import Curve
 from engram.metrics.matrix import accuracy_matrix
 
@@ -30,12 +30,12 @@ def read_accuracies(path: Path) -> Curve | Matrix:
     """The evaluation history or accuracy matrix in a file.
 
     A long table (CSV with a header, or Parquet) has the columns `step`, `learning`, `task` and either
-    `accuracy` or `correct` and `total`, which win where both are there; tasks are numbers or names. A CSV
-    file whose first line holds numbers only is a matrix: row k is after learning task k, blank or nan stands
-    for "not evaluated".
+    `accuracy` or `correct` and `total`, which take precedence if both are present; tasks are numbers or
+    names. A CSV file whose first line has numbers only is a matrix: row k is after learning task k, and a
+    blank cell or nan means "not evaluated".
 
     Raises:
-        InputError: The file cannot be read, or does not hold what it should.
+        InputError: The file cannot be read, or has neither of these layouts.
 
     Example:
         >>> import tempfile
@@ -64,7 +64,7 @@ def read_accuracies(path: Path) -> Curve | Matrix:
 
 
 def read_bits(path: Path) -> Trace | None:
-    """The trace in a file, for metrics that ask which samples were right; None where it has no bits.
+    """The trace in a file, for metrics that need bits; None if the file has no bits.
 
     Example:
         >>> import tempfile
@@ -80,9 +80,9 @@ def read_bits(path: Path) -> Trace | None:
             return None
     import polars as pl
 
-    kinds = pl.read_parquet_schema(path)
-    whole = all(name in kinds and kinds[name].is_integer() for name in COLUMNS[:-1])
-    if not whole or kinds.get("bits") != pl.Binary:
+    types = pl.read_parquet_schema(path)
+    integers = all(name in types and types[name].is_integer() for name in COLUMNS[:-1])
+    if not integers or types.get("bits") != pl.Binary:
         return None
     trace = Trace.load(path)
     return trace if all(trace.bits) else None
@@ -105,12 +105,12 @@ def _matrix(text: str, path: Path) -> Matrix:
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
     if np.isnan(matrix).all():
-        raise InputError(f"{path} holds no accuracies: every cell is blank")
+        raise InputError(f"{path} has no accuracies: every cell is blank")
     return matrix
 
 
 def _as_number(cell: str) -> float | None:
-    """A cell's number, NaN for a blank one, None for text."""
+    """The number in a cell; NaN for a blank cell, None for text."""
     try:
         return float(cell) if cell.strip() else math.nan
     except ValueError:
@@ -123,7 +123,7 @@ def _frame(path: Path, content: bytes) -> polars.DataFrame:
     try:
         if content[:4] == b"PAR1":
             return pl.read_parquet(content)
-        # Text first: what is not a number should be named, not guessed at.
+        # All columns are read as text, so that a cell that is not a number can be named in an error.
         return pl.read_csv(content, infer_schema=False)
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
@@ -136,15 +136,13 @@ def _long_table(frame: polars.DataFrame, path: Path) -> Curve:
     wanted = ["step", "learning", "task", *(("correct", "total") if counted else ("accuracy",))]
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
-        raise InputError(f"{path} lacks the column {' and '.join(map(repr, missing))}: {_LAYOUT}")
+        raise InputError(f"{path} is missing the column {' and '.join(map(repr, missing))}: {_LAYOUT}")
     if not len(frame):
-        raise InputError(
-            f"{path} has no rows under its header: give one row for each evaluation of each task"
-        )
+        raise InputError(f"{path} has no rows: it must have one row per evaluation of a task")
     step = _whole_numbers(frame["step"], path)
     learning, task = _labels(frame["learning"], path), _labels(frame["task"], path)
     if learning.dtype != task.dtype:
-        raise InputError(f"{path}: learning and task must name tasks alike, both as numbers or both as names")
+        raise InputError(f"{path}: learning and task must both be numbers or both be names")
     try:
         if counted:
             correct, total = _numbers(frame["correct"], path), _numbers(frame["total"], path)
@@ -168,7 +166,7 @@ def _numbers(column: polars.Series, path: Path) -> Vector:
             _refuse_cell(column, int(text.arg_true()[0]), path, "is not a number")
         column = values
     elif not column.dtype.is_numeric():
-        raise InputError(f"{path}: the column {column.name!r} holds {column.dtype}, not numbers")
+        raise InputError(f"{path}: the column {column.name!r} must be numbers, got {column.dtype}")
     numbers: Vector = column.cast(pl.Float64).fill_null(math.nan).to_numpy()
     return numbers
 
@@ -181,24 +179,22 @@ def _whole_numbers(column: polars.Series, path: Path) -> NDArray[np.int64]:
     return numbers.astype(np.int64)
 
 
-def _labels(column: polars.Series, path: Path) -> NDArray[Any]:
-    """A column of tasks: whole numbers if all of them are, else names."""
+def _labels(column: polars.Series, path: Path) -> Labels:
+    """A column of tasks: integers if all entries are, otherwise names."""
     import polars as pl
 
     if column.dtype.is_numeric():
         return _whole_numbers(column, path)
     if column.dtype != pl.String and not isinstance(column.dtype, pl.Categorical | pl.Enum):
-        raise InputError(
-            f"{path}: the column {column.name!r} names tasks: give numbers or text, not {column.dtype}"
-        )
+        raise InputError(f"{path}: the column {column.name!r} must be numbers or text, got {column.dtype}")
     names = column.cast(pl.String).str.strip_chars()
     blank = names.is_null() | (names == "")
     if blank.any():
-        _refuse_cell(column, int(blank.arg_true()[0]), path, "is not a task")
+        _refuse_cell(column, int(blank.arg_true()[0]), path, "is not the name of a task")
     as_integers = names.cast(pl.Int64, strict=False)
     if as_integers.is_null().any():
         return np.array(names.to_list())
-    integers: NDArray[Any] = as_integers.to_numpy()
+    integers: Labels = as_integers.to_numpy()
     return integers
 
 

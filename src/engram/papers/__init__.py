@@ -1,4 +1,4 @@
-"""The papers' tables and figures: what was published, and what the same set-up gives here."""
+"""The tables and figures of five papers: published numbers, and reproductions under the same set-up."""
 
 from typing import TYPE_CHECKING
 

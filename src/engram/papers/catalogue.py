@@ -1,4 +1,4 @@
-"""All tables and figures by name."""
+"""All tables and figures, by name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engram.papers.values import Artefact
 
 @cache
 def artefacts() -> dict[str, Artefact]:
-    """Every table and figure that is defined, by name.
+    """Every table and figure, by name.
 
     Example:
         >>> "002-table2" in artefacts()

@@ -1,4 +1,4 @@
-"""What a table or figure takes: updates, time on this machine, data."""
+"""What a table or figure requires: updates, time on this machine, data sets."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from engram.record.experiment import Experiment
 from engram.scenarios.values import Transform
 
 OVERHEAD = 1.6
-"""How much longer an update takes than its matrix products at their best; measured on small networks."""
+"""The time of an update relative to that of its matrix products alone; measured on small networks."""
 
 GENERATORS = {"dgr": 6.0, "rtf": 4.8}
-"""How much longer an update with a generator takes than one without; measured with the networks of
+"""The time of an update with a generator relative to one without; measured with the networks of
 Hsu et al. (2018)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What pieces take.
+    """What pieces require.
 
     Attributes:
-        runs: How many runs they ask for, later ones included.
-        updates: How many updates these make.
-        seconds: About how long they take on one core of this machine.
-        datasets: The data sets they read.
-        absent: Those of them that are not here.
+        runs: The number of runs that they ask for, including later ones.
+        updates: The number of updates of these runs.
+        seconds: Their approximate duration on one core of this machine.
+        datasets: The data sets that they read.
+        absent: The data sets among these that are not available.
     """
 
     runs: int
@@ -50,30 +50,30 @@ class Needs:
 
 
 def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | None = None) -> Needs:
-    """What pieces take if nothing of them is done yet; a run that several ask for is counted once.
+    """What pieces require if no run exists yet; a run that several pieces ask for is counted once.
 
     Args:
         pieces: The pieces.
-        seeds: How many runs of each (default: as many as the paper made).
-        data: Where data sets are looked for first.
+        seeds: The number of runs of each experiment (default: as many as the paper made).
+        data: A folder to search for data sets first.
     """
     runs = updates = seconds = 0.0
     datasets: set[str] = set()
     known: dict[tuple[str, str], list[Experiment]] = {}
     for piece in pieces:
         if piece.outline is not None:
-            count, standing = piece.outline()
+            count, samples = piece.outline()
         else:
-            standing = [planned for planned in piece.first_runs(1) if _is_new(planned, known)]
-            count = len(standing)
-        if not standing:
+            samples = [planned for planned in piece.first_runs(1) if _is_new(planned, known)]
+            count = len(samples)
+        if not samples:
             continue
-        # Seeds differ in what they draw, not in what they take.
+        # The cost does not depend on the seed.
         times = count * (1 + piece.later) * (piece.seeds if seeds is None else seeds)
         runs += times
-        for planned in standing:
-            updates += times / len(standing) * updates_of(planned)
-            seconds += times / len(standing) * operations(planned) * OVERHEAD / rate()
+        for planned in samples:
+            updates += times / len(samples) * updates_of(planned)
+            seconds += times / len(samples) * operations(planned) * OVERHEAD / rate()
             datasets |= _read_by(planned)
     return Needs(
         runs=round(runs),
@@ -85,7 +85,7 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
 
 
 def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]]) -> bool:
-    """Whether a run was not seen before; comparing it with similar ones is faster than hashing it."""
+    """Whether a run has not been counted yet; comparing it with similar ones is faster than hashing it."""
     similar = known.setdefault((planned.scenario.name, planned.method), [])
     if planned in similar:
         return False
@@ -94,28 +94,28 @@ def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]])
 
 
 def absent(piece: Piece, data: Path | None = None) -> tuple[str, ...]:
-    """The data sets that a piece reads and that are not here.
+    """The data sets that a piece reads and that are not available.
 
     Args:
         piece: The piece.
-        data: Where data sets are looked for first.
+        data: A folder to search for data sets first.
     """
-    standing = piece.first_runs(1) if piece.outline is None else piece.outline()[1]
-    names = {name for planned in standing for name in _read_by(planned)}
+    samples = piece.first_runs(1) if piece.outline is None else piece.outline()[1]
+    names = {name for planned in samples for name in _read_by(planned)}
     return tuple(name for name in sorted(names) if not _here(name, data))
 
 
 def _read_by(planned: Experiment) -> set[str]:
-    """The data sets that a run reads: those of its tasks, and the one that its first weights come from."""
+    """The data sets that a run reads: those of its tasks, and the one of its pretrained weights."""
     names = {task.source.dataset for task in planned.scenario.tasks} | {planned.evaluation.upstream}
     return {DATASETS[name].part_of or name for name in names if name}
 
 
 def operations(planned: Experiment) -> float:
-    """About how many floating-point operations a run makes, evaluations included.
+    """The approximate number of floating-point operations of a run, including evaluations.
 
-    A learned sample is counted three times as much as an evaluated one; what a method does besides is not
-    counted, except that rehearsal doubles the samples, and that generators are trained and sampled.
+    Learning from a sample counts three times as much as evaluating it. The additional work of methods is not
+    counted, except for rehearsal, which doubles the samples, and generators.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -138,7 +138,7 @@ def operations(planned: Experiment) -> float:
 
 @cache
 def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
-    """Floating-point operations of one sample's way through a network.
+    """Floating-point operations of the forward pass of one sample.
 
     Example:
         >>> forward(ModelSpec("mlp", hidden=(400, 400)), (1, 32, 32), 10)
@@ -147,11 +147,11 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
     counted = []
 
     def count(layer: nn.Module, _: object, output: Tensor) -> None:
-        # Each number that comes out is a sum of products, one for each weight that leads to it.
+        # Each output is a sum of products, one per weight.
         weight = layer.get_parameter("weight")
         counted.append(2.0 * output[0].numel() * weight[0].numel())
 
-    # Nothing is computed: on this device tensors have shapes and no numbers.
+    # On the meta device tensors have shapes only, and nothing is computed.
     with torch.device("meta"), torch.inference_mode():
         network = build(model, shape=shape, n_units=n_units, seed=0).eval()
         for layer in network.modules():
@@ -173,7 +173,7 @@ def _shape(dataset: str, transforms: tuple[Transform, ...]) -> tuple[int, ...]:
 
 @cache
 def rate() -> float:
-    """Floating-point operations per second of one thread, in a matrix product as networks have them."""
+    """Floating-point operations per second of one thread, in a matrix product of typical size."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,22 +1,23 @@
-"""A paper's figures as one page: panels that Plotly draws, in the style of the report."""
+"""The figures of a paper as one page of Plotly panels, in the style of the report."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.results.document import document
 from engram.results.figures import MAX_POINTS, thin
 from engram.results.markup import Html, element, joined
 
 Floats: TypeAlias = NDArray[np.float64]
-Plotly: TypeAlias = dict[str, Any]
-"""A part of a figure as Plotly has it: a trace, a shape, a layout, or data and layout together."""
+Plotly: TypeAlias = JsonObject
+"""A part of a Plotly figure: a trace, a shape, a layout, or data and layout together."""
 Traces: TypeAlias = list[Plotly]
 
 
@@ -25,15 +26,15 @@ class Panel:
     """One plot of a page.
 
     Attributes:
-        title: What stands above it.
-        figure: `data` and `layout` as Plotly has them, from lists, dictionaries, numbers and text. Colours
-            may be those of the page, which follow light and dark: `c0` to `c7`, `ink`, `soft`, `line`, and
-            fainter ones as `c0/0.16`. Curves without a colour get `c0`, `c1`, … in turn.
-        caption: What stands below it.
+        title: The heading above the plot.
+        figure: `data` and `layout` of a Plotly figure, as lists, dictionaries, numbers and text. Colours may
+            be those of the page, which adapt to light and dark mode: `c0` to `c7`, `ink`, `soft`, `line`,
+            with an opacity as in `c0/0.16`. Curves without a colour get `c0`, `c1`, … in turn.
+        caption: The text below the plot.
     """
 
     title: str
-    figure: Mapping[str, Any]
+    figure: JsonMapping
     caption: str = ""
 
 
@@ -42,9 +43,9 @@ class Page:
     """A figure of a paper, drawn.
 
     Attributes:
-        title: Its heading.
-        panels: Its plots.
-        notes: What stands below them.
+        title: The heading.
+        panels: The plots.
+        notes: Notes below the plots.
 
     Example:
         >>> line = {"type": "scatter", "name": "ER", "x": [1, 2], "y": [0.9, math.nan]}
@@ -59,15 +60,15 @@ class Page:
     notes: Sequence[str] = ()
 
     def html(self, *, lead: str = "", about: Sequence[str] = ()) -> str:
-        """The page as text: one HTML file that needs nothing else, light and dark.
+        """The page as self-contained HTML.
 
         Args:
-            lead: What stands below the heading: what was run, if not the paper's own set-up.
-            about: What else a reader should know, below the notes.
+            lead: The line below the heading; says what was run, if not the paper's set-up.
+            about: Further notes, below those of the page.
         """
         figures = {
             f"panel-{i}": {
-                "kind": "given",
+                "kind": "plotly",
                 "data": _plain(panel.figure["data"]),
                 "layout": _plain(panel.figure.get("layout", {})),
             }
@@ -87,8 +88,8 @@ class Page:
             figures=figures,
         )
 
-    def numbers(self, limit: int = 100) -> list[dict[str, Any]]:
-        """What is drawn, to be kept: the named curves of each panel, long ones thinned to so many points.
+    def numbers(self, limit: int = 100) -> list[JsonObject]:
+        """The named curves of each panel, for the record; long ones are downsampled to `limit` points.
 
         Example:
             >>> line = {"type": "scatter", "name": "ER", "x": [1, 2], "y": [0.9, 0.5], "mode": "lines"}
@@ -127,20 +128,20 @@ def curve(
     colour: str,
     band: bool = True,
     within: tuple[float, float] = (-math.inf, math.inf),
-    **extra: Any,
+    **extra: Json,
 ) -> Traces:
-    """The mean over runs as a line; of several runs also a band of one sample standard deviation.
+    """The mean over runs as a line, with a band of one sample standard deviation if there are several.
 
-    Long curves are thinned; every minimum and maximum is kept.
+    Long curves are downsampled; minima and maxima are preserved.
 
     Args:
-        name: What the legend says.
-        x: Where the points are.
-        runs: One row per run, one column per point; NaN where there is nothing.
-        colour: One of the page's colours.
+        name: The name in the legend.
+        x: The positions of the points.
+        runs: One row per run, one column per point; NaN for missing values.
+        colour: One of the colours of the page.
         band: Whether to draw the band.
-        within: What the band cannot leave: 0 and 100 for percentages.
-        **extra: Options of the line's trace, as Plotly has them.
+        within: The limits of the band: 0 and 100 for percentages.
+        **extra: Plotly options of the line's trace.
 
     Example:
         >>> shade, line = curve("ER", [1, 2], [[0.5, 0.7], [0.7, 0.7]], colour="c0")
@@ -227,8 +228,8 @@ def _short(values: Floats) -> list[float | None]:
     return [float(f"{value:.5g}") if np.isfinite(value) else None for value in values]
 
 
-def _plain(value: Any) -> Any:
-    """The same as JSON knows it: no arrays, and nothing instead of NaN."""
+def _plain(value: Json) -> Json:
+    """The value as JSON: lists instead of arrays, None instead of NaN."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, np.ndarray | np.generic):

@@ -84,10 +84,10 @@ def _random_piece(table: str) -> Piece:
 METHODS = {"finetune": "finetune", "ER": "er", "GDumb": "gdumb"}
 STREAMS = {"CIFAR100": "split-cifar100", "Tiny ImageNet": "split-tiny-imagenet"}
 SMALL_PASSES = 16
-"""How often GDumb sees its memory when scaled down: its learning rate ends at the end of a cycle."""
+"""Passes of GDumb over its memory when scaled down; its learning-rate schedule ends with a full cycle."""
 
 NEAR, FLAT, STRONG = 10.0, 0.5, 5.0
-"""In points: how near 0 is near, a slope that is still one, and a rise that is strong."""
+"""Thresholds in points: near 0, still rising, and rising strongly."""
 
 _COLOURS = {"ER": "c0", "GDumb": "c1", "finetune": "c2"}
 
@@ -95,14 +95,14 @@ _COLOURS = {"ER": "c0", "GDumb": "c1", "finetune": "c2"}
 def streamed(row: str, stream: str, seed: int, *, small: bool = False) -> Experiment:
     """A run of figures 3 and 4: each sample once, all tasks so far evaluated when a task ends.
 
-    The paper says little of how it trains, so this is what its first author's public code does on the same
-    streams. Scaled down it has the slim ResNet-18, and ten remembered samples instead of 64 in an update.
+    The paper gives few details of training; this follows the public code of its first author on the same
+    streams. Scaled down, it uses a slim ResNet-18, and ten instead of 64 remembered samples per update.
 
     Args:
-        row: The method, as the paper calls it.
-        stream: The data set, as the paper calls it.
-        seed: The run's seed, which also draws the order of classes.
-        small: Whether to scale it down to what two cores can do.
+        row: The name of the method in the paper.
+        stream: The name of the data set in the paper.
+        seed: The seed of the run, which also determines the order of classes.
+        small: Whether to scale it down to what two cores can compute.
 
     Example:
         >>> planned = streamed("ER", "CIFAR100", 0)
@@ -131,7 +131,7 @@ def _streamed_piece(row: str, stream: str, *, small: bool = False) -> Piece:
 
 
 def _page(names: tuple[str, str], returned: Mapping[str, OnlineOutcome]) -> Page:
-    """Two metrics after each task, the usual one above and the rescaled one below."""
+    """Two metrics after each task, the original one above and the rescaled one below."""
     streams = _by_stream(returned)
     panels = [_panel(metric, stream, streams[stream]) for metric in names for stream in streams]
     number = {"AA": 3, "AF": 4}[names[0]]
@@ -162,7 +162,7 @@ def _panel(metric: str, stream: str, rows: Mapping[str, OnlineOutcome]) -> Panel
 
 
 def says_of_accuracy(returned: Mapping[str, OnlineOutcome]) -> list[Statement]:
-    """What the paper says of AA and RAA, of the streams whose three methods are there."""
+    """The statements of the paper on AA and RAA, for streams with all three methods."""
     statements = []
     for stream, rows in _complete(returned).items():
         aa, raa = _mean_curves(rows, "AA"), _mean_curves(rows, "RAA")
@@ -187,7 +187,7 @@ def says_of_accuracy(returned: Mapping[str, OnlineOutcome]) -> list[Statement]:
 
 
 def says_of_forgetting(returned: Mapping[str, OnlineOutcome]) -> list[Statement]:
-    """What the paper says of AF and RAF, of the streams whose three methods are there."""
+    """The statements of the paper on AF and RAF, for streams with all three methods."""
     statements = []
     for stream, rows in _complete(returned).items():
         # Nothing can be forgotten before the second task.
@@ -235,12 +235,12 @@ def _after_each_task(outcome: OnlineOutcome, metric: str) -> Floats:
 
 
 def _mean_curves(rows: Mapping[str, OnlineOutcome], metric: str) -> dict[str, Floats]:
-    """A metric after each task in percent, the mean over seeds, for each method."""
+    """The mean over seeds of a metric after each task, in percent, for each method."""
     return {row: 100 * np.mean(_after_each_task(outcome, metric), axis=0) for row, outcome in rows.items()}
 
 
 def _coefficients(seeds: Sequence[int]) -> Plan[dict[int, dict[str, list[float]]]]:
-    """γ and β after each of 20 and 100 tasks with equally many classes."""
+    """γ and β after each of 20 and 100 tasks with equal numbers of classes."""
     yield []
     return {
         tasks: {

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias, cast
+from typing import TypeAlias, cast
 
+from engram.core.jsons import Json
 from engram.core.values import OptimizerSpec
 from engram.engine.check import complete
 from engram.engine.recipe import experiment
@@ -25,7 +26,7 @@ from engram.scenarios.values import Pad
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """How a row of the tables is learned here: a method, and its optimiser if it is not the usual one."""
+    """The method of a row of the tables, and its optimiser if it is not the default."""
 
     name: str
     optimizer: str | None = None
@@ -55,11 +56,11 @@ MIXED_BATCHES = {
     ("Permuted MNIST", "Naive rehearsal"): 64,
     ("Permuted MNIST", "Naive rehearsal-C"): 71,
 }
-"""New samples among the 128 of a mini-batch, on average, where the code mixes the memory into new data."""
+"""The mean number of new samples per mini-batch of 128, where the code mixes the memory into new data."""
 
 
-def as_published(row: str, benchmark: str, setting: SettingName, seed: int, **more: Any) -> Experiment:
-    """A run of tables 2 to 4 in the paper's own set-up.
+def as_published(row: str, benchmark: str, setting: SettingName, seed: int, **more: Json) -> Experiment:
+    """A run of tables 2 to 4 in the paper's set-up.
 
     Example:
         >>> planned = as_published("EWC", "Split MNIST", "domain", seed=3)
@@ -113,11 +114,11 @@ def as_copied(row: str, benchmark: str, setting: SettingName, seed: int) -> Expe
     )
 
 
-def as_coded(row: str, benchmark: str, setting: SettingName, seed: int, **more: Any) -> Experiment:
+def as_coded(row: str, benchmark: str, setting: SettingName, seed: int, **more: Json) -> Experiment:
     """A run of tables 2 to 4 as the paper's code does it, where that differs from the text.
 
-    Rehearsal mixes the memory, repeated as often as it fits, into the new data; SGD's rate in the permuted
-    runs with task identity is .01.
+    Rehearsal mixes the memory, repeated as often as it fits, into the new data; the learning rate of SGD on
+    Permuted MNIST in the task setting is .01.
 
     Example:
         >>> as_coded("Naive rehearsal-C", "Split MNIST", "class", seed=0).settings["mode"]
@@ -136,12 +137,12 @@ def as_coded(row: str, benchmark: str, setting: SettingName, seed: int, **more: 
 def _piece(cell: Cell, *, follow: str | None = None) -> Piece:
     setting = cast(SettingName, cell.scenario)
     known = {"classes_known": True} if cell.setting == "known #classes" else {}
-    made = as_coded if follow == "code" else as_published
+    planned = as_coded if follow == "code" else as_published
 
     def make(seed: int) -> Experiment:
         if cell.method in COPIED and follow != "one-setup":
             return as_copied(cell.method, cell.benchmark, setting, seed)
-        return made(cell.method, cell.benchmark, setting, seed, **known)
+        return planned(cell.method, cell.benchmark, setting, seed, **known)
 
     return measured(cell.name, make, {cell: percent("AvgAcc")}, seeds=10)
 
@@ -156,17 +157,17 @@ QUEUE = "queue-002"
 ROWS = ("Adam", "SI", "Online EWC", "Adagrad")
 PRIORS = ("SI", "Online EWC")
 STRENGTHS = (1.0, 10.0, 100.0, 1000.0, 10000.0)
-"""The strengths that are tried. The paper's own grid is not published."""
+"""The strengths that are tried; the grid of the paper is not published."""
 TABLES = {"MLP": "5", "CNN": "6"}
 HEADS = {"zero": True, "random": False}
-"""How the heads start, and whether that is at 0."""
+"""The initialisations of the heads, and whether they are 0."""
 
 AverageCurves: TypeAlias = Mapping[str, Sequence[Sequence[float]]]
-"""By the name of a line, the average accuracy in percent after each task, one curve per run."""
+"""The average accuracy in percent after each task, one curve per run, by the name of the line."""
 
 
 def in_queue(row: str, network: str, seed: int, *, zero_head: bool = False) -> Experiment:
-    """A run of the 78-task queue; the strength is for the plan to choose.
+    """A run of the 78-task queue; the strength is chosen by the plan.
 
     Example:
         >>> planned = in_queue("SI", "CNN", seed=0)
@@ -190,26 +191,26 @@ def _averages(run: Run) -> list[float]:
 
 
 def _tasks(cell: Cell) -> int:
-    """After how many tasks the number was taken: `MLP; after task 11`."""
+    """The number of tasks after which a number was measured: `MLP; after task 11`."""
     return int(cell.setting.rsplit(" ", 1)[1])
 
 
 def _queue_piece(network: str, row: str) -> Piece:
-    own = [cell for cell in cells("002", TABLES[network]) if cell.method.split(" (")[0] == row]
+    wanted = [cell for cell in cells("002", TABLES[network]) if cell.method.split(" (")[0] == row]
 
     def plan(seeds: Sequence[int]) -> Plan[Values]:
         outcome = yield from _queued(row, network, seeds)
         values = {}
-        for cell in own:
+        for cell in wanted:
             place = outcome.worst if cell.method.endswith("(worst)") else outcome.best
             values[cell] = [_averages(run)[_tasks(cell) - 1] for run in outcome.results[place]]
         return values
 
-    return Piece(f"{network}/{row}", plan, tuple(own))
+    return Piece(f"{network}/{row}", plan, tuple(wanted))
 
 
 def _compared_piece(network: str, row: str) -> Piece:
-    """A row of a table as curves: of the best and of the worst strength where there is a choice."""
+    """A row of a table as curves, for the best and the worst strength if the method has one."""
 
     def plan(seeds: Sequence[int]) -> Plan[AverageCurves]:
         outcome = yield from _queued(row, network, seeds)
@@ -226,7 +227,7 @@ def _compared_piece(network: str, row: str) -> Piece:
 
 
 def _sensitivity_piece(row: str, head: str) -> Piece:
-    """The curves of all strengths with heads that start in one way."""
+    """The curves of all strengths with one initialisation of the heads."""
 
     def plan(seeds: Sequence[int]) -> Plan[AverageCurves]:
         outcome = yield from _queued(row, "MLP", seeds, zero_head=HEADS[head])
@@ -238,7 +239,7 @@ def _sensitivity_piece(row: str, head: str) -> Piece:
     return Piece(f"{row}/{head} heads", plan)
 
 
-def _line(name: str, runs: Sequence[Sequence[float]], **more: Any) -> Traces:
+def _line(name: str, runs: Sequence[Sequence[float]], **more: Json) -> Traces:
     return curve(name, range(1, len(runs[0]) + 1), runs, **more) if runs else []
 
 
@@ -271,21 +272,21 @@ def draw_comparison(returned: Mapping[str, AverageCurves]) -> Page:
 
 def _rings(network: str, name: str, *, colour: str) -> Plotly:
     """The published numbers of a line."""
-    own = [cell for cell in cells("002", TABLES[network]) if cell.method == name.split(",")[0]]
+    published = [cell for cell in cells("002", TABLES[network]) if cell.method == name.split(",")[0]]
     return {
         "type": "scatter",
         "mode": "markers",
         "name": f"{name.split(',')[0]}, published",
         "legendgroup": name,
         "showlegend": False,
-        "x": [_tasks(cell) for cell in own],
-        "y": [cell.mean for cell in own],
+        "x": [_tasks(cell) for cell in published],
+        "y": [cell.mean for cell in published],
         "marker": {"symbol": "circle-open", "color": colour, "size": 8},
     }
 
 
 def draw_strengths(returned: Mapping[str, AverageCurves]) -> Page:
-    """Figure 4: a panel for each method and start of the heads, a line for each strength."""
+    """Figure 4: one panel per method and initialisation of the heads, one line per strength."""
     panels = []
     for piece, curves in returned.items():
         lines = [_line(f"λ = {name}", runs, colour=f"c{i}") for i, (name, runs) in enumerate(curves.items())]
@@ -294,7 +295,7 @@ def draw_strengths(returned: Mapping[str, AverageCurves]) -> Page:
 
 
 def draw_heads(returned: Mapping[str, AverageCurves]) -> Page:
-    """Figure 5: a panel for each method and strength, a line for each start of the heads."""
+    """Figure 5: one panel per method and strength, one line per initialisation of the heads."""
     panels = []
     for row in PRIORS:
         heads = {head: returned.get(f"{row}/{head} heads", {}) for head in HEADS}
@@ -333,11 +334,11 @@ SENSITIVITY_FOLLOWED = (
 _SENSITIVITY = tuple(_sensitivity_piece(row, head) for row in PRIORS for head in HEADS)
 
 FAR_APART = 3.0
-"""Methods whose published accuracies differ by more points are expected in this order here."""
+"""Methods whose published accuracies differ by more points must be in the published order."""
 
 
 def in_order(returned: Mapping[str, Values]) -> list[Statement]:
-    """Whether the methods come in the published order, on each benchmark in each setting."""
+    """Whether the methods are in the published order, on each benchmark and in each setting."""
     means = {
         cell: sum(ours) / len(ours) for values in returned.values() for cell, ours in values.items() if ours
     }

@@ -1,6 +1,6 @@
-"""Plans as the papers use them: repeated with seeds, run side by side, overheard, cut down.
+"""Plans of the papers: repeated over seeds, run together, observed, scaled down.
 
-This is the only module of the papers that knows what a run is that a plan is sent.
+The other modules of the papers import `Plan`, `Run` and `Runs` from here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Runs: TypeAlias = Sequence[Run]
 
 
 def succeeded(runs: Sequence[Run]) -> list[Run]:
-    """Those of the runs that have a result.
+    """The runs that have a result.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -46,7 +46,7 @@ def repeated(make: Callable[[int], Experiment], seeds: Sequence[int]) -> Plan[Ru
 
 
 def attempted(plan: Plan[T]) -> Plan[T | None]:
-    """A plan that returns None where runs without which it cannot go on have failed."""
+    """A plan that returns None if runs that it needs have failed."""
     try:
         return (yield from plan)
     except InputError:
@@ -59,12 +59,12 @@ def relayed(
     ask: Callable[[Experiment], Experiment] = lambda planned: planned,
     hear: Callable[[Sequence[Run]], object] = lambda _: None,
 ) -> Plan[T]:
-    """The same plan with somebody in between.
+    """The same plan with its experiments replaced or its runs observed.
 
     Args:
-        plan: What asks for experiments.
-        ask: What is run instead of an experiment that the plan asks for.
-        hear: Told of all runs before the plan is sent them.
+        plan: The plan.
+        ask: Returns the experiment to run instead of the one that the plan asks for.
+        hear: Called with the runs before they are sent to the plan.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -86,7 +86,7 @@ def relayed(
 
 
 def quick(plan: Plan[T]) -> Plan[T]:
-    """The same plan with runs of a few updates: it shows that everything works, and nothing else.
+    """The same plan with runs of few updates, to check that everything works.
 
     Example:
         >>> from engram.papers.catalogue import artefact
@@ -98,7 +98,7 @@ def quick(plan: Plan[T]) -> Plan[T]:
 
 
 def together(plans: Sequence[Plan[T]]) -> Plan[list[T]]:
-    """Several plans as one: what they ask for at the same time is run at the same time.
+    """Several plans as one: experiments that they ask for at the same time are run together.
 
     Example:
         >>> def counting(rounds: int) -> Plan[int]:

@@ -1,10 +1,10 @@
-"""How far every table and figure is done, and what is left of it."""
+"""How much of each table and figure is done, and what the rest costs."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from engram.core.jsons import JsonObject
 from engram.executors.processes import cores
 from engram.papers.catalogue import artefacts
 from engram.papers.needs import needs
@@ -12,22 +12,22 @@ from engram.papers.recorded import recorded
 from engram.papers.reproduce import finished_runs, runs_done
 
 
-def progress(out: Path, *, seeds: int | None = None, data: Path | None = None) -> list[dict[str, Any]]:
-    """One entry per artefact, and per other reading of it of which something is known.
+def progress(out: Path, *, seeds: int | None = None, data: Path | None = None) -> list[JsonObject]:
+    """One entry per artefact, and per other reading of it that has runs or a record.
 
     Args:
-        out: Where runs are kept.
-        seeds: How many runs of each; as many as the paper made by default.
-        data: Where data sets are looked for first.
+        out: The folder of runs.
+        seeds: The number of runs of each experiment (default: as many as the paper made).
+        data: A folder to search for data sets first.
     """
-    entries: list[dict[str, Any]] = []
+    entries: list[JsonObject] = []
     finished = finished_runs(out)
     for artefact in artefacts().values():
         records = {record["follow"]: record for record in recorded(artefact.name)}
         usual: set[str] = set()
         for follow, pieces in [(None, artefact.pieces), *artefact.others.items()]:
             record = records.get(follow)
-            done = runs_done(pieces, out, there=finished, seeds=seeds)
+            done = runs_done(pieces, out, finished=finished, seeds=seeds)
             usual = done if follow is None else usual
             if follow is not None and record is None and done <= usual:
                 continue

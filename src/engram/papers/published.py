@@ -1,4 +1,4 @@
-"""The numbers that the papers print, as data."""
+"""The published numbers, as data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAPERS = {
     "003": "Chen et al. (2023)",
     "004": "Pfülb & Gepperth (2019)",
 }
-"""The papers as texts cite them, by the number with which the names of their tables begin."""
+"""Citations of the papers, by the number with which the names of their tables begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Cell:
         table: The table's number.
         benchmark: The data set or stream.
         scenario: The setting, or the kind of stream.
-        method: Who learned.
-        setting: What else tells the number from the others of its table.
-        metric: What was measured.
+        method: The method.
+        setting: Whatever else distinguishes the number from others of its table.
+        metric: The metric.
         mean: The number as printed: a fraction in Pfülb & Gepperth (2019), percent in the others.
-        spread: What stands behind ±; None where nothing does.
-        spread_kind: What the spread is.
-        n_runs: How many runs it summarises, as far as the paper says.
+        spread: The number after ±; None if there is none.
+        spread_kind: The kind of spread: SD, SEM or 95 % interval.
+        n_runs: The number of runs that it summarises, as far as the paper says.
     """
 
     paper: str
@@ -53,7 +53,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What `--cells` looks into.
+        """The name that `--cells` is matched against.
 
         Example:
             >>> cells("002", "2")[0].name
@@ -94,7 +94,7 @@ def cells(paper: str, table: str) -> tuple[Cell, ...]:
 
 
 def grouped(numbers: Iterable[Cell], key: Callable[[Cell], K]) -> dict[K, tuple[Cell, ...]]:
-    """Published numbers that belong together, in the order in which the table prints them.
+    """Published numbers grouped by a key, in the order in which the table prints them.
 
     Example:
         >>> groups = grouped(cells("002", "2"), lambda cell: cell.scenario)

@@ -1,4 +1,4 @@
-"""What was reproduced and is kept with the package, and the page that shows it."""
+"""The reproductions that are part of the package, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
+from engram.core.jsons import JsonMapping
 from engram.papers.catalogue import artefacts
 from engram.papers.published import PAPERS
 
-Record: TypeAlias = Mapping[str, Any]
-"""What is recorded of a table or figure, as JSON has it."""
+Record: TypeAlias = JsonMapping
+"""The record of a table or figure: see `engram.papers.reproduce.record`."""
 
 HEAD = """# The papers' numbers, published and ours
 
@@ -47,7 +48,7 @@ De Lange et al. (2023), figure 1 of Michel et al. (2023), figures 1 and 2 and ta
 
 @cache
 def everything() -> tuple[Record, ...]:
-    """All records, by name.
+    """All records, sorted by name.
 
     Example:
         >>> sorted({record["scale"] for record in everything()})
@@ -66,7 +67,7 @@ def recorded(name: str) -> list[Record]:
 
 
 def cited(text: str) -> str:
-    """A text of a record with papers by author and year; some records have their numbers instead.
+    """A text of a record with papers cited by author and year instead of by number.
 
     Example:
         >>> cited("the network of 002, as in 002-table2, with the rate .001")
@@ -77,14 +78,14 @@ def cited(text: str) -> str:
 
 @cache
 def explanations() -> Mapping[str, Mapping[str, str]]:
-    """For each table, what is known of the cells that differ."""
+    """The explanations of cells that differ, by table."""
     text = (files("engram.papers") / "explained.toml").read_text("utf-8")
     by_table: Mapping[str, Mapping[str, str]] = tomllib.loads(text)
     return by_table
 
 
 def explained(record: Record) -> dict[str, list[str]]:
-    """What is known of a record's cells: each text, and the cells that it is about."""
+    """The explanations of a record: each text, and the cells that it is about."""
     texts = explanations().get(_title(record), {})
     cells = [cell for piece in record["pieces"] for cell in piece["cells"] if cell["verdict"] != "open"]
     about = {part: [cell["cell"] for cell in cells if part in cell["cell"]] for part in texts}
@@ -107,7 +108,7 @@ def document() -> str:
 
 
 def _listed(lines: Iterable[str]) -> list[str]:
-    """Lines as a list, and an empty line after it; nothing where there are none."""
+    """Lines as a Markdown list followed by an empty line; empty if there are none."""
     items = [f"- {line}" for line in lines]
     return [*items, ""] if items else []
 
@@ -142,7 +143,9 @@ def _overview() -> list[str]:
             counts.get("differs", 0),
             counts.get("not compared", 0),
             counts.get("open", 0),
-            f"{sum(said['holds'] for said in statements)} of {len(statements)}" if statements else "–",
+            f"{sum(statement['holds'] for statement in statements)} of {len(statements)}"
+            if statements
+            else "–",
             len(seconds),
             f"{sum(seconds.values()) / 3600:.1f}" if seconds else "–",
         )
@@ -151,7 +154,7 @@ def _overview() -> list[str]:
 
 
 def _open() -> list[str]:
-    """The tables and figures of which nothing is recorded."""
+    """The tables and figures without a record."""
     known = {record["name"] for record in everything()}
     names = [name for name in artefacts() if name not in known]
     return ["Defined, and not recorded yet: " + ", ".join(names) + "."] if names else []

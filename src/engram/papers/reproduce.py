@@ -1,19 +1,19 @@
-"""Running tables and figures, and seeing how far they are done."""
+"""Running the pieces of tables and figures, and recording the outcome."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
+from engram.core.jsons import JsonObject
 from engram.executors import Executor
 from engram.papers.needs import absent
 from engram.papers.pages import Page
-from engram.papers.plans import quick, together
+from engram.papers.plans import quick, relayed, together
 from engram.papers.values import Artefact, Piece, Scale, Statement
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Plan, drive
@@ -23,17 +23,17 @@ from engram.record.run import Run
 
 @dataclass(frozen=True, slots=True)
 class Reproduced:
-    """What became of a piece.
+    """The outcome of a piece.
 
     Attributes:
-        piece: What was asked for.
-        seeds: With which seeds.
-        results: Its runs.
-        failures: Those that failed.
-        missing: How many of the runs that it asked for are not there; then it is not finished.
-        compared: The published numbers beside ours.
-        returned: What its plan returned; None where runs are missing, or where it could not go on.
-        stopped: Why it could not begin or go on, in one line; nothing where it could.
+        piece: The piece.
+        seeds: The seeds.
+        results: The runs that succeeded.
+        failures: The runs that failed.
+        missing: The number of runs that it asked for and that do not exist; if not 0, it is not finished.
+        compared: The published numbers, compared with ours.
+        returned: The return value of its plan; None if runs are missing or the plan stopped.
+        stopped: Why the plan could not start or continue, in one line; otherwise empty.
     """
 
     piece: Piece
@@ -42,11 +42,11 @@ class Reproduced:
     failures: tuple[Run, ...]
     missing: int
     compared: tuple[Compared, ...]
-    returned: Any = field(repr=False)
+    returned: object = field(repr=False)
     stopped: str = ""
 
-    def as_json(self) -> dict[str, Any]:
-        """What is recorded of it."""
+    def as_json(self) -> JsonObject:
+        """The outcome as it is recorded."""
         return {
             "piece": self.piece.name,
             "seeds": list(self.seeds),
@@ -67,20 +67,25 @@ class Reproduced:
             ],
             "missing": self.missing,
             "stopped": self.stopped,
-            "cells": [each.as_json() for each in self.compared],
+            "cells": [comparison.as_json() for comparison in self.compared],
         }
 
 
 class MissingRuns(Exception):
-    """A plan asked for runs that are not there."""
+    """A plan asked for runs that do not exist.
 
-    def __init__(self, found: Sequence[Run], missing: int) -> None:
+    Args:
+        available: The runs that do exist.
+        missing: The number of those that do not.
+    """
+
+    def __init__(self, available: Sequence[Run], missing: int) -> None:
         super().__init__(f"{missing} runs are missing")
-        self.found, self.missing = found, missing
+        self.available, self.missing = available, missing
 
 
 class Stored:
-    """The executor that runs nothing: it reads what is there, and stops a plan that asks for more.
+    """An executor that only reads existing runs, and stops a plan that asks for others.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -93,7 +98,7 @@ class Stored:
         self.out = out
 
     def __call__(self, experiments: Sequence[Experiment]) -> list[Run]:
-        """The runs of all of them."""
+        """The stored runs of the experiments."""
         runs = [Run.find(experiment, self.out) for experiment in experiments]
         ended = [run for run in runs if _ended(run)]
         if len(ended) < len(runs):
@@ -102,12 +107,12 @@ class Stored:
 
 
 def chosen_pieces(artefact: Artefact, *, follow: str | None = None, cells: str | None = None) -> list[Piece]:
-    """The pieces of a table or figure under one reading of the paper, those whose names match.
+    """The pieces of a table or figure under one reading of the paper whose names match.
 
     Args:
         artefact: The table or figure.
-        follow: Another reading than the usual one.
-        cells: A part of a piece's name, the name of one of its cells, or a regular expression.
+        follow: The name of another reading than the default one.
+        cells: A part of the name of a piece, the name of one of its cells, or a regular expression.
 
     Example:
         >>> from engram.papers.catalogue import artefact
@@ -121,19 +126,19 @@ def chosen_pieces(artefact: Artefact, *, follow: str | None = None, cells: str |
     elif artefact.others:
         raise unknown_name(f"reading of {artefact.name}", follow, artefact.others)
     else:
-        raise InputError(f"{artefact.name} has one reading only: leave --follow out")
+        raise InputError(f"{artefact.name} has only one reading: omit --follow")
     try:
         pattern = re.compile(cells or "", re.IGNORECASE)
     except re.error as error:
-        raise InputError(f"--cells {cells!r} is no regular expression: {error}") from error
-    found = [
+        raise InputError(f"--cells must be a valid regular expression, got {cells!r}: {error}") from error
+    matching = [
         piece
         for piece in pieces
         if pattern.search(piece.name) or any(cells == cell.name for cell in piece.cells)
     ]
-    if not found:
+    if not matching:
         raise InputError(f"no part of {artefact.name} matches {cells!r}: its parts are {_names(pieces)}")
-    return found
+    return matching
 
 
 def reproduce(
@@ -144,96 +149,98 @@ def reproduce(
     scale: Scale = "full",
     data: Path | None = None,
 ) -> list[Reproduced]:
-    """Run pieces to their end, all that they ask for at a time together.
+    """Run pieces to completion; experiments that they ask for at the same time are run together.
 
-    Pieces whose data are not here are left out, unless that is so for all of them: then the first run says
-    what is missing.
+    Pieces whose data sets are not available are skipped. If that is true for all of them, none is skipped,
+    and the error of the first run says what is missing.
 
     Args:
-        pieces: What to run.
-        execute: What runs experiments.
-        seeds: How many runs of each; as many as the paper made unless given.
-        scale: `quick` for a few updates of each run. Only what is run in `full` is compared.
-        data: Where data sets are looked for first.
+        pieces: The pieces.
+        execute: The executor.
+        seeds: The number of runs of each experiment (default: as many as the paper made).
+        scale: `quick` for a few updates per run. Only `full` runs are compared with the paper.
+        data: A folder to search for data sets first.
     """
-    asked: list[list[Run]] = [[] for _ in pieces]
-    wanting = [absent(piece, data) for piece in pieces]
+    runs_of: list[list[Run]] = [[] for _ in pieces]
+    unavailable = [absent(piece, data) for piece in pieces]
     plans = [
-        _left_out(names) if names and not all(wanting) else _listening(_planned(piece, seeds, scale), heard)
-        for piece, names, heard in zip(pieces, wanting, asked, strict=True)
+        _skipped(names) if names and not all(unavailable) else _observed(_planned(piece, seeds, scale), runs)
+        for piece, names, runs in zip(pieces, unavailable, runs_of, strict=True)
     ]
     returned = drive(together(plans), execute)
     return [
-        _summed_up(piece, seeds, scale, heard, found, missing=0)
-        for piece, heard, found in zip(pieces, asked, returned, strict=True)
+        _outcome(piece, seeds, scale, runs, value, missing=0)
+        for piece, runs, value in zip(pieces, runs_of, returned, strict=True)
     ]
 
 
 def survey(
     pieces: Sequence[Piece], out: Path, *, seeds: int | None = None, scale: Scale = "full"
 ) -> list[Reproduced]:
-    """What the runs in a folder say of pieces so far; nothing is run.
+    """The outcome of pieces from the runs that exist in a folder; nothing is run.
 
-    A piece of which some seeds are done is judged by these.
+    A piece of which only some seeds are done is judged by these.
     """
-    found = []
+    outcomes = []
     for piece in pieces:
         wanted = piece.seeds if seeds is None else seeds
-        heard: list[Run] = []
+        runs: list[Run] = []
         done, missing = _seeds_done(piece, wanted, scale, out)
         returned = None
         try:
             if done:
-                returned = drive(_listening(_planned(piece, done, scale), heard), Stored(out))
+                returned = drive(_observed(_planned(piece, done, scale), runs), Stored(out))
         except MissingRuns as error:
-            heard += error.found
+            runs += error.available
             missing += error.missing
-        found.append(_summed_up(piece, done, scale, heard, returned, missing=missing))
-    return found
+        outcomes.append(_outcome(piece, done, scale, runs, returned, missing=missing))
+    return outcomes
 
 
 def finished_runs(out: Path) -> set[str]:
-    """All runs in a folder that have a result, by their ids."""
+    """The ids of all runs in a folder that have a result."""
     return {result.parent.name for result in out.glob(f"*/{RESULT}")}
 
 
-def runs_done(pieces: Sequence[Piece], out: Path, *, there: Set[str], seeds: int | None = None) -> set[str]:
-    """Those of the finished runs in a folder that pieces ask for.
+def runs_done(
+    pieces: Sequence[Piece], out: Path, *, finished: Set[str], seeds: int | None = None
+) -> set[str]:
+    """The ids of the finished runs in a folder that pieces ask for.
 
     Args:
-        pieces: What asks for runs.
+        pieces: The pieces.
         out: The folder.
-        there: The ids of the runs that are finished: see `finished_runs`.
-        seeds: How many runs of each; as many as the paper made unless given.
+        finished: The ids of all finished runs in it; see `finished_runs`.
+        seeds: The number of runs of each experiment (default: as many as the paper made).
     """
-    found: set[str] = set()
+    done: set[str] = set()
     for piece in pieces:
-        if _begun(piece, there):
+        if _begun(piece, finished):
             first = {planned.id for planned in piece.first_runs(seeds)}
-            found |= first & there
-            # What is asked for later depends on what came out first.
-            if piece.later and first <= there:
-                [asked] = survey([piece], out, seeds=seeds)
-                found |= {run.id for run in asked.results}
-    return found
+            done |= first & finished
+            # Which runs follow depends on the results of the first ones.
+            if piece.later and first <= finished:
+                [outcome] = survey([piece], out, seeds=seeds)
+                done |= {run.id for run in outcome.results}
+    return done
 
 
-def _begun(piece: Piece, there: Set[str]) -> bool:
-    """Whether any run that is there might be of a piece; one with an outline is judged by its streams."""
+def _begun(piece: Piece, finished: Set[str]) -> bool:
+    """Whether any finished run may belong to a piece; with an outline, judged by the names of its streams."""
     if piece.outline is None:
-        return bool(there)
+        return bool(finished)
     names = {planned.scenario.name for planned in piece.outline()[1]}
-    return any(run.startswith(f"{name}-") for run in there for name in names)
+    return any(run.startswith(f"{name}-") for run in finished for name in names)
 
 
-def statements(artefact: Artefact, found: Sequence[Reproduced]) -> list[Statement]:
-    """What the paper says of a table or figure, as far as the finished pieces tell whether it holds."""
-    finished = {each.piece.name: each.returned for each in found if each.returned is not None}
+def statements(artefact: Artefact, outcomes: Sequence[Reproduced]) -> list[Statement]:
+    """The paper's statements about a table or figure that the finished pieces can judge."""
+    finished = {outcome.piece.name: outcome.returned for outcome in outcomes if outcome.returned is not None}
     return list(artefact.statements(finished)) if artefact.statements is not None and finished else []
 
 
 def scale_of(follow: str | None, *, quick: bool = False) -> Scale:
-    """How much of the paper's set-up is run.
+    """The scale of a reading of a paper.
 
     Example:
         >>> scale_of("code"), scale_of("small-code"), scale_of("small", quick=True)
@@ -246,24 +253,25 @@ def scale_of(follow: str | None, *, quick: bool = False) -> Scale:
 
 def record(
     artefact: Artefact,
-    found: Sequence[Reproduced],
+    outcomes: Sequence[Reproduced],
     *,
     scale: Scale,
     follow: str | None = None,
     drawn: Page | None = None,
-) -> dict[str, Any]:
-    """All that is worth keeping of a reproduction, as one JSON object.
+) -> JsonObject:
+    """The record of a reproduction, as one JSON object.
 
     Args:
         artefact: The table or figure.
-        found: What became of its pieces.
-        scale: How they were run.
-        follow: Under which reading.
-        drawn: A figure's page, whose curves are kept.
+        outcomes: The outcomes of its pieces.
+        scale: The scale at which they were run.
+        follow: The reading of the paper.
+        drawn: The page of a figure, whose curves are recorded.
     """
-    verdicts = [each.verdict for piece in found for each in piece.compared]
+    verdicts = [comparison.verdict for outcome in outcomes for comparison in outcome.compared]
     counts = {name: verdicts.count(name) for name in sorted(set(verdicts))}
-    whole: dict[str, Any] = finite(
+    judged = statements(artefact, outcomes) if scale != "quick" else []
+    whole: JsonObject = finite(
         {
             "name": artefact.name,
             "title": artefact.title,
@@ -272,41 +280,41 @@ def record(
             "followed": list(artefact.followed),
             "note": artefact.note,
             "verdicts": counts,
-            # Runs of a few updates say nothing about what a paper says.
-            "statements": [asdict(each) for each in statements(artefact, found)] if scale != "quick" else [],
-            "pieces": [each.as_json() for each in found],
+            "statements": [asdict(statement) for statement in judged],
+            "pieces": [outcome.as_json() for outcome in outcomes],
             "panels": [] if drawn is None else drawn.numbers(),
-            "versions": _versions(found),
+            "versions": _versions(outcomes),
         }
     )
     return whole
 
 
-def _versions(found: Sequence[Reproduced]) -> list[dict[str, str]]:
-    """The versions that the runs were made with; those of now where nothing had to be run."""
-    results = [result for piece in found for result in piece.results]
-    made = [dict(result.versions) for result in results if result.versions]
-    distinct = [each for place, each in enumerate(made) if each not in made[:place]]
+def _versions(outcomes: Sequence[Reproduced]) -> list[dict[str, str]]:
+    """The distinct versions of the runs; the current versions if nothing had to be run."""
+    distinct: list[dict[str, str]] = []
+    for run in (run for outcome in outcomes for run in outcome.results):
+        if run.versions and dict(run.versions) not in distinct:
+            distinct.append(dict(run.versions))
     return distinct or [versions()]
 
 
-def _planned(piece: Piece, seeds: int | None, scale: Scale) -> Plan[Any]:
+def _planned(piece: Piece, seeds: int | None, scale: Scale) -> Plan[object]:
     plan = piece.plan(range(piece.seeds if seeds is None else seeds))
     return quick(plan) if scale == "quick" else plan
 
 
 def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int, int]:
-    """With how many seeds the first runs of a piece are all there, and how many are missing for all seeds."""
+    """For how many seeds all first runs of a piece exist, and how many runs are missing for all seeds."""
 
     def missing(count: int) -> int:
         plan = _planned(piece, count, scale)
         try:
-            asked = next(plan)
+            experiments = next(plan)
         except StopIteration:
             return 0
         finally:
             plan.close()
-        return sum(not _ended(Run.find(experiment, out)) for experiment in asked)
+        return sum(not _ended(Run.find(experiment, out)) for experiment in experiments)
 
     done = next((count for count in range(seeds, 0, -1) if missing(count) == 0), 0)
     return done, missing(seeds)
@@ -319,47 +327,42 @@ def _ended(run: Run) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Stopped:
-    """What a plan that could not go on returns: why. The others go on."""
+    """Returned in place of the value of a plan that could not continue; the other plans do continue."""
 
     reason: str
 
 
-def _left_out(datasets: Sequence[str]) -> Plan[Any]:
-    """The plan of a piece whose data are not here: it asks for nothing."""
+def _skipped(datasets: Sequence[str]) -> Plan[object]:
+    """The plan of a piece whose data sets are not available: it asks for nothing."""
     yield []
     return _Stopped(f"{' and '.join(datasets)} not found; engram data says what to get, and where to put it")
 
 
-def _listening(plan: Plan[Any], heard: list[Run]) -> Plan[Any]:
-    sent: Sequence[Run] | None = None
-    while True:
-        try:
-            asked = next(plan) if sent is None else plan.send(sent)
-        except StopIteration as end:
-            return end.value
-        except InputError as error:
-            return _Stopped(str(error))
-        sent = yield asked
-        heard += sent
+def _observed(plan: Plan[object], runs: list[Run]) -> Plan[object]:
+    """The same plan, whose runs are appended to a list; bad input stops it instead of being raised."""
+    try:
+        return (yield from relayed(plan, hear=runs.extend))
+    except InputError as error:
+        return _Stopped(str(error))
 
 
-def _summed_up(
+def _outcome(
     piece: Piece,
     seeds: int | None,
     scale: Scale,
-    heard: Sequence[Run],
-    returned: Any,
+    runs: Sequence[Run],
+    returned: object,
     *,
     missing: int,
 ) -> Reproduced:
     stopped = returned.reason if isinstance(returned, _Stopped) else ""
     returned = None if stopped else returned
-    values = returned if piece.cells and returned is not None else {}
+    values = returned if piece.cells and isinstance(returned, Mapping) else {}
     return Reproduced(
         piece,
         tuple(range(piece.seeds if seeds is None else seeds)),
-        tuple(run for run in heard if run.failure is None),
-        tuple(run for run in heard if run.failure is not None),
+        tuple(run for run in runs if run.failure is None),
+        tuple(run for run in runs if run.failure is not None),
         missing,
         tuple(compare(cell, values.get(cell, ()), comparable=scale == "full") for cell in piece.cells),
         returned,

@@ -1,4 +1,4 @@
-"""How large an experiment is, and the same experiment with a few updates."""
+"""The size of an experiment, and the same experiment with few updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ QUICK_PASSES = 1
 
 
 def training_samples(source: Source) -> float:
-    """About how many training samples a source has, judged by the size of the complete data set.
+    """The approximate number of training samples of a source, from the size of the complete data set.
 
     Example:
         >>> training_samples(Source("mnist", classes=(0, 1)))
@@ -26,7 +26,7 @@ def training_samples(source: Source) -> float:
 
 
 def updates_of(planned: Experiment) -> int:
-    """About how many updates an experiment takes, judged by the sizes of complete data sets.
+    """The approximate number of updates of an experiment, from the sizes of complete data sets.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -44,8 +44,8 @@ def updates_of(planned: Experiment) -> int:
 def scaled_down(planned: Experiment) -> Experiment:
     """An experiment with few updates per task, evaluated on few samples.
 
-    What a method or a probe fits on its own has few passes as well; fine-tuned probes keep theirs, because
-    they are told apart by their passes.
+    Models that a method or a probe fits are trained for few passes as well, except fine-tuned probes, which
+    are distinguished by their number of passes.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -67,7 +67,7 @@ def scaled_down(planned: Experiment) -> Experiment:
     fits = {"epochs": QUICK_PASSES} if "epochs" in planned.settings else {}
     return replace(
         planned,
-        # A stream that is shown once counts passes, whatever is said of updates.
+        # In a stream with a fixed number of passes, `updates` would have no effect.
         scenario=replace(planned.scenario, passes=None),
         settings={**planned.settings, **fits},
         updates=QUICK_UPDATES,

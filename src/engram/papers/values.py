@@ -1,4 +1,4 @@
-"""What can be reproduced: tables and figures, and the plans that ask for their runs."""
+"""Tables and figures that can be reproduced, and the plans that ask for their runs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from engram.core.jsons import JsonMapping
 from engram.papers.pages import Page
 from engram.papers.plans import Plan, Run, repeated
 from engram.papers.published import Cell
@@ -14,13 +15,13 @@ from engram.record.experiment import Experiment
 Scale = Literal["full", "small", "quick"]
 """The paper's own set-up; that set-up scaled down to what one computer can run; a few updates per run."""
 Values: TypeAlias = Mapping[Cell, Sequence[float]]
-"""What came out for each number, one value per run, in the unit in which it is printed."""
+"""Our values for each published number, one per run, in the unit in which it is printed."""
 
 Returned: TypeAlias = Mapping[str, Any]
-"""What the plan of each piece returned, by the piece's name."""
+"""The return value of the plan of each piece, by the name of the piece."""
 
-AT_ENDS: Mapping[str, Any] = {"every": 10**9, "before": False, "subset": None}
-"""An evaluation on whole test sets, when a task ends and at no other time."""
+AT_ENDS: JsonMapping = {"every": 10**9, "before": False, "subset": None}
+"""Evaluation on whole test sets, at task ends only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +29,14 @@ class Piece:
     """A part of a table or figure whose runs belong together.
 
     Attributes:
-        name: What it is called.
-        plan: From seeds to the plan that asks for its runs. A table's returns `Values`, a figure's what the
-            figure draws.
-        cells: The published numbers that come out; none for a figure.
-        seeds: How many runs the paper made.
-        later: How many runs the plan may ask for beyond its first ones, as a multiple of these.
-        outline: For a plan that asks for very many runs at first: how many with one seed, and a few that
-            stand for all of them, so that the cost is known without planning every run.
+        name: Its name.
+        plan: Returns the plan that asks for its runs, given the seeds. The plan of a table returns `Values`,
+            that of a figure returns what `Artefact.draw` takes.
+        cells: The published numbers that it reproduces; none for a figure.
+        seeds: The number of runs that the paper made.
+        later: The number of runs that the plan may ask for after the first ones, as a multiple of these.
+        outline: For a plan that first asks for very many runs: their number with one seed, and a few
+            representative ones, so that the cost can be estimated without planning every run.
     """
 
     name: str
@@ -46,7 +47,7 @@ class Piece:
     outline: Callable[[], tuple[int, list[Experiment]]] | None = None
 
     def first_runs(self, seeds: int | None = None) -> list[Experiment]:
-        """The runs that are asked for first, which for most pieces are all.
+        """The runs that the plan asks for first; for most pieces, these are all.
 
         Example:
             >>> from engram.papers.catalogue import artefact
@@ -65,12 +66,12 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What a paper says in words, or what its numbers say together, and whether it holds here.
+    """A statement of a paper, or one that follows from its numbers, and whether it holds here.
 
     Attributes:
         says: The statement.
         holds: Whether it holds.
-        figures: By what that is judged.
+        figures: The numbers by which this is judged.
     """
 
     says: str
@@ -83,15 +84,15 @@ class Artefact:
     """A table or a figure of a paper.
 
     Attributes:
-        name: What people type, such as `002-table2`.
+        name: The name on the command line, such as `002-table2`.
         title: One line.
-        pieces: What it consists of.
-        followed: Where paper and code disagree, which of them is followed.
-        others: All pieces under another interpretation of the paper, by the name that `--follow` takes. One
-            whose name begins with `small` is scaled down, and never compared by verdict.
-        draw: For a figure: from what each piece returned, by its name, to a page.
-        note: What a reader should know, such as what is left out and why.
-        statements: From what each finished piece returned, by its name, to what the paper says of it.
+        pieces: Its pieces.
+        followed: Which of paper and code is followed where they disagree.
+        others: All pieces under other interpretations of the paper, by the name that `--follow` takes. An
+            interpretation whose name begins with `small` is scaled down, and not compared by verdict.
+        draw: For a figure: draws the page from the return values of its pieces, by name.
+        note: Notes for readers, such as what is left out and why.
+        statements: Judges the statements of the paper from the return values of the finished pieces, by name.
     """
 
     name: str
@@ -105,7 +106,7 @@ class Artefact:
 
     @property
     def datasets(self) -> tuple[str, ...]:
-        """The data sets that it needs."""
+        """The data sets that its runs read."""
         names = {
             task.source.dataset
             for piece in self.pieces
@@ -125,10 +126,10 @@ def measured(
     """The numbers of one experiment, repeated with several seeds.
 
     Args:
-        name: What the piece is called.
-        make: From a seed to the experiment.
-        read: How each published number is read from a run.
-        seeds: How many runs the paper made.
+        name: The name of the piece.
+        make: Returns the experiment for a seed.
+        read: Returns the value of each published number for a run.
+        seeds: The number of runs that the paper made.
 
     Example:
         >>> from engram.papers.published import cells
@@ -152,7 +153,7 @@ def measured(
 
 
 def percent(metric: str) -> Callable[[Run], float]:
-    """Read a metric in percent.
+    """A function that returns a metric of a run in percent.
 
     Example:
         >>> from engram.engine.recipe import experiment

@@ -1,12 +1,13 @@
-"""Whether a published number came out again."""
+"""Whether a published number was reproduced."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from engram.core.jsons import JsonObject
 from engram.metrics.intervals import over_seeds
 from engram.papers.published import Cell
 
@@ -15,17 +16,17 @@ Verdict = Literal["reproduced", "differs", "open", "not compared"]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """A published number beside ours.
+    """A published number and our reproduction of it.
 
     Attributes:
-        cell: What was published.
-        values: What came out here, one value per run.
-        mean: Their mean; NaN where there are none.
+        cell: The published number.
+        values: Our values, one per run.
+        mean: Their mean; NaN if there are none.
         spread: Their spread, of the same kind as the published one; NaN for a single run.
-        verdict: `reproduced` where the difference is at most twice the root of both squared spreads, or at
-            most one point; else `differs`. Of 95 % intervals the standard errors are compared, since with few
-            runs an interval is wide enough for anything. `open` where nothing was run, `not compared` where
-            it was run scaled down.
+        verdict: `reproduced` if the difference is at most twice the root of the sum of both squared spreads,
+            or at most one point; otherwise `differs`. 95 % intervals are compared by their standard errors,
+            because with few runs intervals are very wide. `open` if nothing was run, `not compared` if the
+            runs were scaled down.
     """
 
     cell: Cell
@@ -36,11 +37,11 @@ class Compared:
 
     @property
     def difference(self) -> float:
-        """Ours less theirs."""
+        """Our mean minus the published one."""
         return self.mean - self.cell.mean
 
-    def as_json(self) -> dict[str, Any]:
-        """What is recorded of it."""
+    def as_json(self) -> JsonObject:
+        """The comparison as it is recorded."""
         return {
             "cell": self.cell.name,
             "published": {
@@ -56,7 +57,7 @@ class Compared:
 
 
 def point(cell: Cell) -> float:
-    """One point in the unit in which a number is printed: one percent, a hundredth of a fraction.
+    """One point in the unit in which a number is printed: 1 for percentages, 0.01 for fractions.
 
     Example:
         >>> from engram.papers.published import cells
@@ -68,12 +69,12 @@ def point(cell: Cell) -> float:
 
 
 def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> Compared:
-    """Put our runs beside a published number.
+    """Compare our runs with a published number.
 
     Args:
-        cell: What was published.
-        values: What came out here, one value per run.
-        comparable: Whether the runs were made in the paper's set-up.
+        cell: The published number.
+        values: Our values, one per run.
+        comparable: Whether the runs used the paper's set-up.
 
     Example:
         >>> from engram.papers.published import cells
@@ -93,14 +94,14 @@ def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True) -> 
         verdict = "not compared"
     else:
         both = math.hypot(_error(spread, ours.n, cell), _error(cell.spread or 0.0, _runs(cell), cell))
-        # The printed number was rounded, so that a difference of one point may come out a little larger.
+        # The printed number is rounded, so that a difference of one point may be slightly larger.
         near = abs(ours.mean - cell.mean) <= max(2 * both, point(cell)) + 1e-9
         verdict = "reproduced" if near else "differs"
     return Compared(cell, tuple(values), ours.mean, spread, verdict)
 
 
 def _error(spread: float, runs: int, cell: Cell) -> float:
-    """A spread as verdicts compare it; 0 where there is none."""
+    """A spread as used in verdicts; 0 if there is none."""
     if math.isnan(spread) or runs < 2:
         return 0.0
     if "95% CI" not in cell.spread_kind:

@@ -1,4 +1,4 @@
-"""What finished runs say: the folders they left, questions to them, and the report."""
+"""Finished runs: loading, querying, comparing and reporting them."""
 
 from typing import TYPE_CHECKING
 

@@ -1,13 +1,14 @@
-"""Protocol cards in words: the lines that are shown of a card, and one card for several runs."""
+"""Protocol cards as text, and the card of several runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from engram.core.errors import InputError
 from engram.core.files import read_json
+from engram.core.jsons import JsonObject
 from engram.record.card import (
     SELECTION,
     VERDICTS,
@@ -41,7 +42,7 @@ class Line:
         name: The question's short name.
         question: The question; for a constraint, its name.
         answer: Yes, no, a number, or the verdict on a constraint.
-        figure: What was counted, in words.
+        figure: The numbers behind the answer.
         how: How it was measured.
     """
 
@@ -53,7 +54,7 @@ class Line:
 
 
 def fact_lines(card: Card) -> tuple[Line, ...]:
-    """The answers of a card in words, one line per question.
+    """The answers of a card as text, one line per question.
 
     Example:
         >>> card = Card((Fact("passes", 3.0, {"updates": 2.0, "task_ends": 1.0}),), ())
@@ -72,7 +73,7 @@ def fact_lines(card: Card) -> tuple[Line, ...]:
 
 
 def constraint_lines(card: Card) -> tuple[Line, ...]:
-    """The verdicts of a card in words, one line per constraint.
+    """The verdicts of a card as text, one line per constraint.
 
     Example:
         >>> card = Card((), (Constraint("causality", "broken", {"later_samples": 1200}),))
@@ -89,7 +90,7 @@ def constraint_lines(card: Card) -> tuple[Line, ...]:
 
 
 def selection_lines(choices: Sequence[Selected]) -> tuple[Line, ...]:
-    """What a card says about how its run was chosen.
+    """The lines of a card about how its run was selected.
 
     Example:
         >>> [line.answer for line in selection_lines([Selected("fields", 4, ("test",), later=True)])]
@@ -98,8 +99,8 @@ def selection_lines(choices: Sequence[Selected]) -> tuple[Line, ...]:
     return fact_lines(Card(selection_facts(choices), (), choices=tuple(choices)))
 
 
-def described(card: Card) -> dict[str, Any]:
-    """A card as JSON for people: its facts, and beside them every question, answer and verdict in words."""
+def described(card: Card) -> JsonObject:
+    """A card as JSON for display: its facts, and every question, answer and verdict as text."""
     facts = card.as_json()
     return {
         **facts,
@@ -115,32 +116,32 @@ def described(card: Card) -> dict[str, Any]:
 
 
 def card_of(run: Run) -> Card | None:
-    """A run's card, with the choices that protocols made to end with it; None where it has none."""
+    """The card of a run, including the selections that led to it; None if it has no card."""
     return None if run.card is None else run.card.with_choices(choices_of(run))
 
 
 def choices_of(run: Run) -> tuple[Selected, ...]:
-    """What was chosen to get this run, as far as the protocols that ended with it recorded it."""
+    """The selections that led to this run, as recorded by the protocols that made it."""
     file = None if run.folder is None else run.folder / SELECTION
     if file is None or not file.is_file():
         return ()
     try:
         return tuple(Selected.of_json(choice) for choice in read_json(file))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{file} cannot be read: run the protocol that wrote it again") from error
+        raise InputError(f"cannot read {file}: run the protocol that wrote it again") from error
 
 
 def group_card(group: RunGroup) -> Card | None:
-    """The card of runs that differ only in the seed; None where one of them has none."""
+    """The card of runs that differ only in the seed; None if any of them has no card."""
     cards = [card for run in group.runs if (card := card_of(run)) is not None]
     return merged(cards) if len(cards) == len(group.runs) else None
 
 
 def merged(cards: Sequence[Card]) -> Card:
-    """The card of several runs: the first one's facts, every answer that differs, and the worst verdicts.
+    """The card of several runs: the facts of the first, all answers that differ, and the worst verdicts.
 
-    Numbers may differ from seed to seed, and the first one's are shown. What was read is added up. A fact or
-    a constraint that only some cards have is kept as well, so that cards of several versions can be merged.
+    Where only numbers differ between seeds, those of the first card are shown. Reads are summed. Facts and
+    constraints that only some cards have are kept, so that cards of different versions can be merged.
 
     Example:
         >>> card = merged([Card((Fact("later data", answer),), ()) for answer in (False, True)])
@@ -170,7 +171,7 @@ def merged(cards: Sequence[Card]) -> Card:
 
 
 def _one_fact(facts: Sequence[Fact]) -> Fact:
-    """The first fact, with the others whose answers differ from it in more than a number."""
+    """The first fact, with the others if their answers differ in more than a number."""
     by_answer: dict[Answer, Fact] = {}
     for fact in facts:
         by_answer.setdefault(fact.answer, fact)

@@ -9,11 +9,11 @@ from engram.results.markup import Html, element, joined
 from engram.results.questions import PAPER
 from engram.results.runs import RunGroup
 
-NO_CARD = "made before cards were recorded, or by a loop of your own"
+NO_CARD = "made before cards were recorded, or in your own training loop"
 
 
 def cards_section(groups: Sequence[RunGroup]) -> Html:
-    """A section of the report: what was known, what was kept, what it cost, one column per experiment."""
+    """The section of the report about protocol cards, one column per experiment."""
     cards = [group_card(group) for group in groups]
     known = [card for card in cards if card is not None]
     heading = element("h2", "Protocol cards" if len(groups) > 1 else "Protocol card")
@@ -21,23 +21,24 @@ def cards_section(groups: Sequence[RunGroup]) -> Html:
         note = f"No card: these runs were {NO_CARD}. Run them again with --again to get one."
         return element("section", heading, element("p", note, class_="note"), id="cards")
     head = element("tr", element("td"), *(element("th", group.label, scope="col") for group in groups))
-    # Cards of several versions may have different questions.
+    # Cards written by different versions may have different questions.
     every = merged(known)
     constraints = _rows(
         constraint_lines(every), [constraint_lines(card) if card else () for card in cards], kind="verdict"
     )
     facts = _rows(fact_lines(every), [fact_lines(card) if card else () for card in cards], kind="answer")
     note = (
-        "Measured during the run, not declared: what was known, what was kept, what it cost. The constraints "
-        f"are those that applications set, after {PAPER}. Point at a question, or focus it, to read how it "
-        "was measured." + (f" A dash: {NO_CARD}." if len(known) < len(cards) else "")
+        "Measured during the run, not declared: what the method was told, what it stored and what it cost. "
+        f"The constraints are those that applications impose, after {PAPER}. Hover over or focus a question "
+        "to see how it was measured."
+        + (f" A dash: the runs were {NO_CARD}." if len(known) < len(cards) else "")
     )
     return element(
         "section",
         heading,
         element("p", note, class_="note"),
         *(_warning(group, card) for group, card in zip(groups, cards, strict=True) if card is not None),
-        _table(head, constraints, label="Constraints of applications"),
+        _table(head, constraints, label="Application constraints"),
         element(
             "details",
             element("summary", "All questions and answers"),

@@ -1,15 +1,16 @@
-"""Finished runs against each other: which method is better, as far as the seeds can tell."""
+"""Comparison of finished runs: which method is better, tested on paired seeds."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.metrics.comparison import Ranking, rank
 from engram.metrics.paired import Test
 from engram.metrics.registry import higher_is_better, users_metrics
@@ -18,7 +19,7 @@ from engram.results.runs import RunGroup, group_runs, without_draw
 
 DEFAULT_METRICS: Final = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
-# What is recorded besides does not change what the metrics look at.
+# These only record more; the metrics do not depend on them.
 _RECORDED_BESIDES: Final = tuple(
     f"evaluation.{name}" for name in ("losses", "gradients", "balances", "transfer", "upstream")
 )
@@ -30,15 +31,15 @@ class RunComparison:
     """Runs of several methods on one scenario, paired by seed.
 
     Attributes:
-        scenario: The scenario's name, or nothing where runs came from somebody's own loop.
-        setting: Its setting, or nothing.
-        methods: What each group of runs is called, in the order in which they were given.
-        seeds: The seeds that all of them have.
-        left_out: For each method that has others, which: they have no partner.
-        differences: The fields besides the method and its own in which the experiments differ, with the value
-            of each method.
-        rankings: For each metric the comparison.
-        undefined: The metrics that had to be left out, and why.
+        scenario: The name of the scenario; empty for runs from a custom training loop.
+        setting: The setting of the scenario; empty likewise.
+        methods: The label of each group of runs, in the order of the runs.
+        seeds: The seeds that all methods have.
+        left_out: For each method, the seeds that not all other methods have.
+        differences: Fields other than the method and its settings in which the experiments differ, with the
+            value for each method.
+        rankings: The ranking of the methods by each metric.
+        undefined: The metrics that were left out, and why.
     """
 
     scenario: str
@@ -46,12 +47,12 @@ class RunComparison:
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
     left_out: Mapping[str, tuple[int, ...]]
-    differences: Mapping[str, Mapping[str, Any]]
+    differences: Mapping[str, JsonMapping]
     rankings: Mapping[str, Ranking]
     undefined: Mapping[str, str]
 
-    def as_json(self) -> dict[str, Any]:
-        """The same as JSON knows it: null where a number is undefined or infinite."""
+    def as_json(self) -> JsonObject:
+        """The comparison as JSON, with null for undefined and infinite numbers."""
         return {
             "scenario": self.scenario,
             "setting": self.setting,
@@ -69,32 +70,35 @@ def compare_runs(
 ) -> RunComparison:
     """Compare the methods of some runs, paired by seed.
 
-    Runs that differ only in the seed belong to one method; the seeds that every method has are compared, and
-    the others named. All must share scenario, setting and evaluation, and for each seed the same draw of the
-    scenario (permutations, class orders). Each metric is compared on the seeds for which every method has a
-    value, and corrected on its own: whoever looks at many metrics finds something sooner or later.
+    Runs that differ only in the seed belong to one method. Seeds that every method has are compared; the
+    others are listed in `left_out`. All runs must share scenario, setting and evaluation and, for each seed,
+    the same draw of the scenario (permutations, class orders). Each metric is compared on the seeds for which
+    every method has a value. P-values are corrected for the pairs of methods, but not for the number of
+    metrics.
 
     Args:
-        runs: The runs, as `find_runs` finds them.
-        metrics: Which metrics (default: ACC, FORG, min-ACC, WC-ACC and those of plugins, as far as the runs
-            have them).
+        runs: The runs, as returned by `find_runs`.
+        metrics: The metrics to compare (default: those of ACC, FORG, min-ACC, WC-ACC and plugins that the
+            runs have).
         test: The test of each pair: `sign-flip` or `t`.
 
     Raises:
-        InputError: There is nothing to compare, or the runs are not comparable; one line says why.
+        InputError: There is nothing to compare, or the runs are not comparable.
     """
-    # A run that was never saved has no folder to be known by.
+    # A run that was never saved has no folder that identifies it.
     distinct = {run.folder or id(run): run for run in runs}
     groups = group_runs(distinct.values())
     if len(groups) < 2:
         names = ", ".join(group.label for group in groups) or "none"
-        raise InputError(f"nothing to compare: found runs of one experiment only ({names}); give two or more")
+        raise InputError(
+            f"nothing to compare: runs of at least two experiments are required, got {len(groups)} ({names})"
+        )
     _refuse_different(groups)
     by_seed = {group.label: _by_seed(group) for group in groups}
     shared = sorted(set.intersection(*(set(seeds) for seeds in by_seed.values())))
     if not shared:
         listed = "; ".join(f"{name}: {_listed(seeds)}" for name, seeds in by_seed.items())
-        raise InputError(f"no seed was run with every method ({listed}): run the same seeds with each")
+        raise InputError(f"no seed was run with every method ({listed}): run all methods with the same seeds")
     for seed in shared:
         _refuse_other_draw({name: seeds[seed] for name, seeds in by_seed.items()}, seed)
 
@@ -117,7 +121,7 @@ def compare_runs(
 def _rankings(
     metrics: Iterable[str], paired: Mapping[str, Sequence[Run]], test: Test
 ) -> tuple[dict[str, Ranking], dict[str, str]]:
-    """The ranking by each metric, and why some have none."""
+    """The ranking by each metric, and why a metric has none."""
     rankings, undefined = {}, {}
     for metric in metrics:
         table = np.array([[run.metrics.get(metric, np.nan) for run in runs] for runs in paired.values()])
@@ -127,7 +131,9 @@ def _rankings(
             rankings[metric] = rank(values, higher_is_better=_direction(metric), test=test)
         else:
             lacking = [name for name, row in zip(paired, table, strict=True) if not np.isfinite(row).all()]
-            undefined[metric] = f"no seed has a value for every method; {', '.join(lacking)} lack some"
+            undefined[metric] = (
+                f"no seed has a value for every method; values are missing for {', '.join(lacking)}"
+            )
     if not rankings:
         raise InputError(f"nothing to compare: {'; '.join(f'{n}: {why}' for n, why in undefined.items())}")
     return rankings, undefined
@@ -139,15 +145,15 @@ def _direction(metric: str) -> bool:
         return higher_is_better(metric)
     except InputError:
         raise InputError(
-            f"the runs have a metric {metric!r}, but nothing says whether higher is better: "
-            "give the file that registers it with --plugin"
+            f"the runs have a metric {metric!r} that is not registered, so its direction is unknown: "
+            "pass the file that registers it with --plugin"
         ) from None
 
 
 def _refuse_different(groups: Sequence[RunGroup]) -> None:
-    """Raise unless all groups were given and asked the same."""
+    """Raise unless all groups have the same scenario, tasks and evaluation."""
 
-    def evaluated(group: RunGroup) -> dict[str, Any]:
+    def evaluated(group: RunGroup) -> JsonObject:
         experiment = without_draw(_one_by_one(group.runs[0].description))
         fields = {name: experiment.get(name) for name in ("scenario", "tasks", "evaluation")}
         return {
@@ -162,14 +168,14 @@ def _refuse_different(groups: Sequence[RunGroup]) -> None:
                 raise InputError(
                     f"{first.label} and {other.label} cannot be compared: {name} is "
                     f"{_written(ours.get(name))} in one and {_written(theirs.get(name))} in the other; "
-                    "give runs of one scenario, setting and evaluation"
+                    "all runs must have the same scenario, setting and evaluation"
                 )
 
 
-def _one_by_one(experiment: Mapping[str, Any]) -> Mapping[str, Any]:
+def _one_by_one(experiment: JsonMapping) -> JsonMapping:
     """The experiment as if its tasks had been learned one after the other.
 
-    A baseline that learns all of them at once (`offline`) is asked the same as the others.
+    This makes a baseline that learns all tasks at once (`offline`) comparable with the other methods.
     """
     scenario = experiment.get("scenario")
     if not isinstance(scenario, Mapping) or len(scenario.get("phases") or ()) != 1:
@@ -183,7 +189,9 @@ def _by_seed(group: RunGroup) -> dict[int, Run]:
     for run in group.runs:
         seed = run.description.get("seed")
         if not isinstance(seed, int):
-            raise InputError(f"the run {_place(run)} has no seed: runs are paired by seed, so record one")
+            raise InputError(
+                f"the run {_place(run)} has no seed: runs are paired by seed, so each must record its seed"
+            )
         if seed in by_seed:
             raise InputError(
                 f"two runs of {group.label} have the seed {seed}: {_place(by_seed[seed])} and {_place(run)}; "
@@ -194,7 +202,7 @@ def _by_seed(group: RunGroup) -> dict[int, Run]:
 
 
 def _place(run: Run) -> str:
-    """Where a run lies, or what it is called where it lies nowhere."""
+    """The folder of a run, or its id if it was never saved."""
     return str(run.folder or run.id)
 
 
@@ -204,7 +212,7 @@ def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
         ours, theirs = (_one_by_one(drawn.description).get("scenario") for drawn in (reference, run))
         if ours != theirs:
             raise InputError(
-                f"{first} and {name} cannot be compared: with seed {seed} they were given different tasks "
+                f"{first} and {name} cannot be compared: with seed {seed} they learned different tasks "
                 f"({_place(reference)} and {_place(run)})"
             )
 
@@ -214,7 +222,7 @@ def _chosen(metrics: Sequence[str], paired: Mapping[str, Sequence[Run]]) -> list
     known = dict.fromkeys(name for runs in paired.values() for run in runs for name in run.metrics)
     if not metrics and known.keys().isdisjoint(DEFAULT_METRICS):
         raise InputError(
-            f"the runs have none of {', '.join(DEFAULT_METRICS)}: name another metric; "
+            f"the runs have none of {', '.join(DEFAULT_METRICS)}: choose another metric; "
             f"known: {', '.join(known) or 'none'}"
         )
     if not metrics:
@@ -228,8 +236,8 @@ def _chosen(metrics: Sequence[str], paired: Mapping[str, Sequence[Run]]) -> list
     return list(dict.fromkeys(chosen))
 
 
-def _differences(groups: Sequence[RunGroup]) -> dict[str, dict[str, Any]]:
-    """The fields besides the method and its own that are not the same in all groups."""
+def _differences(groups: Sequence[RunGroup]) -> dict[str, JsonObject]:
+    """The fields other than the method and its settings that differ between groups."""
     fields = {
         group.label: _leaves({n: v for n, v in group.runs[0].description.items() if n not in _COMPARED})
         for group in groups
@@ -239,14 +247,14 @@ def _differences(groups: Sequence[RunGroup]) -> dict[str, dict[str, Any]]:
     return {name: values for name, values in by_name.items() if len(set(map(_written, values.values()))) > 1}
 
 
-def _leaves(value: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    leaves: dict[str, Any] = {}
+def _leaves(value: JsonMapping, path: str = "") -> JsonObject:
+    leaves: JsonObject = {}
     for name, inner in value.items():
         leaves |= _leaves(inner, f"{path}{name}.") if isinstance(inner, Mapping) else {f"{path}{name}": inner}
     return leaves
 
 
-def _written(value: Any) -> str:
+def _written(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 

@@ -1,18 +1,18 @@
-"""A page with figures: one HTML file that needs nothing else.
+"""A self-contained HTML page with figures.
 
-The page carries its own style, drawing code and numbers; its content policy forbids every request. Tables are
-plain HTML and work without JavaScript; figures are drawn by Plotly, which travels gzip-compressed inside the
-page (2 MB instead of 4.8).
+Style, scripts and data are embedded, and the content security policy forbids every request. Tables are plain
+HTML and work without JavaScript; figures are drawn by Plotly, which is embedded gzip-compressed (2 MB instead
+of 4.8).
 """
 
 import base64
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.resources import files
 from string import Template
-from typing import Any
 
+from engram.core.jsons import Json, JsonMapping
 from engram.results.markup import Html, element, joined
 
 
@@ -24,18 +24,19 @@ def document(
     lead: str,
     links: Sequence[tuple[str, str]],
     content: Html,
-    figures: Mapping[str, Any],
+    figures: JsonMapping,
 ) -> str:
-    """A whole page as text; the same content gives the same bytes.
+    """A complete page as text; the same content always produces the same bytes.
 
     Args:
         title: The title of the window.
         kicker: The small line above the heading.
         heading: The heading.
-        lead: What stands below it.
-        links: What the page consists of: names, and the ids of their elements.
-        content: The elements between header and footer; one with `data-figure` shows the figure of that name.
-        figures: What is drawn, by name.
+        lead: The line below the heading.
+        links: The navigation: names and element ids.
+        content: The elements between header and footer; an element with `data-figure` shows the figure of
+            that name.
+        figures: The figures by name, as `report.js` draws them.
 
     Example:
         >>> text = document(
@@ -59,8 +60,8 @@ def document(
     )
 
 
-def _script_json(value: Any) -> str:
-    """JSON that cannot end the script element it lies in."""
+def _script_json(value: Json) -> str:
+    """JSON that cannot close the script element that contains it."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

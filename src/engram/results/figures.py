@@ -1,12 +1,12 @@
-"""What the report draws, as plain numbers: rounded, in percent, thinned without losing the minima."""
+"""The data of the report's figures: in percent, rounded, and downsampled without losing extremes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engram.core.jsons import JsonObject
 from engram.record.run import Run
 from engram.results.query import (
     MeanCurve,
@@ -20,23 +20,23 @@ from engram.results.query import (
 )
 from engram.results.runs import RunGroup
 
-Figure = dict[str, Any]
+Figure = JsonObject
+"""One figure, as `report.js` draws it."""
 
 MAX_POINTS = 1500
-"""About one point for each pixel of a wide screen; more cannot be seen, only waited for."""
+"""The most points of one curve: about one per pixel of a wide screen."""
 
 _PAGE_POINTS = 60_000
-"""Points of all curves of one figure together, so that a hundred tasks stay a page that opens."""
+"""The most points of all curves of one figure, so that a page with a hundred tasks still opens quickly."""
 
 COMPARED = ("ACC", "min-ACC", "WC-ACC")
-"""The metrics that the overview shows as bars: what task ends show, and the two that look in between."""
+"""The metrics that the comparison shows as bars: one of task ends, and two that count all evaluations."""
 
 
 def thin(values: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
-    """The indices to draw of a long curve: first, last, and the lowest and highest of every stretch.
+    """The indices of a long curve to draw: first, last, and the lowest and highest of every segment.
 
-    Whatever falls or rises for a single evaluation is still there, at its own place. At most `limit` indices
-    are kept (at least 4).
+    A dip or peak at a single evaluation is kept. At most `limit` indices are returned (at least 4).
 
     Example:
         >>> curve = np.full(1000, 0.9)
@@ -47,13 +47,13 @@ def thin(values: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
     """
     if len(values) <= limit:
         return np.arange(len(values), dtype=np.int64)
-    stretches = np.array_split(np.arange(len(values)), max(1, (limit - 2) // 2))
-    extremes = [[s[np.argmin(values[s])], s[np.argmax(values[s])]] for s in stretches]
+    segments = np.array_split(np.arange(len(values)), max(1, (limit - 2) // 2))
+    extremes = [[s[np.argmin(values[s])], s[np.argmax(values[s])]] for s in segments]
     return np.unique(np.append(np.ravel(extremes), [0, len(values) - 1])).astype(np.int64)
 
 
 def method_figure(groups: Sequence[RunGroup]) -> Figure:
-    """All methods in one plot: the mean accuracy over the tasks seen so far."""
+    """The mean accuracy over the tasks seen so far, all experiments in one plot."""
     limit = _limit(len(groups))
     series = [_band(group.label, seen_curve(group.runs), limit=limit) for group in groups]
     longest = max((group.runs[0] for group in groups), key=lambda run: int(run.curve.step[-1]))
@@ -61,7 +61,7 @@ def method_figure(groups: Sequence[RunGroup]) -> Figure:
 
 
 def bar_figure(groups: Sequence[RunGroup]) -> Figure | None:
-    """ACC beside the metrics that look between task ends, with 95 % intervals; None where no run has them."""
+    """The `COMPARED` metrics with 95 % intervals; None if no run has any of them."""
     table = metrics_table(groups)
     names = [name for name in COMPARED if any(summary.n for summary in table.get(name, ()))]
     if not names:
@@ -78,7 +78,7 @@ def bar_figure(groups: Sequence[RunGroup]) -> Figure | None:
 
 
 def task_figure(group: RunGroup) -> Figure:
-    """Every task's accuracy at every evaluation, the same as task ends show it, and min-ACC."""
+    """The accuracy of each task at every evaluation and at task ends, and min-ACC."""
     run = group.runs[0]
     curves = task_curves(group.runs)
     limit = _limit(len(curves))
@@ -97,7 +97,7 @@ def task_figure(group: RunGroup) -> Figure:
 
 
 def probe_figures(group: RunGroup) -> dict[str, Figure]:
-    """One plot for each probe, in its own unit; one curve for each task that it speaks of."""
+    """One plot per probe, in the probe's unit; one curve per task that the probe measures."""
     run = group.runs[0]
     figures: dict[str, Figure] = {}
     curves = probe_curves(group.runs)
@@ -115,7 +115,7 @@ def _limit(curves: int) -> int:
 
 
 def _band(name: str, curve: MeanCurve, *, limit: int, scale: float = 100.0) -> Figure:
-    """A curve with its band of one standard deviation; without one where no spread is known."""
+    """A curve with a band of one standard deviation, if the standard deviation is known."""
     kept = thin(curve.mean, limit)
     mean, sd = curve.mean[kept] * scale, curve.sd[kept] * scale
     figure: Figure = {"name": name, "x": curve.step[kept].tolist(), "y": _rounded(mean)}
@@ -123,14 +123,14 @@ def _band(name: str, curve: MeanCurve, *, limit: int, scale: float = 100.0) -> F
         spread = np.nan_to_num(sd)
         low, high = mean - spread, mean + spread
         if scale == 100.0:
-            # An accuracy cannot leave 0..100 %, and a band that does misleads.
+            # Accuracies lie between 0 and 100 %, so the band must as well.
             low, high = np.clip(low, 0.0, 100.0), np.clip(high, 0.0, 100.0)
         figure |= {"low": _rounded(low), "high": _rounded(high)}
     return figure
 
 
 def _phases(run: Run) -> list[Figure]:
-    """What was learned from which step to which."""
+    """The learning phases: first step, last step and name."""
     curve = run.curve
     ends = task_ends(curve)
     starts = np.append(curve.step[0], curve.step[ends[:-1]])

@@ -1,4 +1,4 @@
-"""HTML in which nothing is left unescaped by mistake."""
+"""HTML that is escaped by default."""
 
 from html import escape
 
@@ -6,16 +6,16 @@ _VOID = ("br", "input")
 
 
 class Html(str):
-    """Text that is HTML already; every other text is escaped when it is put into an element."""
+    """Text that already is HTML; any other text is escaped when it is put into an element."""
 
     __slots__ = ()
 
 
 def element(tag: str, *content: str, **attributes: str | bool | None) -> Html:
-    """One HTML element with its content and attributes, all of it escaped but what is `Html` already.
+    """One HTML element; content and attributes are escaped unless they are `Html`.
 
-    Attributes are named as in HTML, with `_` for `-`; a trailing `_` keeps Python's own words apart
-    (`class_`). True stands for an attribute without a value, False and None leave it out.
+    Attributes are named as in HTML, with `_` for `-` and a trailing `_` where the name is a Python keyword
+    (`class_`). True writes the attribute without a value; False and None omit it.
 
     Example:
         >>> element("p", "1 < 2, ", element("b", "always"), class_="note", data_kind='"', hidden=True)
@@ -30,7 +30,7 @@ def element(tag: str, *content: str, **attributes: str | bool | None) -> Html:
 
 
 def joined(*content: str) -> Html:
-    """Pieces of content one after the other, escaped but what is `Html` already.
+    """Content concatenated, escaped unless it is `Html`.
 
     Example:
         >>> joined("a & ", element("b", "c"))

@@ -1,7 +1,7 @@
-"""Questions to finished runs: curves over seeds, matrices, metric tables, dips, forgotten samples.
+"""Queries over finished runs: curves over seeds, matrices, metric tables, dips, forgotten samples.
 
-A curve is asked of several runs of one experiment and answered with mean and standard deviation over them.
-Everything here is computed from traces; nothing is trained or evaluated again.
+Curves are aggregated over several runs of one experiment, as mean and standard deviation. Everything is
+computed from traces; nothing is trained or evaluated again.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MeanCurve:
-    """Something measured over the course of several runs.
+    """A measured value over the course of training, aggregated over runs.
 
     Attributes:
         step: Updates done at each point.
-        mean: The mean over those runs that have a value there.
-        sd: The sample standard deviation over them (divisor n - 1); NaN for fewer than two.
+        mean: The mean over the runs that have a value at this point.
+        sd: Their sample standard deviation (divisor n - 1); NaN for fewer than two runs.
     """
 
     step: Integers
@@ -39,12 +39,12 @@ class MeanCurve:
 
 @dataclass(frozen=True)
 class Gap:
-    """What task-end evaluation shows of the earlier tasks, and what happened in between.
+    """The lowest accuracy of earlier tasks, at task ends and at any evaluation.
 
     Both are means over all tasks but the last, and then over runs.
 
     Attributes:
-        shown: The lowest accuracy at any task's end after the task was learned.
+        shown: The lowest accuracy at the end of any later task.
         lowest: The lowest accuracy at any evaluation after the task was learned (min-ACC).
     """
 
@@ -54,15 +54,15 @@ class Gap:
 
 @dataclass(frozen=True)
 class Dip:
-    """One task's fall and recovery while another was learned, as means over runs.
+    """The drop and recovery of one task while another was learned, as means over runs.
 
     Attributes:
-        task: The task that fell, counted in the order of learning.
-        phase: What was learned meanwhile, counted likewise.
-        before: Accuracy at the end before.
-        lowest: The lowest accuracy in between.
-        after: Accuracy at the end after.
-        depth: How far it fell below both ends, which is what task-end evaluation cannot see.
+        task: The task whose accuracy dropped, as an index in the order of learning.
+        phase: The phase that was learned meanwhile, as an index likewise.
+        before: Accuracy at the end of the previous phase.
+        lowest: The lowest accuracy during the phase.
+        after: Accuracy at the end of the phase.
+        depth: The drop below the lower of `before` and `after`, which task-end evaluation misses.
     """
 
     task: int
@@ -83,14 +83,14 @@ class MatrixSummary:
 
 @dataclass(frozen=True)
 class ClassDip:
-    """The worst moment of one class: its lowest accuracy, and the step at which that was."""
+    """The lowest accuracy of one class, and the step at which it occurred."""
 
     accuracy: float
     step: int
 
 
 def task_ends(curve: Curve) -> Integers:
-    """The rows at which task-end evaluation looks: the last evaluation before each switch, and the last.
+    """The rows of task-end evaluations: the last one before each task switch, and the last of all.
 
     Example:
         >>> task_ends(Curve(np.arange(1, 6), np.array([0, 0, 1, 1, 1]), np.full((5, 2), 0.5)))
@@ -100,36 +100,38 @@ def task_ends(curve: Curve) -> Integers:
 
 
 def task_curves(runs: Sequence[Run]) -> list[MeanCurve]:
-    """Every task's accuracy at every evaluation, over runs; tasks in the order of learning."""
+    """The accuracy of each task at every evaluation, over runs; tasks in the order of learning."""
     n_tasks = max(run.curve.accuracy.shape[1] for run in runs)
-    having = [[run.curve for run in runs if task < run.curve.accuracy.shape[1]] for task in range(n_tasks)]
+    by_task = [[run.curve for run in runs if task < run.curve.accuracy.shape[1]] for task in range(n_tasks)]
     return [
         _over_runs([(curve.step, curve.accuracy[:, task]) for curve in curves])
-        for task, curves in enumerate(having)
+        for task, curves in enumerate(by_task)
     ]
 
 
 def seen_curve(runs: Sequence[Run]) -> MeanCurve:
-    """The mean accuracy over the tasks seen so far, each counted equally, at every evaluation, over runs."""
+    """The mean accuracy over the tasks seen so far, equally weighted, at every evaluation, over runs."""
     return _over_runs([(run.curve.step, _mean(run.curve.seen().accuracy, axis=1)) for run in runs])
 
 
 def min_accuracy_curve(runs: Sequence[Run]) -> MeanCurve:
-    """min-ACC at every evaluation, over runs; it begins with the second task."""
+    """min-ACC at every evaluation, over runs; it is defined from the second task on."""
     return _over_runs([(run.curve.step, min_accuracy(run.curve).curve) for run in runs])
 
 
 def probe_curves(runs: Sequence[Run]) -> dict[ProbeKey, MeanCurve]:
-    """What each probe measured, of each task or of all, over runs, in the order of first appearance."""
+    """The values of each probe, per task or overall, over runs, in order of first appearance."""
     keys = dict.fromkeys(key for run in runs for key in run.probes)
-    found = {key: [run.probes[key] for run in runs if key in run.probes] for key in keys}
-    return {key: _over_runs([(probe.step, probe.value) for probe in probes]) for key, probes in found.items()}
+    by_key = {key: [run.probes[key] for run in runs if key in run.probes] for key in keys}
+    return {
+        key: _over_runs([(probe.step, probe.value) for probe in probes]) for key, probes in by_key.items()
+    }
 
 
 def stability_gap(runs: Sequence[Run]) -> Gap | None:
-    """What task-end evaluation shows of the earlier tasks beside what it misses; None for a single task.
+    """The lowest accuracy of earlier tasks at task ends and at any evaluation; None for a single task.
 
-    Both figures come from the same evaluations of the same samples, so `lowest` is never above `shown`.
+    Both are computed from the same evaluations of the same samples, so `lowest` is never above `shown`.
     """
     shown, lowest = [], []
     for run in runs:
@@ -145,10 +147,10 @@ def stability_gap(runs: Sequence[Run]) -> Gap | None:
 
 
 def deepest_dip(runs: Sequence[Run]) -> Dip | None:
-    """The fall between two task ends that task-end evaluation misses most, on the mean over runs.
+    """The drop between two task ends that goes deepest below both, as a mean over runs.
 
-    Only tasks that were learned before and evaluated at both ends are considered; None where nothing fell
-    below both.
+    Only tasks that were learned before and evaluated at both ends are considered; None if no task dropped
+    below both ends.
     """
     falls: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     for run in runs:
@@ -169,7 +171,7 @@ def deepest_dip(runs: Sequence[Run]) -> Dip | None:
 
 
 def accuracy_matrix(runs: Sequence[Run]) -> MatrixSummary:
-    """The accuracy of every task after each was learned, over runs; NaN where a task was not evaluated."""
+    """The accuracy matrix over runs; NaN where a task was not evaluated."""
     matrices = [run.matrix for run in runs]
     size = max(len(matrix) for matrix in matrices)
     stack = np.full((len(matrices), size, size), np.nan)
@@ -179,9 +181,9 @@ def accuracy_matrix(runs: Sequence[Run]) -> MatrixSummary:
 
 
 def metrics_table(groups: Sequence[RunGroup]) -> dict[str, list[Summary]]:
-    """For every metric of any run, its summary over the seeds of each group, in the groups' order.
+    """The summary of each metric over the seeds of each group, in the order of the groups.
 
-    A group in which no run has a value gets a summary of nothing: NaN, n = 0.
+    For a group in which no run has a value, the summary is NaN with n = 0.
     """
     names = dict.fromkeys(name for group in groups for run in group.runs for name in run.metrics)
     return {
@@ -191,7 +193,7 @@ def metrics_table(groups: Sequence[RunGroup]) -> dict[str, list[Summary]]:
 
 
 def half_width(summary: Summary) -> float:
-    """Half of the 95 % interval's width: what is written after ±.
+    """Half the width of the 95 % interval, as written after ±.
 
     Example:
         >>> half_width(Summary(mean=0.5, sd=0.1, ci95=(0.25, 0.75), n=3))
@@ -204,25 +206,27 @@ def half_width(summary: Summary) -> float:
 def answers(trace: Trace, task: int) -> tuple[Integers, NDArray[np.bool_]]:
     """The steps at which a task was evaluated, and `right[evaluation, sample]`.
 
-    Meaningful only where the same samples are asked every time; a trace without bits, or with a changing
-    number of samples, is refused.
+    Meaningful only if the same samples are evaluated every time.
+
+    Raises:
+        InputError: The trace has no bits, or the number of samples changes.
     """
     rows = [row for row, evaluated in enumerate(trace.task) if evaluated == task]
     totals = {trace.total[row] for row in rows}
     if len(totals) > 1:
         raise InputError(
-            f"task {task} was asked {min(totals)} to {max(totals)} samples: no fixed subset to follow"
+            f"task {task} was evaluated on {min(totals)} to {max(totals)} samples: the number must not change"
         )
     if any(not trace.bits[row] for row in rows):
         raise InputError(
-            f"the trace does not say which samples of task {task} were right: record it with bits"
+            f"the trace does not record which samples of task {task} were right: record it with bits"
         )
     right = np.array([trace.right(row) for row in rows], dtype=np.bool_)
     return np.array([trace.step[row] for row in rows], dtype=np.int64), right
 
 
 def forgetting_events(trace: Trace, task: int, *, since: int = 0) -> Integers:
-    """How often each sample of a task went from right to wrong between two evaluations.
+    """How often the answer to each sample of a task changed from right to wrong between two evaluations.
 
     Counted from the first evaluation at or after step `since`; fewer than two evaluations give zeros.
 
@@ -239,12 +243,12 @@ def forgetting_events(trace: Trace, task: int, *, since: int = 0) -> Integers:
 
 
 def class_dips(trace: Trace, task: int, *, labels: Sequence[int], since: int = 0) -> dict[int, ClassDip]:
-    """The lowest accuracy of each class of a task, and when it was.
+    """The lowest accuracy of each class of a task, and when it occurred.
 
     Args:
         trace: The trace, with bits.
-        task: The task whose samples are looked at.
-        labels: The class of each evaluated sample, in their order.
+        task: The task.
+        labels: The class of each evaluated sample, in order.
         since: The first step that counts.
 
     Example:
@@ -257,7 +261,9 @@ def class_dips(trace: Trace, task: int, *, labels: Sequence[int], since: int = 0
     step, right = answers(trace, task)
     classes = np.asarray(labels)
     if right.size and classes.shape != right.shape[1:]:
-        raise InputError(f"{classes.size} labels for {right.shape[1]} samples: give one label a sample")
+        raise InputError(
+            f"labels must have one entry per sample, got {classes.size} labels for {right.shape[1]} samples"
+        )
     kept, steps = right[step >= since], step[step >= since]
     dips = {}
     for label in np.unique(classes) if kept.size else ():
@@ -268,13 +274,13 @@ def class_dips(trace: Trace, task: int, *, labels: Sequence[int], since: int = 0
 
 
 def _earlier(curve: Curve) -> NDArray[np.bool_]:
-    """Which tasks were learned before, and are not being learned now: `earlier[evaluation, task]`."""
+    """Which tasks have been learned but are not being learned now: `earlier[evaluation, task]`."""
     learning = curve.being_learned()
     return np.asarray(np.logical_or.accumulate(learning, axis=0) & ~learning)
 
 
 def _over_runs(series: Sequence[tuple[Integers, Floats]]) -> MeanCurve:
-    """Mean and spread of several series, aligned by step, wherever any of them has a value."""
+    """Mean and standard deviation of several series, at every step at which any of them has a value."""
     known = [(step[np.isfinite(value)], value[np.isfinite(value)]) for step, value in series]
     steps = np.unique(np.concatenate([step for step, _ in known]))
     values = np.full((len(series), len(steps)), np.nan)
@@ -284,7 +290,7 @@ def _over_runs(series: Sequence[tuple[Integers, Floats]]) -> MeanCurve:
 
 
 def _mean(values: Floats, *, axis: int = 0) -> Floats:
-    """The mean of what is known; NaN, without a warning, where nothing is."""
+    """The mean of the finite values; NaN, without a warning, where there are none."""
     known = np.isfinite(values)
     count = known.sum(axis=axis)
     total = np.where(known, values, 0.0).sum(axis=axis)

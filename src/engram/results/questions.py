@@ -1,4 +1,4 @@
-"""The questions of a protocol card: what is asked, how it is measured, and the sentence about the answer."""
+"""The questions of a protocol card: their wording, how they are measured, and how answers are written."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engram.record.card import (
 
 Item = TypeVar("Item", Fact, Constraint)
 PAPER = "Pfülb & Gepperth (2019)"
-"""Where the constraints come from (section 1.2)."""
+"""The source of the constraints (section 1.2)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class Question(Generic[Item]):
         name: Its short name, as in `engram explain "kept bytes"`.
         question: The question.
         how: How the answer is measured.
-        figure: From the card and the fact to a sentence with what was counted.
-        number: How an answer that is a number is written.
-        unanswered: What stands where there is no answer.
+        figure: Describes the numbers behind the answer, from the card and the fact.
+        number: Formats an answer that is a number.
+        unanswered: The text where there is no answer.
     """
 
     name: str
@@ -85,7 +85,7 @@ def _on_test(card: Card, fact: Fact) -> str:
 def _on_later(card: Card, fact: Fact) -> str:
     if fact.answer is None:
         return "no choice is recorded for this run"
-    return _joined(_chosen(choice) for choice in card.choices if choice.later) or "no choice did"
+    return _joined(_chosen(choice) for choice in card.choices if choice.later) or "no selection did"
 
 
 def _test_data(card: Card, fact: Fact) -> str:
@@ -101,7 +101,7 @@ def _identity_in_training(card: Card, fact: Fact) -> str:
 
 
 def _identity_at_test(card: Card, fact: Fact) -> str:
-    return "answers are chosen by task" if fact.answer else "the same units and network for every task"
+    return "outputs are selected by task" if fact.answer else "the same units and network for every task"
 
 
 def _classes(card: Card, fact: Fact) -> str:
@@ -114,7 +114,7 @@ def _classes(card: Card, fact: Fact) -> str:
 def _boundaries(card: Card, fact: Fact) -> str:
     told, phases = _number(fact, "told"), _number(fact, "phases")
     if phases < 2:
-        return "there are none: everything is learned as one task"
+        return "there are none: all data is learned as one task"
     return f"the method was told of {told} of {phases} task beginnings"
 
 
@@ -124,7 +124,7 @@ def _later_data(card: Card, fact: Fact) -> str:
 
 
 def _normalisation(card: Card, fact: Fact) -> str:
-    return _statistics(fact) or "no statistics of data that come later"
+    return _statistics(fact) or "no statistics of later data"
 
 
 def _earlier_data(card: Card, fact: Fact) -> str:
@@ -142,8 +142,8 @@ def _passes(card: Card, fact: Fact) -> str:
         f"{_number(fact, 'updates'):.2g} in updates",
         f"{_number(fact, 'task_ends'):.2g} when a task ends",
     ]
-    own = _number(fact, "method")
-    return ", ".join([*parts, f"{own:.2g} by the method itself"] if own else parts)
+    by_method = _number(fact, "method")
+    return ", ".join([*parts, f"{by_method:.2g} by the method itself"] if by_method else parts)
 
 
 def _kept_bytes(card: Card, fact: Fact) -> str:
@@ -165,7 +165,7 @@ def _update_time(card: Card, fact: Fact) -> str:
 
 
 def note_only(card: Card, item: Fact | Constraint) -> str:
-    """What is shown for a question that this version of engram does not know: the note alone."""
+    """The figure of a question that this version of engram does not know: its note."""
     return item.note
 
 
@@ -181,7 +181,7 @@ def _low_memory_footprint(card: Card, constraint: Constraint) -> str:
 
 
 def _causality(card: Card, constraint: Constraint) -> str:
-    """Why causality is broken; a choice may break it for a card of the first format as well."""
+    """Why causality is broken; a selection can break it for a card of the first format as well."""
     if constraint.verdict == "held":
         return constraint.note or "0 samples of later tasks"
     chosen = [f"{_chosen(choice)}, judged on later tasks" for choice in card.choices if choice.later]
@@ -264,7 +264,7 @@ def _growth(values: Sequence[Number], unit: str) -> str:
 
 
 def _row(values: Sequence[Number], most: int = 6) -> str:
-    """Numbers in a row; of many only the first and the last.
+    """Numbers separated by spaces; of more than `most`, only the first and the last.
 
     Example:
         >>> _row([7, 7, 7]), _row([1000, 2000]), _row(range(9))
@@ -279,7 +279,7 @@ def _row(values: Sequence[Number], most: int = 6) -> str:
 
 
 def _percent(share: float) -> str:
-    return "from nothing" if math.isinf(share) else f"{100 * share:+.0f} %"
+    return "from zero" if math.isinf(share) else f"{100 * share:+.0f} %"
 
 
 def _times(count: Number) -> str:
@@ -297,8 +297,8 @@ def _by_name(*questions: Question[Item]) -> Mapping[str, Question[Item]]:
     return {question.name: question for question in questions}
 
 
-_CANDIDATES = "what the evaluations of the candidates' runs read"
-_SECOND_HALF = "from the middle of the stream to its end; more than 5 % is growth"
+_CANDIDATES = "the data that evaluations of the candidates read"
+_SECOND_HALF = "the change from the middle to the end of the stream; more than 5 % counts as growth"
 
 QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
     Question(
@@ -318,7 +318,7 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
     Question(
         "test data",
         "Did the learner read test or validation data?",
-        "every read of the stream while the method's own code runs",
+        "all reads of the stream while the method's code runs",
         _test_data,
     ),
     Question(
@@ -330,20 +330,20 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
     Question(
         "identity at test",
         "Was task identity used at test time?",
-        "the output units and networks among which evaluations look for the answers of each task",
+        "the output units and networks that evaluations of each task choose from",
         _identity_at_test,
     ),
     Question(
         "classes",
         "Was the number of classes known in advance?",
-        "the output units that the first batch of each task names; the others take no part in the loss, "
-        "though the output layer has them",
+        "the output units that the first batch of each task names; the other units of the output layer do "
+        "not enter the loss",
         _classes,
     ),
     Question(
         "boundaries",
         "Were task boundaries known?",
-        "calls of the method at the beginning of a task",
+        "calls to the method at the beginning of a task",
         _boundaries,
     ),
     Question(
@@ -354,28 +354,28 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
     ),
     Question(
         "normalisation",
-        "Were later data known through normalisation?",
-        "the constants of the transforms that were applied, and the data set whose statistics they are",
+        "Was later data known through normalisation?",
+        "the constants of the applied transforms, and the data set from which they were computed",
         _normalisation,
     ),
     Question(
         "earlier data",
-        "Were data of earlier tasks used again?",
-        "training samples handed out after their task, and samples among the tensors and arrays that the "
-        "method holds",
+        "Was data of earlier tasks used again?",
+        "training samples handed to the learner after their task ended, and samples in the tensors and "
+        "arrays that the method holds",
         _earlier_data,
     ),
     Question(
         "passes",
         "How many passes over the data?",
-        "samples handed to the learner divided by the samples of the task; the most of any task",
+        "samples handed to the learner divided by the samples of the task; the maximum over tasks",
         _passes,
         number="{:.3g}".format,
     ),
     Question(
         "kept bytes",
         "How many bytes were kept beyond the weights?",
-        "the tensors and arrays that the method holds besides its network and its optimiser",
+        "the tensors and arrays that the method holds, except its network and its optimiser",
         _kept_bytes,
     ),
     Question(
@@ -393,7 +393,7 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
     Question(
         "update time",
         "How long does an update take?",
-        "a clock around every update; shown, not judged, because other work disturbs it",
+        "wall-clock time of each update; reported but not judged, because it varies with the machine's load",
         _update_time,
         number=lambda seconds: f"{1000 * seconds:.2f} ms",
     ),
@@ -403,22 +403,22 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
 CONSTRAINTS: Mapping[str, Question[Constraint]] = _by_name(
     Question(
         "low memory footprint",
-        "Is the memory footprint low: are data of past tasks neither stored nor used again?",
-        f"data of past tasks are neither stored nor used again ({PAPER})",
+        "Is the memory footprint low, with data of past tasks neither stored nor used again?",
+        f"data of past tasks is neither stored nor used again ({PAPER})",
         _low_memory_footprint,
     ),
     Question(
         "causality",
-        "Is it causal: are data of future tasks not used in any way?",
-        f"data of future tasks are not used in any way, not even for selection ({PAPER})",
+        "Is it causal, with data of future tasks not used in any way?",
+        f"data of future tasks is not used in any way, not even for selection ({PAPER})",
         _causality,
     ),
     Question(
         "constant update complexity",
         "Are the time and memory of an update independent of the number of earlier tasks?",
-        f"time and memory of an update do not depend on the number of earlier tasks ({PAPER}): the change of "
-        "FLOPs and bytes over the second half of the stream; the time is shown, not judged",
+        f"time and memory of an update do not depend on the number of earlier tasks ({PAPER}): the change in "
+        "FLOPs and bytes over the second half of the stream; wall-clock time is reported but not judged",
         _constant_update_complexity,
     ),
 )
-"""The constraints that applications set, by name."""
+"""The constraints that applications impose, by name."""

@@ -1,10 +1,10 @@
-// Draws the figures of the page from the numbers in #figures. Everything else on the page works without it.
+// Draws the figures from the data in #figures. The rest of the page works without it.
 "use strict";
 
 const root = document.documentElement;
 const read = (id) => JSON.parse(document.getElementById(id).textContent);
 
-// ---- Colours: taken from the style sheet, so that page and plots cannot disagree. ----
+// ---- Colours, read from the style sheet so that page and plots agree. ----
 
 const swatch = document.createElement("span");
 swatch.hidden = true;
@@ -23,14 +23,14 @@ function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-// Eight colours that the colour-blind can tell apart; longer streams get a ramp in the order of the tasks.
+// Eight colour-blind safe colours; longer streams get a colour ramp in the order of the tasks.
 function colourOf(index, count) {
   if (count <= 8) return colour(`c${index}`);
   const t = index / (count - 1);
   return isDark() ? `hsl(${265 - 215 * t}, 75%, ${66 + 8 * t}%)` : `hsl(${265 - 225 * t}, 70%, ${38 - 4 * t}%)`;
 }
 
-// ---- What a figure looks like. ----
+// ---- Traces and layouts. ----
 
 const state = new Map(); // figure → { view, hidden }
 
@@ -46,7 +46,7 @@ function band(series, ink) {
   return [{ type: "scatter", x, y, fill: "toself", fillcolor: fill, line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false }];
 }
 
-// A figure that is given as Plotly knows it names its colours as the style sheet does: "c0", "ink", "c1/0.16".
+// Figures of kind "plotly" hold Plotly data and layout; their colours are names of the style sheet: "c0", "ink", "c1/0.16".
 function inked(value, key = "") {
   if (Array.isArray(value)) return value.map((inner) => inked(inner, key));
   if (value && typeof value === "object") return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, inked(inner, name)]));
@@ -56,7 +56,7 @@ function inked(value, key = "") {
 }
 
 function tracesOf(figure, { view, hidden }) {
-  if (figure.kind === "given") return inked(figure.data);
+  if (figure.kind === "plotly") return inked(figure.data);
   const traces = [];
   const percent = { hovertemplate: "%{y:.1f} %" };
   if (figure.kind === "bars") {
@@ -113,25 +113,25 @@ function phaseMarks(phases, width) {
   return { shapes, annotations };
 }
 
-// Plotly reads a few HTML tags in its texts; names are shown as they are.
+// Plotly interprets some HTML tags in text; names are escaped so that they are shown literally.
 function escapeText(text) {
   return text.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
 
-// What is given adds to the look of the page, group by group of options.
-function merged(base, given) {
-  const found = { ...base };
-  for (const [key, value] of Object.entries(given)) {
-    const both = [base[key], value].every((each) => each && typeof each === "object" && !Array.isArray(each));
-    found[key] = both ? merged(base[key], value) : value;
-  }
-  return found;
+const isObject = (value) => value && typeof value === "object" && !Array.isArray(value);
+
+// The layout of a figure on top of that of the page; nested options are merged, not replaced.
+function merged(base, overrides) {
+  const result = { ...base };
+  for (const [key, value] of Object.entries(overrides))
+    result[key] = isObject(base[key]) && isObject(value) ? merged(base[key], value) : value;
+  return result;
 }
 
-function givenLayout(figure, place) {
+function plotlyLayout(figure, place) {
   const axis = { gridcolor: colour("grid"), linecolor: colour("line"), zerolinecolor: colour("line"), tickfont: { size: 11.5 }, title: { standoff: 6, font: { size: 12, color: colour("soft") } }, automargin: true };
-  const given = inked(figure.layout);
-  const axes = Object.fromEntries(Object.keys({ xaxis: 0, yaxis: 0, ...given }).filter((key) => /^[xy]axis\d*$/.test(key)).map((key) => [key, axis]));
+  const overrides = inked(figure.layout);
+  const axes = Object.fromEntries(Object.keys({ xaxis: 0, yaxis: 0, ...overrides }).filter((key) => /^[xy]axis\d*$/.test(key)).map((key) => [key, axis]));
   const base = {
     ...axes,
     height: place.clientHeight,
@@ -144,15 +144,15 @@ function givenLayout(figure, place) {
     legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, bgcolor: "rgba(0,0,0,0)" },
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: 40 },
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
-    // A legend of many entries ends where the tool bar is: that one shows only when it is wanted.
+    // A long legend reaches the mode bar, which is therefore shown on hover only.
     modebar: { bgcolor: colour("card"), color: colour("soft"), activecolor: colour("accent") },
     uirevision: "kept",
   };
-  return merged(base, given);
+  return merged(base, overrides);
 }
 
 function layoutOf(figure, place) {
-  if (figure.kind === "given") return givenLayout(figure, place);
+  if (figure.kind === "plotly") return plotlyLayout(figure, place);
   const bars = figure.kind === "bars";
   const accuracy = figure.kind !== "probe";
   const phases = figure.phases || [];
@@ -175,7 +175,7 @@ function layoutOf(figure, place) {
     bargroupgap: 0.08,
     hovermode: bars || many ? "closest" : "x unified",
     hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line"), font: { color: colour("ink") }, namelength: 40 },
-    // A finger that drags wants to scroll the page; zooming stays in the tool bar.
+    // On touch screens dragging scrolls the page; zooming is available in the mode bar.
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
     modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("accent") },
     uirevision: "kept",
@@ -189,14 +189,14 @@ const config = {
   toImageButtonOptions: { format: "svg", filename: "engram" },
 };
 
-// ---- Drawing, and what people can change. ----
+// ---- Drawing and controls. ----
 
 const escaped = (trace) => (trace.name ? { ...trace, name: escapeText(trace.name) } : trace);
 const places = () => [...document.querySelectorAll("[data-figure]")];
 
 function draw(place) {
   const figure = figures[place.dataset.figure];
-  Plotly.react(place, tracesOf(figure, state.get(place)).map(escaped), layoutOf(figure, place), { ...config, displayModeBar: { given: "hover", bars: false }[figure.kind] ?? true });
+  Plotly.react(place, tracesOf(figure, state.get(place)).map(escaped), layoutOf(figure, place), { ...config, displayModeBar: { plotly: "hover", bars: false }[figure.kind] ?? true });
 }
 
 function legendOf(figure, place) {
@@ -307,7 +307,7 @@ function tips() {
   addEventListener("scroll", place, { capture: true, passive: true });
 }
 
-// Plotly travels compressed, which makes the page less than half as large.
+// Plotly is embedded compressed, which more than halves the size of the page.
 async function unpackPlotly() {
   const packed = Uint8Array.from(atob(document.getElementById("plotly").textContent.trim()), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
@@ -333,6 +333,6 @@ unpackPlotly().then(
     root.dataset.drawn = "true";
   },
   (reason) => {
-    for (const place of places()) place.textContent = `This browser cannot draw the figure (${reason}). The tables are complete.`;
+    for (const place of places()) place.textContent = `This figure could not be drawn (${reason}). The tables are complete.`;
   },
 );

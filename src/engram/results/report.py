@@ -1,14 +1,14 @@
-"""The report: one HTML file that needs nothing else, for people to read."""
+"""The report: one self-contained HTML page about some runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.core.files import write_whole
+from engram.core.jsons import Json, JsonMapping
 from engram.metrics.intervals import Summary
 from engram.metrics.registry import Metric, find
 from engram.record.run import Run
@@ -35,27 +35,27 @@ from engram.results.query import (
 from engram.results.runs import RunGroup, group_runs
 
 _FEW = 10
-"""Up to so many tasks, curves and their task-end versions are legible in one plot."""
+"""Up to this many tasks, a plot shows both the full curves and their values at task ends by default."""
 
 _DENSE = 16
-"""From so many tasks on, the matrix is drawn as small squares without numbers."""
+"""With more tasks than this, the matrix is drawn as small squares without numbers."""
 
 
 def write_report(runs: Iterable[Run], path: Path) -> None:
-    """Write one self-contained HTML page about some runs, whole or not at all.
+    """Write one self-contained HTML page about some runs; the file is replaced atomically.
 
-    Runs that differ only in the seed are drawn as one mean with a band; several groups are compared first.
-    The same runs give the same bytes.
+    Runs that differ only in the seed are drawn as their mean with a band. With several groups, the page
+    begins with a comparison. The same runs always produce the same bytes.
     """
     groups = group_runs(runs)
     if not groups:
-        raise InputError("nothing to report: give at least one finished run")
+        raise InputError("nothing to report: at least one finished run is required, got none")
     text = page(groups)
-    write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8"))
+    write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def page(groups: Sequence[RunGroup]) -> str:
-    """The report as text."""
+    """The HTML of the report."""
     figures: dict[str, Figure] = {}
     sections = [_group_section(group, i, figures) for i, group in enumerate(groups)]
     metrics = joined(_metrics_section(groups), cards_section(groups))
@@ -81,27 +81,30 @@ def page(groups: Sequence[RunGroup]) -> str:
 def _lead(groups: Sequence[RunGroup]) -> Html:
     runs = [run for group in groups for run in group.runs]
     tasks = max(run.curve.accuracy.shape[1] for run in runs)
-    looks = sum(len(run.curve) for run in runs)
+    evaluations = sum(len(run.curve) for run in runs)
     experiments = f"{_count(len(groups), 'experiment')}, {_count(len(runs), 'run')}, {_count(tasks, 'task')}"
-    return joined(f"{experiments}, evaluated {looks:,} times.")
+    return joined(f"{experiments}, {evaluations:,} evaluations.")
 
 
 def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
     figures["methods"] = method_figure(groups)
     parts = [
-        element("h2", "Side by side"),
+        element("h2", "Comparison"),
         _figure(
             "methods",
             "Mean accuracy over the tasks seen so far, at every evaluation.",
-            label="Line chart: mean accuracy over the tasks seen so far, one line an experiment",
+            label="Line chart: mean accuracy over the tasks seen so far, one line per experiment",
         ),
     ]
     bars = bar_figure(groups)
     if bars:
         figures["bars"] = bars
-        note = "What task ends show (ACC) beside what happened in between; with 95 % intervals over seeds."
+        note = (
+            "ACC is measured at task ends; min\u2011ACC and WC\u2011ACC count all evaluations. "
+            "Error bars: 95 % t intervals over seeds."
+        )
         parts.append(
-            _figure("bars", note, label=f"Bar chart: {', '.join(bars['metrics'])} of every experiment")
+            _figure("bars", note, label=f"Bar chart: {', '.join(bars['metrics'])} of each experiment")
         )
     return element("section", *parts, id="overview")
 
@@ -115,9 +118,9 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
     thinned = len(run.curve) > MAX_POINTS
     few = run.curve.accuracy.shape[1] <= _FEW
     note = (
-        f"Accuracy of every task at every evaluation. {spread} Dashed lines with rings: what evaluation at "
-        "task ends alone would have shown. Dotted: min\u2011ACC."
-        + (" Long curves are thinned for drawing; every minimum and maximum is kept." if thinned else "")
+        f"Accuracy of each task at every evaluation. {spread} Dashed lines with circles: accuracy at task "
+        "ends only. Dotted line: min\u2011ACC."
+        + (" Long curves are downsampled; minima and maxima are preserved." if thinned else "")
     )
     probes = []
     for i, (probe, figure) in enumerate(probe_figures(group).items()):
@@ -133,7 +136,7 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
         _figure(
             name,
             note,
-            label=f"Line chart: accuracy of every task of {group.label}",
+            label=f"Line chart: accuracy of each task, {group.label}",
             size="tall",
             views="both" if few else "all",
         ),
@@ -157,25 +160,25 @@ def _facts(group: RunGroup) -> list[str]:
 
 
 def _gap_sentence(group: RunGroup) -> Html:
-    """The stability gap in figures: what task ends show of the earlier tasks, and what they miss."""
+    """The stability gap in numbers: the lowest accuracy of earlier tasks at task ends and at any time."""
     gap = stability_gap(group.runs)
     if gap is None:
-        return element("p", "Only one task was learned: there was nothing to forget yet.", class_="gap")
+        return element("p", "Only one task was learned, so there is no forgetting to measure.", class_="gap")
     parts: list[str] = [
-        "Task-end evaluation shows ",
+        "The lowest accuracy of earlier tasks, averaged over tasks, is ",
         element("strong", _pct(gap.shown)),
-        " at the worst for the earlier tasks; in between they fell to ",
+        " at task ends and ",
         element("strong", _pct(gap.lowest)),
-        ", on average.",
+        " over all evaluations.",
     ]
     dip = deepest_dip(group.runs)
     if dip is not None:
         run = group.runs[0]
         parts += [
-            f" The deepest unseen dip: while {run.phase_name(dip.phase)} was learned, "
-            f"{run.task_name(dip.task)} went from {_pct(dip.before)} down to ",
+            f" The deepest dip between task ends: while {run.phase_name(dip.phase)} was being learned, "
+            f"{run.task_name(dip.task)} fell from {_pct(dip.before)} to ",
             element("strong", _pct(dip.lowest)),
-            f" and then up to {_pct(dip.after)}.",
+            f" and ended at {_pct(dip.after)}.",
         ]
     return element("p", *parts, class_="gap")
 
@@ -204,7 +207,9 @@ def _matrix_table(group: RunGroup) -> Html:
         element("tbody", *rows),
         class_="heat dense" if dense else "heat",
     )
-    note = "Rows: after learning a task. Columns: accuracy on a task, in %. Outlined: just learned."
+    note = (
+        "Accuracy in % on each task (columns) after learning each task (rows). Outlined: task just learned."
+    )
     return element(
         "div",
         element("h3", "Accuracy matrix"),
@@ -226,7 +231,7 @@ def _cell(run: Run, matrix: MatrixSummary, learned: int, task: int, *, dense: bo
     spread = f" (SD {100 * sd:.1f})" if np.isfinite(sd) else ""
     marks = ["strong"] if mean >= 0.6 else []
     if task == learned:
-        marks.append("own")
+        marks.append("learned")
     return element(
         "td",
         "" if dense else f"{100 * mean:.1f}",
@@ -237,7 +242,7 @@ def _cell(run: Run, matrix: MatrixSummary, learned: int, task: int, *, dense: bo
 
 
 def _events_table(group: RunGroup) -> Html:
-    """How many samples of each task were forgotten after it was learned; nothing where it cannot be known."""
+    """How many samples of each task were forgotten after it was learned; empty where this is unknown."""
     rows = []
     for task in range(group.runs[0].curve.accuracy.shape[1]):
         counts = [events for run in group.runs if (events := _events(run, task)) is not None]
@@ -257,11 +262,14 @@ def _events_table(group: RunGroup) -> Html:
     head = element(
         "tr",
         element("th", "Task", scope="col"),
-        element("th", "forgotten at least once", scope="col", class_="number"),
-        element("th", "times a sample", scope="col", class_="number"),
+        element("th", "Forgotten at least once", scope="col", class_="number"),
+        element("th", "Times per sample", scope="col", class_="number"),
     )
     table = element("table", element("thead", head), element("tbody", *rows), class_="plain")
-    note = "Samples that went from right to wrong between two evaluations, after their task was learned."
+    note = (
+        "A sample is forgotten when its answer changes from right to wrong between two evaluations, after "
+        "its task was learned."
+    )
     return element(
         "div",
         element("h3", "Forgotten samples"),
@@ -273,7 +281,10 @@ def _events_table(group: RunGroup) -> Html:
 
 
 def _events(run: Run, task: int) -> NDArray[np.int64] | None:
-    """A task's forgetting events since it was learned; None where nothing followed, or samples changed."""
+    """The forgetting events of each sample of a task since it was learned.
+
+    None if no evaluation followed, or if the evaluated samples changed.
+    """
     evaluation = run.description.get("evaluation")
     redrawn = isinstance(evaluation, Mapping) and bool(evaluation.get("redraw"))
     learned = np.flatnonzero(run.curve.being_learned()[:, task])
@@ -301,9 +312,9 @@ def _metrics_section(groups: Sequence[RunGroup]) -> Html:
         for name, summaries in table.items()
     ]
     note = (
-        "In percent: mean ± half-width of the 95 % t interval over seeds; below it the sample standard "
-        "deviation and the number of seeds. A dash: undefined. Point at a name, or focus it, to read "
-        "what it means."
+        "Values in percent: mean ± half-width of the 95 % t interval over seeds, with the sample standard "
+        "deviation and the number of seeds below. A dash means undefined. Hover over or focus a name to see "
+        "its definition."
     )
     return element(
         "section",
@@ -375,7 +386,7 @@ def _definitions_section(groups: Sequence[RunGroup]) -> Html:
     ]
     return element(
         "section",
-        element("details", element("summary", "Definitions of the metrics"), element("dl", *entries)),
+        element("details", element("summary", "Metric definitions"), element("dl", *entries)),
     )
 
 
@@ -407,11 +418,11 @@ def _views(name: str, *, chosen: str) -> Html:
         )
         for value, text in choices
     ]
-    return element("fieldset", element("legend", "What to show"), *labels, class_="views")
+    return element("fieldset", element("legend", "Show"), *labels, class_="views")
 
 
-def _lines(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Nested fields as lines of a table: dotted names, and values as text."""
+def _lines(fields: JsonMapping) -> list[tuple[str, str]]:
+    """Nested fields as rows of a table: dotted names, and values as text."""
     lines: list[tuple[str, str]] = []
     for name, value in fields.items():
         if isinstance(value, Mapping):
@@ -421,8 +432,8 @@ def _lines(fields: Mapping[str, Any]) -> list[tuple[str, str]]:
     return lines
 
 
-def _text(value: Any) -> str:
-    """A setting as people write it; of things with names only the names."""
+def _text(value: Json) -> str:
+    """A setting as text; entries that have a name are shown by their name."""
     if isinstance(value, list):
         parts = [
             _text(entry.get("name") or entry) if isinstance(entry, Mapping) else _text(entry)
@@ -435,7 +446,7 @@ def _text(value: Any) -> str:
 
 
 def _registered(name: str) -> Metric | None:
-    """A metric by the name that runs have; None for one whose plugin is not loaded."""
+    """The metric that runs record under this name; None if its plugin is not loaded."""
     try:
         return find(name)[0]
     except InputError:

@@ -1,4 +1,4 @@
-"""Runs as they lie on disk: one folder each, found, grouped over seeds, and laid out as a table."""
+"""Collections of runs: loaded from folders, grouped over seeds, and laid out as a table."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 from engram.core.errors import InputError
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.record.run import Run, looks_like_run
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Runs(Sequence[Run]):
-    """Finished runs, in the order in which they were found or made, and those that are not finished.
+    """Finished runs, in the order in which they were loaded or made.
 
     Attributes:
-        incomplete: Runs that failed, were killed or are under way: they are in no table, and not forgotten.
+        incomplete: Runs that failed, were killed or are still running; they are not part of the sequence.
 
     Example:
         >>> runs = Runs([Run(description={"id": "a", "label": "er"}, finished=True, stored={"ACC": 0.5})])
@@ -46,25 +47,25 @@ class Runs(Sequence[Run]):
     def __getitem__(self, place: slice) -> Runs: ...
 
     def __getitem__(self, place: int | slice) -> Run | Runs:
-        """A run by its place, or some of them."""
+        """One run by its index, or several by a slice."""
         return Runs(self._runs[place]) if isinstance(place, slice) else self._runs[place]
 
     def __repr__(self) -> str:
-        """How many there are, and of what."""
+        """The number of runs and their labels."""
         labels = [f"{group.label} × {len(group.runs)}" for group in self.groups()] if len(self) > 1 else []
         shown = ", ".join(labels[:6]) + (f" and {len(labels) - 6} more" if len(labels) > 6 else "")
         rest = f", {len(self.incomplete)} not finished" if self.incomplete else ""
         return f"<Runs: {len(self)} finished{rest}{f': {shown}' if shown else ''}>"
 
     def groups(self) -> list[RunGroup]:
-        """The runs that differ only in the seed, together."""
+        """The runs grouped by experiment: those of a group differ only in the seed."""
         return group_runs(self)
 
     def frame(self) -> polars.DataFrame:
-        """One row per run: what it is, every setting and every metric as columns.
+        """A data frame with one row per run, and every setting and metric as columns.
 
-        Settings have the names of their fields (`optimizer.lr`, `settings.memory`); lists are text. A metric
-        that is undefined, or a setting that a run does not have, is null.
+        Settings have the names of their fields (`optimizer.lr`, `settings.memory`); lists are JSON text.
+        Undefined metrics and settings that a run does not have are null.
         """
         import polars as pl
 
@@ -80,7 +81,7 @@ class Runs(Sequence[Run]):
         return compare_runs(self, metrics=metrics, test=test)
 
     def report(self, page: str | Path = "report.html") -> Path:
-        """Write one self-contained HTML page about these runs, and say where it is."""
+        """Write one self-contained HTML page about these runs, and return its path."""
         from engram.results.report import write_report
 
         write_report(self, Path(page))
@@ -88,13 +89,14 @@ class Runs(Sequence[Run]):
 
 
 def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
-    """All runs in some places, each once, in the order of the paths and then of the folders' names.
+    """All runs in some folders, without duplicates, ordered by path and then by folder name.
 
-    A path is a run's folder, which must be complete, or a folder of runs, of which those that are not
-    finished are in `incomplete`.
+    A path is the folder of a finished run, or a folder of runs; those that are not finished are in
+    `incomplete`.
 
     Raises:
-        InputError: There is no finished run, or a file is damaged.
+        InputError: There is no finished run, a run that was named itself is not finished, or a file is
+            damaged.
     """
     places = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     finished: dict[Path, Run] = {}
@@ -106,10 +108,10 @@ def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
                 raise InputError(_not_finished(run))
             (finished if run.finished else incomplete).setdefault(folder.resolve(), run)
     if not finished:
-        where = ", ".join(str(place) for place in places) or "nowhere"
+        where = ", ".join(str(place) for place in places) or "no path"
         rest = f" ({len(incomplete)} are not finished)" if incomplete else ""
         raise InputError(
-            f"no finished run found in {where}{rest}: name run folders, or a folder that holds some"
+            f"no finished run found in {where}{rest}: pass run folders, or a folder that contains runs"
         )
     return Runs(finished.values(), incomplete=incomplete.values())
 
@@ -122,7 +124,7 @@ def _not_finished(run: Run) -> str:
 
 def _run_folders(place: Path) -> list[Path]:
     if not place.is_dir():
-        raise InputError(f"no such run: {place} is not a folder; name a folder that `engram run` wrote")
+        raise InputError(f"no such run: {place} is not a folder; pass a folder written by `engram run`")
     if looks_like_run(place):
         return [place]
     return [
@@ -132,8 +134,8 @@ def _run_folders(place: Path) -> list[Path]:
     ]
 
 
-def _row(run: Run) -> dict[str, Any]:
-    """A run as a row of a table."""
+def _row(run: Run) -> JsonObject:
+    """A run as a row of the data frame."""
     known = {name: value for name, value in run.description.items() if name not in _IN_COLUMNS}
     settings = dict(_leaves(known, lists=True))
     metrics = {name: None if math.isnan(value) else value for name, value in run.metrics.items()}
@@ -157,8 +159,8 @@ def _row(run: Run) -> dict[str, Any]:
 _IN_COLUMNS = ("id", "label", "scenario", "method", "seed", "format", "tasks")
 
 
-def _column(name: str, values: list[Any]) -> polars.Series:
-    """A column whose values may be of several kinds: then it is text."""
+def _column(name: str, values: list[Json]) -> polars.Series:
+    """A column of the data frame; values of mixed types become text."""
     import polars as pl
 
     kinds = {type(value) for value in values if value is not None}
@@ -171,10 +173,10 @@ def _column(name: str, values: list[Any]) -> polars.Series:
 
 @dataclass(frozen=True)
 class RunGroup:
-    """Runs of one experiment that differ in nothing but the seed.
+    """Runs of one experiment that differ only in the seed.
 
     Attributes:
-        label: What people call the experiment, different for every group of a collection.
+        label: The name of the experiment, unique within a collection.
         runs: The runs, ordered by seed.
     """
 
@@ -183,10 +185,10 @@ class RunGroup:
 
 
 def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
-    """Put together the runs that differ only in the seed, in the order in which groups first appear.
+    """Group the runs that differ only in the seed, in order of first appearance.
 
-    Two runs belong together where their experiments are equal without `id`, `seed` and what the seed drew.
-    Groups whose labels are the same are told apart by the fields in which they differ.
+    Two runs belong to one group if their experiments are equal except for `id`, `seed` and what the seed
+    drew. Groups with the same label are told apart by the fields in which they differ.
     """
     members: dict[str, list[Run]] = {}
     for run in runs:
@@ -198,8 +200,8 @@ def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
     return [RunGroup(label, tuple(group)) for label, group in zip(labels, groups, strict=True)]
 
 
-def without_draw(experiment: Mapping[str, Any]) -> dict[str, Any]:
-    """An experiment whose scenario says how many tasks it has, but not what its seed drew for them."""
+def without_draw(experiment: JsonMapping) -> JsonObject:
+    """An experiment without what its seed drew: of the scenario's tasks, only their number is kept."""
     scenario = experiment.get("scenario")
     if not isinstance(scenario, Mapping):
         return dict(experiment)
@@ -212,31 +214,30 @@ def _seed_order(run: Run) -> tuple[float, str]:
 
 
 def _distinct_labels(runs: list[Run]) -> list[str]:
-    """A label for each of some runs: as short as possible, but no two the same.
+    """Short, unique labels for some runs.
 
-    The method's name where nothing else is needed; else the label, with the fields that set runs of the same
-    label apart.
+    The name of the method if that is unique; otherwise the label of the run, with the fields in which runs of
+    the same label differ.
     """
     methods = [str(run.description.get("method", "")) for run in runs]
-    shown = [without_draw(run.description) for run in runs]
-    scenarios = {json.dumps(each.get("scenario"), sort_keys=True) for each in shown}
+    experiments = [without_draw(run.description) for run in runs]
+    scenarios = {json.dumps(experiment.get("scenario"), sort_keys=True) for experiment in experiments}
     if all(methods) and len(set(methods)) == len(runs) and len(scenarios) == 1:
         return methods
     labels = []
-    for run, known in zip(runs, shown, strict=True):
-        alike = [each for other, each in zip(runs, shown, strict=True) if other.label == run.label]
-        fields = [dict(_leaves(each)) for each in alike]
-        names = {name for field in fields for name in field if name not in ("id", "seed")}
-        differing = sorted(name for name in names if len({field.get(name) for field in fields}) > 1)
-        own = dict(_leaves(known))
-        marks = [f"{name.removeprefix('settings.')}={own[name]}" for name in differing if name in own]
+    leaves = [dict(_leaves(experiment)) for experiment in experiments]
+    for run, fields in zip(runs, leaves, strict=True):
+        same_label = [other for peer, other in zip(runs, leaves, strict=True) if peer.label == run.label]
+        names = {name for other in same_label for name in other if name not in ("id", "seed")}
+        differing = sorted(name for name in names if len({other.get(name) for other in same_label}) > 1)
+        marks = [f"{name.removeprefix('settings.')}={fields[name]}" for name in differing if name in fields]
         labels.append(f"{run.label} ({', '.join(marks[:3])})" if marks else run.label)
-    # Three fields may not be enough; a number always is.
+    # Three fields may not be enough to tell runs apart: these are numbered.
     return [f"{x} #{labels[:i].count(x) + 1}" if labels.count(x) > 1 else x for i, x in enumerate(labels)]
 
 
-def _leaves(value: Any, path: str = "", *, lists: bool = False) -> Iterator[tuple[str, Any]]:
-    """Every value inside nested mappings, by its dotted name; as text, or with `lists` only lists as text."""
+def _leaves(value: Json, path: str = "", *, lists: bool = False) -> Iterator[tuple[str, Json]]:
+    """Every value in nested mappings by its dotted name, as text; with `lists`, only lists become text."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, f"{path}.{name}" if path else str(name), lists=lists)

@@ -1,4 +1,4 @@
-"""All tables and figures, and where paper and code disagree, which of them is followed."""
+"""All tables and figures, and which of paper and code is followed where they disagree."""
 
 from __future__ import annotations
 

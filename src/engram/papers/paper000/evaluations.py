@@ -1,4 +1,4 @@
-"""What was evaluated when: the paper's periods and subsets, taken from runs that recorded everything."""
+"""The paper's evaluation periods and subsets, derived from runs that were evaluated completely."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from engram.papers.sizes import training_samples
 from engram.record.experiment import Experiment
 
 SUBSET = 1000
-"""On how many samples of each task the paper evaluates."""
+"""The number of samples per task on which the paper evaluates."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interpretation:
-    """How the paper's evaluations and metrics are interpreted where it leaves a choice.
+    """How the paper's evaluations and metrics are interpreted where they are ambiguous.
 
     Attributes:
-        redraw: Whether subsets are drawn anew for every evaluation, or once.
-        per_epoch: Whether the period ρ is counted anew in every epoch, task ends being nothing special;
+        redraw: Whether subsets are redrawn for every evaluation, or drawn once.
+        per_epoch: Whether the period ρ restarts in every epoch, without special treatment of task ends;
             otherwise it is counted over the run, and task ends are always evaluated.
         mode: How WF and WP look for the largest change.
     """
@@ -43,10 +43,10 @@ AS_CODED = replace(FOLLOWED, mode="refcode")
 
 
 def subsampled(run: Run, subset: int | None, *, redraw: bool) -> Trace:
-    """What a run that was evaluated on all samples would have recorded on a subset of them.
+    """The trace that a run evaluated on all samples would have recorded on a subset.
 
-    It is exactly the trace of the same experiment with this `subset` and `redraw`. The trace of a run
-    that was evaluated on a subset is returned as it is.
+    It equals the trace of the same experiment with this `subset` and `redraw`. The trace of a run that was
+    evaluated on a subset is returned unchanged.
     """
     trace = run.trace
     if subset is None or run.experiment.evaluation.subset is not None:
@@ -57,7 +57,7 @@ def subsampled(run: Run, subset: int | None, *, redraw: bool) -> Trace:
 
     sizes = dict(zip(trace.task, trace.total, strict=True))
     if sorted(sizes) != list(range(len(sizes))):
-        raise InputError(f"run {run.experiment.id} did not evaluate all tasks: no subset can be drawn")
+        raise InputError(f"cannot draw a subset: run {run.experiment.id} did not evaluate all tasks")
     generator = torch.Generator().manual_seed(Seeds.of(run.experiment.seed).evaluation)
 
     def drawn() -> list[NDArray[np.int64]]:
@@ -72,10 +72,10 @@ def subsampled(run: Run, subset: int | None, *, redraw: bool) -> Trace:
 
 
 def thinned(trace: Trace, planned: Experiment, every: int, *, per_epoch: bool) -> Trace:
-    """What a run that was evaluated after each update would have recorded with a longer period.
+    """The trace that a run evaluated after each update would have recorded with a longer period.
 
-    It is exactly the trace of the same experiment with this `every` and `per_epoch`. The evaluation before
-    the first update stays.
+    It equals the trace of the same experiment with this `every` and `per_epoch`. The evaluation before the
+    first update is kept.
     """
     if every == 1:
         return trace
@@ -89,7 +89,7 @@ def thinned(trace: Trace, planned: Experiment, every: int, *, per_epoch: bool) -
 
 
 def _rows_of(trace: Trace, rows: Sequence[int]) -> Trace:
-    """A trace with some of the evaluations."""
+    """Some rows of a trace."""
     return Trace(
         step=[trace.step[row] for row in rows],
         learning=[trace.learning[row] for row in rows],
@@ -101,7 +101,7 @@ def _rows_of(trace: Trace, rows: Sequence[int]) -> Trace:
 
 
 def _places_in_epochs(trace: Trace, planned: Experiment) -> dict[int, int]:
-    """For each update its number in its epoch, from 0."""
+    """The index of each update within its epoch."""
     learned = dict(zip(trace.step, trace.learning, strict=True))
     places: dict[int, int] = {}
     for learning in dict.fromkeys(trace.learning):
@@ -118,11 +118,11 @@ def _places_in_epochs(trace: Trace, planned: Experiment) -> dict[int, int]:
 def watched(
     run: Run, interpretation: Interpretation, *, subset: int | None = SUBSET, every: int = 1
 ) -> Trace:
-    """The evaluations of a run, as the paper makes them."""
+    """The evaluations of a run with the subset and period of the paper."""
     trace = subsampled(run, subset, redraw=interpretation.redraw)
     return thinned(trace, run.experiment, every, per_epoch=interpretation.per_epoch)
 
 
 def watched_curve(run: Run, *, every: int = 1) -> Curve:
-    """The accuracy of each task over the evaluations of a run, as the paper makes them."""
+    """The accuracy of each task at these evaluations."""
     return Curve.of_trace(watched(run, FOLLOWED, every=every))

@@ -23,10 +23,10 @@ _COLOURS = {
     **{"class": "c0", "task": "c1", "domain": "c2"},
 }
 _ZOOM = 50
-"""How many updates of a task are shown enlarged."""
+"""The number of updates of a task in the enlarged panels."""
 _PERCENT = (0.0, 100.0)
 _HIGH = 40.0
-"""Above this accuracy an axis does not begin at 0."""
+"""If all accuracies are above this, the axis does not begin at 0."""
 
 SEARCH = (
     "the learning rate of fine-tuning is not published: the best of .1, .01, .001, .0001 by WC-ACC on test "
@@ -58,7 +58,7 @@ def replay_runs(benchmark: str) -> Piece:
 
 
 def other_runs(label: str, benchmark: str, *, parts: bool = False) -> Piece:
-    """The runs of GEM, LwF or EWC on a stream, with the parts of each update where they are drawn."""
+    """The runs of GEM, LwF or EWC on a stream; `parts` also records the parts of each update."""
     make = partial(other, label.lower(), benchmark, parts=parts)
     return _piece(f"{benchmark}/{label}", partial(repeated, make))
 
@@ -108,14 +108,14 @@ def _accuracy_layout(curves: Sequence[Curve]) -> Plotly:
 
 
 def _raise_axis(layout: Plotly, runs: Iterable[Sequence[Curve]], task: int) -> None:
-    """Let the axis begin a little below the lowest accuracy since the task was learned, if that is high."""
+    """Begin the axis slightly below the lowest accuracy since the task was learned, if that is high."""
     lows = [low for curves in runs for low in _lowest(curves, task) if np.isfinite(low)]
     if lows and min(lows) > _HIGH:
         layout["yaxis"]["range"] = [5 * ((min(lows) - 2) // 5), 101]
 
 
 def _task_panel(title: str, runs: Mapping[str, Sequence[Curve]], task: int) -> Panel:
-    """The accuracy of one task under several methods, from when it is first learned."""
+    """The accuracy of one task with several methods."""
     data: Traces = []
     layout = _accuracy_layout(next(iter(runs.values())))
     for name, curves in runs.items():
@@ -136,7 +136,7 @@ def _four_tasks(returned: Mapping[str, Runs]) -> list[Panel]:
 
 
 def _of_each_update(runs: Runs, name: str, *, scale: float = 1.0) -> tuple[Floats, Floats]:
-    """The steps, and what was measured of each update: one row per run."""
+    """The steps, and a value recorded for each update: one row per run."""
     rows = [{step: scale * value for step, _, _, what, value in run.readings if what == name} for run in runs]
     steps = sorted(rows[0])
     return np.asarray(steps, dtype=np.float64), np.asarray([[row[step] for step in steps] for row in rows])

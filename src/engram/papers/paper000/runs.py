@@ -22,13 +22,13 @@ STREAMS = {
     "Rotated-MNIST": "rotated-mnist",
     "Digits": "digits-domains",
 }
-"""The paper's names of its streams, and those they have here."""
+"""The names of the streams in the paper, and their names here."""
 
 SEARCHED_WITH_ONE_SEED = ("Mini-Imagenet", "Mini-DomainNet")
-"""Streams whose learning rate is searched with one seed, and the best one run with all."""
+"""Streams whose learning rate is searched with one seed; the best one is then run with all seeds."""
 
 SPLIT = ("MNIST", "CIFAR10", "Mini-DomainNet")
-"""Streams on which a figure needs the parts of the updates of ER."""
+"""Streams for which a figure shows the parts of the updates of ER."""
 
 
 def _evaluation(interpretation: Interpretation) -> dict[str, int | bool]:
@@ -36,9 +36,9 @@ def _evaluation(interpretation: Interpretation) -> dict[str, int | bool]:
 
 
 def replayed(benchmark: str, seed: int, interpretation: Interpretation = FOLLOWED) -> Experiment:
-    """A run of ER with the paper's selected settings, evaluated after each update.
+    """A run of ER with the settings that the paper selected, evaluated after each update.
 
-    Where test sets are small, all of their samples are evaluated: subsets follow from that.
+    Where test sets are small, all of their samples are evaluated; subsets are derived from that.
 
     Example:
         >>> planned = replayed("MNIST", 3)
@@ -52,7 +52,7 @@ def replayed(benchmark: str, seed: int, interpretation: Interpretation = FOLLOWE
 
 
 def on_training_data(benchmark: str, seed: int, interpretation: Interpretation = FOLLOWED) -> Experiment:
-    """The same run, evaluated on samples that it has learned from.
+    """The same run, evaluated on training samples.
 
     Example:
         >>> on_training_data("MNIST", 0).evaluation.on
@@ -65,7 +65,7 @@ def on_training_data(benchmark: str, seed: int, interpretation: Interpretation =
 def finetuned(
     benchmark: str, setting: SettingName, seed: int, interpretation: Interpretation = FOLLOWED
 ) -> Experiment:
-    """A run of fine-tuning, evaluated after each update; its learning rate is still to be searched.
+    """A run of fine-tuning, evaluated after each update; its learning rate is searched later.
 
     Example:
         >>> planned = finetuned("MNIST", "task", 0)
@@ -85,11 +85,11 @@ def other(
     *,
     parts: bool = False,
 ) -> Experiment:
-    """A run of GEM, LwF or EWC with the paper's selected settings, evaluated after each update.
+    """A run of GEM, LwF or EWC with the settings that the paper selected, evaluated after each update.
 
     Args:
-        method: Its name here.
-        benchmark: The stream, as the paper calls it.
+        method: The name of the method here.
+        benchmark: The name of the stream in the paper.
         seed: The run's seed.
         interpretation: How evaluations are interpreted.
         parts: Whether to record the plasticity and stability parts of each update.
@@ -114,7 +114,7 @@ def searched(
     *,
     metric: str = "WC-ACC",
 ) -> Plan[Runs]:
-    """Fine-tuning with the learning rate that has the best mean of a metric on test data."""
+    """Fine-tuning with the learning rate that maximises the mean of a metric on test data."""
     search_seeds = 1 if benchmark in SEARCHED_WITH_ONE_SEED else None
     bases = [finetuned(benchmark, setting, seed, interpretation) for seed in seeds]
     outcome = yield from grid(bases, {"lr": RATES}, metric=metric, search_seeds=search_seeds)
@@ -122,5 +122,5 @@ def searched(
 
 
 def runs_after_search(benchmark: str) -> float:
-    """How many runs follow a search, as a multiple of those that it asks for first."""
+    """The number of runs after a search, as a multiple of its first runs."""
     return 1.0 if benchmark in SEARCHED_WITH_ONE_SEED else 0.0

@@ -1,4 +1,4 @@
-"""The tables: which runs their numbers come from, and how they are computed."""
+"""The tables: the runs behind their numbers, and how these are computed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from engram.scenarios import SettingName
 
 
 def _options(cell: Cell) -> dict[str, str]:
-    """What a number's setting says, such as `rho=10;eval=test;subset=1000`.
+    """The options in the setting of a number, such as `rho=10;eval=test;subset=1000`.
 
     Example:
         >>> _options(cells("000", "5")[0])
@@ -34,7 +34,7 @@ def _options(cell: Cell) -> dict[str, str]:
 
 
 def _samples_and_period(cell: Cell) -> tuple[int | None, int]:
-    """On how many samples, and after every how many updates, a number was measured."""
+    """The number of samples (None: all) and the evaluation period of a number."""
     options = _options(cell)
     subset = options.get("subset", "All")
     return (None if subset == "All" else int(subset), int(options.get("rho", "1")))
@@ -45,13 +45,13 @@ def _on_training_data(cell: Cell) -> bool:
 
 
 def _value(measurement: Measurement, cell: Cell) -> float:
-    """A metric in percent; ACC counts samples in class-incremental streams, as it was published."""
+    """A metric in percent; ACC of class-incremental streams is pooled over samples, as published."""
     name = "ACC-pooled" if cell.metric == "ACC" and cell.scenario == "class" else cell.metric
     return 100 * measurement.final[name]
 
 
 def _summary(run: Run, interpretation: Interpretation) -> Measurement:
-    """The metrics of a run whose task ends were evaluated on all samples beside the subsets."""
+    """The metrics of a run that was evaluated on all samples at task ends, and on subsets in between."""
     windows = summarise(watched(run, interpretation), mode=interpretation.mode)
     at_ends = {name: run.metric(name) for name in ("ACC", "ACC-pooled", "FORG")}
     return replace(windows, final={**windows.final, **at_ends})
@@ -65,7 +65,7 @@ def _fresh_piece(
     *,
     later: float = 0.0,
 ) -> Piece:
-    """Numbers of tables 3 and 6: all of them belong to the same runs."""
+    """Numbers of tables 3 and 6, all from the same runs."""
 
     def plan(seeds: Sequence[int]) -> Plan[Values]:
         runs = yield from runs_with(seeds)
@@ -87,10 +87,10 @@ def _tuned_piece(wanted: tuple[Cell, ...], interpretation: Interpretation, *, me
 
 
 def _replay_piece(name: str, wanted: tuple[Cell, ...], interpretation: Interpretation) -> Piece:
-    """Numbers of tables 1, 2, 4 and 5: evaluations with several periods or subsets, all of the same runs."""
+    """Numbers of tables 1, 2, 4 and 5: the same runs, evaluated with several periods or subsets."""
     benchmark = wanted[0].benchmark
     make = on_training_data if any(_on_training_data(cell) for cell in wanted) else replayed
-    looks = dict.fromkeys(_samples_and_period(cell) for cell in wanted)
+    evaluations = dict.fromkeys(_samples_and_period(cell) for cell in wanted)
 
     def summary(run: Run, subset: int | None, every: int) -> Measurement:
         trace = watched(run, interpretation, subset=subset, every=every)
@@ -100,7 +100,7 @@ def _replay_piece(name: str, wanted: tuple[Cell, ...], interpretation: Interpret
         runs = yield from repeated(lambda seed: make(benchmark, seed, interpretation), seeds)
         values: dict[Cell, list[float]] = {cell: [] for cell in wanted}
         for run in runs:
-            summaries = {look: summary(run, *look) for look in looks}
+            summaries = {evaluation: summary(run, *evaluation) for evaluation in evaluations}
             for cell in wanted:
                 values[cell].append(_value(summaries[_samples_and_period(cell)], cell))
         return values
@@ -109,7 +109,7 @@ def _replay_piece(name: str, wanted: tuple[Cell, ...], interpretation: Interpret
 
 
 def fine_tuning(interpretation: Interpretation) -> tuple[Piece, ...]:
-    """Table 3: fine-tuning, with the learning rate of the best worst-case accuracy."""
+    """Table 3: fine-tuning, with the learning rate that has the best worst-case accuracy."""
     groups = grouped(cells("000", "3"), lambda cell: (cell.benchmark, cell.scenario))
     return tuple(_tuned_piece(wanted, interpretation, metric="WC-ACC") for wanted in groups.values())
 

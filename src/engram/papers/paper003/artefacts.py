@@ -1,4 +1,4 @@
-"""All tables and figures, and where the paper leaves a choice, which one is made."""
+"""All tables and figures, and the choices made where the paper is ambiguous."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _of_numbers(
 
 
 def _of_correlations(table: str, title: str, *follow: str) -> Artefact:
-    """A table of correlations, and the names of its other interpretations."""
+    """A table of correlations, with its other interpretations by name."""
     others = {
         name: small_correlations(table, _SMALL_ONES[name])
         if name in _SMALL_ONES

@@ -1,4 +1,4 @@
-"""The figures: forgetting against forward transfer, one panel each for the two and for both together."""
+"""The figures: one panel for forgetting, one for forward transfer, and one for both together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engram.papers.values import Piece, Statement
 from engram.protocols.forward_transfer import Correlation, MethodTransfer, spearman
 
 BUFFERS = (5, 10, 20, 50)
-"""The buffers of figures 11 and 12, in samples of each class; the paper's text does not name them."""
+"""The buffer sizes of figures 11 and 12, in samples per class; they are not in the paper's text."""
 SCATTERED = 20
 """The number of shots of the scatter plot."""
 
@@ -23,11 +23,11 @@ class TransferComparison:
     """What a figure shows of one benchmark.
 
     Attributes:
-        methods: For each method, AvgFgt of each run, and for each k the transfer of each run.
+        methods: AvgFgt of each run and, for each k, the transfer of each run, by method.
         failed: Methods whose runs failed.
-        tuned: Whether the transfer is that of fine-tuning.
-        upstream: For each method the accuracy on ImageNet after the last task of each run; nothing where runs
-            do not start from its weights.
+        tuned: Whether transfer is measured by fine-tuning.
+        upstream: The accuracy on ImageNet after the last task of each run, by method; empty if runs do not
+            start from ImageNet weights.
     """
 
     methods: Mapping[str, tuple[list[float], dict[int, list[float]]]]
@@ -37,7 +37,7 @@ class TransferComparison:
 
     @property
     def transfer_name(self) -> str:
-        """The name of the transfer, with a star where it is that of fine-tuning."""
+        """The name of the transfer metric, with a star if it is measured by fine-tuning."""
         return "AvgFwt*" if self.tuned else "AvgFwt"
 
     @property
@@ -104,7 +104,7 @@ def of_buffers(row: str, init: str) -> Piece:
 
 
 def correlate(returned: Mapping[str, TransferComparison]) -> list[Statement]:
-    """Whether less forgetting goes with more transfer, over methods and runs."""
+    """Whether less forgetting correlates with more transfer, over methods and runs."""
     statements = []
     for name, comparison in returned.items():
         for k in comparison.shots:
@@ -119,7 +119,7 @@ def correlate(returned: Mapping[str, TransferComparison]) -> list[Statement]:
 
 
 def _half(values: Sequence[float]) -> float:
-    """Half of the 95 % interval of the mean; 0 for a single run."""
+    """Half the width of the 95 % interval of the mean; 0 for a single run."""
     low, high = over_seeds(values).ci95
     return (high - low) / 2 if len(values) > 1 else 0.0
 
@@ -219,7 +219,7 @@ def _panels(name: str, comparison: TransferComparison) -> list[Panel]:
 
 
 def page(title: str) -> Callable[[Mapping[str, TransferComparison]], Page]:
-    """How a figure is drawn: the panels of each benchmark, and notes on what failed."""
+    """A function that draws the figure: the panels of each benchmark, and notes on failed runs."""
 
     def draw(returned: Mapping[str, TransferComparison]) -> Page:
         panels, notes = [], []

@@ -1,4 +1,4 @@
-"""The runs: methods on benchmarks, as the paper trains them, and probed for transfer."""
+"""The runs: methods on benchmarks, trained as in the paper and probed for transfer."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from engram.scenarios import benchmark
 
 @dataclass(frozen=True, slots=True)
 class _Benchmark:
-    """What a row of the tables is called here.
+    """The benchmark of a row of the tables.
 
     Attributes:
-        name: The benchmark's name.
-        held_out: The share of training samples that is for validation.
-        shots: Samples of each class that a probe is given.
+        name: The name of the benchmark here.
+        held_out: The share of training samples held out for validation.
+        shots: The numbers of samples per class on which probes are trained.
     """
 
     name: str
@@ -54,13 +54,13 @@ METHODS = {
     "L2": "l2",
 }
 RANDOM = ("FT", "ER", "AGEM", "MT", "FOMAML")
-"""The methods that start from random weights; IND beside them where it is a point of a correlation."""
+"""The methods with random initial weights; correlations may include IND as well."""
 PRETRAINED = ("FT", "LP-FT", "ER", "AGEM", "MT", "FOMAML")
 MULTITASK_WEIGHTS = (1.0, 0.1, 0.01)
 STRENGTHS = {"EWC": 100.0, "L2": 0.01}
 PRETRAINED_EPOCHS = 20
 WEIGHTS_FILE = "resnet50-imagenet.pth"
-"""The weights of the pretrained rows, looked for where data sets are."""
+"""The weights of the pretrained rows, searched for in the data folders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +69,12 @@ class Interpretation:
 
     Attributes:
         network: The network.
-        epochs: Passes over each task's data, if not the paper's.
-        lr: The learning rate, if not the paper's.
-        paper_rates: Methods that keep the paper's learning rate all the same.
-        weights: The weights of the previous tasks' loss that are tried for MT.
-        with_independent: Whether IND is a point of the correlations with random weights.
-        more: Methods beside those of the tables.
+        epochs: Passes over the data of each task (default: those of the paper).
+        lr: The learning rate (default: that of the paper).
+        paper_rates: Methods that keep the learning rate of the paper in any case.
+        weights: The weights of the loss on previous tasks that are tried for MT.
+        with_independent: Whether the correlations with random initial weights include IND.
+        more: Methods in addition to those of the tables.
     """
 
     network: str = "resnet50"
@@ -86,15 +86,15 @@ class Interpretation:
     more: tuple[str, ...] = ()
 
     def methods(self, init: str) -> tuple[str, ...]:
-        """The methods whose runs are the points of a correlation."""
+        """The methods that a correlation includes."""
         if init == "pretrained":
             return PRETRAINED
         return (*RANDOM, *(("IND",) if self.with_independent else ()), *self.more)
 
     def later(self, method: str) -> float:
-        """How many runs follow the first ones, as a multiple of these.
+        """The number of runs after the first ones, as a multiple of these.
 
-        The weight of MT is chosen first, and the choice run twice more: as it is, and probed.
+        The weight of MT is selected first; the selected runs are then repeated without and with probes.
         """
         return 2 / len(self.weights) if method == "MT" and len(self.weights) > 1 else 0.0
 
@@ -105,7 +105,7 @@ RESNET18 = Interpretation(network="resnet18")
 SMALL = Interpretation(
     network="cnn", epochs=5, lr=0.1, paper_rates=("EWC",), weights=(1.0,), more=("EWC", "L2")
 )
-"""A small convolutional network and a tenth of the passes: what one computer does in an hour."""
+"""A small convolutional network and a tenth of the passes, which one computer runs in an hour."""
 SMALL_WITHOUT_IND = replace(SMALL, with_independent=False)
 SMALL_BENCHMARK = "Split CIFAR-10"
 SMALL_SEEDS = 5
@@ -114,7 +114,7 @@ SMALL_SEEDS = 5
 def pretrained_start() -> Start:
     """The file of weights that the pretrained rows start from.
 
-    Where there is none the experiment can be made all the same; running it then says which file is missing.
+    If it does not exist the experiment can still be created; running it then reports the missing file.
     """
     from engram.datasets.find import search_folders
 
@@ -125,7 +125,7 @@ def pretrained_start() -> Start:
 
 
 def _settings(row: str, method: str, memory: int | None) -> dict[str, float]:
-    """The hyper-parameters of a method that are not those of the benchmark's recipe."""
+    """The hyper-parameters of a method that differ from the recipe of the benchmark."""
     settings: dict[str, float] = {}
     if method == "MT":
         settings["memory_batch"] = benchmark(BENCHMARKS[row].name).recipe.batch_size
@@ -149,14 +149,14 @@ def planned(
     memory: int | None = None,
     interpretation: Interpretation = FOLLOWED,
 ) -> Experiment:
-    """A method on a benchmark, as the paper trains it.
+    """A method on a benchmark, trained as in the paper.
 
     Args:
-        row: The benchmark, as the tables call it.
-        method: The method, as the tables call it, without what is in brackets.
-        seed: Draws the order of tasks, too.
+        row: The name of the benchmark in the tables.
+        method: The name of the method in the tables, without the part in brackets.
+        seed: The seed of the run, which also determines the order of tasks.
         init: `random init` or `pretrained`.
-        memory: Samples of each class that are remembered, if not the paper's.
+        memory: Samples per class that are remembered (default: those of the paper).
         interpretation: How much of the set-up is followed.
 
     Example:
@@ -176,7 +176,7 @@ def planned(
         evaluation=AT_ENDS,
         seed=seed,
     )
-    # Weights of ImageNet need the stem that they were learned with.
+    # ImageNet weights need the stem that they were trained with.
     stem = "224" if pretrained else base.model.stem
     return replace(
         base,
@@ -188,15 +188,15 @@ def planned(
 
 @dataclass(frozen=True, slots=True)
 class MethodRuns:
-    """Which runs of a method are wanted.
+    """The runs of a method.
 
     Attributes:
-        row: The benchmark, as the tables call it.
-        method: The method, as the tables call it, without what is in brackets.
+        row: The name of the benchmark in the tables.
+        method: The name of the method in the tables, without the part in brackets.
         init: `random init` or `pretrained`.
         interpretation: How much of the set-up is followed.
         tuned: Whether transfer is measured by fine-tuning as well.
-        memory: Samples of each class that are remembered, if not the paper's.
+        memory: Samples per class that are remembered (default: those of the paper).
         upstream: Whether the accuracy on ImageNet is measured.
     """
 
@@ -210,11 +210,11 @@ class MethodRuns:
 
     @property
     def later(self) -> float:
-        """How many runs follow the first ones, as a multiple of these."""
+        """The number of runs after the first ones, as a multiple of these."""
         return self.interpretation.later(self.method)
 
     def experiment(self, seed: int) -> Experiment:
-        """One of its runs, before it is probed."""
+        """The run with a seed, without probes."""
         return planned(
             self.row,
             self.method,
@@ -225,7 +225,7 @@ class MethodRuns:
         )
 
     def plan(self, seeds: Sequence[int]) -> Plan[MethodTransfer | None]:
-        """Its runs, probed; None where they failed."""
+        """The plan of the probed runs; it returns None if they failed."""
         spec, weights = BENCHMARKS[self.row], self.interpretation.weights
         bases = [self.experiment(seed) for seed in seeds]
         searches = self.method == "MT" and len(weights) > 1
@@ -244,6 +244,6 @@ class MethodRuns:
 def transfers(
     wanted: Mapping[str, MethodRuns], seeds: Sequence[int]
 ) -> Plan[dict[str, MethodTransfer | None]]:
-    """The runs of several methods, by what they are called."""
+    """The runs of several methods, by label."""
     outcomes = yield from together([runs.plan(seeds) for runs in wanted.values()])
     return dict(zip(wanted, outcomes, strict=True))

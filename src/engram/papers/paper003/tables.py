@@ -34,7 +34,7 @@ def _init(cell: Cell) -> str:
 
 
 def _shots(cell: Cell) -> int:
-    """The number of samples of each class that a cell speaks of."""
+    """The number of samples per class (k) of a cell."""
     return int((cell.setting + " " + cell.metric).partition("k=")[2].split(";")[0])
 
 
@@ -54,7 +54,7 @@ def _groups(table: str) -> list[tuple[Cell, ...]]:
 
 
 def _small_groups(table: str) -> list[tuple[Cell, ...]]:
-    """Those of them that the small interpretation runs."""
+    """The groups that the small interpretation runs."""
     where = (SMALL_BENCHMARK, "random init")
     return [group for group in _groups(table) if (group[0].benchmark, _init(group[0])) == where]
 
@@ -82,7 +82,7 @@ def numbers(table: str, interpretation: Interpretation) -> tuple[Piece, ...]:
 
 
 def small_numbers(table: str) -> tuple[Piece, ...]:
-    """Those of them that the small interpretation runs."""
+    """The pieces of these tables that the small interpretation runs."""
     return tuple(replace(_numbers_piece(group, SMALL), seeds=SMALL_SEEDS) for group in _small_groups(table))
 
 
@@ -95,8 +95,8 @@ def correlation(
     """Spearman's ρ of AvgFgt with another value, over methods and runs.
 
     Args:
-        transfers: The runs of each method; None for one that failed, then there is no correlation.
-        with_what: The other value of a run.
+        transfers: The runs of each method; if any is None because it failed, there is no correlation.
+        with_what: Returns the other value of a run.
     """
     methods = [method for method in transfers.values() if method is not None]
     if len(methods) < len(transfers):
@@ -106,7 +106,7 @@ def correlation(
 
 
 def _correlated_with(cell: Cell) -> Callable[[RunTransfer], float]:
-    """What the forgetting of a run is correlated with."""
+    """The value of a run that is correlated with its forgetting."""
     if cell.table == "4":
         return lambda run: run.diversity
     shots = _shots(cell)
@@ -145,6 +145,6 @@ def correlations(table: str, interpretation: Interpretation) -> tuple[Piece, ...
 
 
 def small_correlations(table: str, interpretation: Interpretation) -> tuple[Piece, ...]:
-    """Those of them that a small interpretation runs, over the methods of the tables."""
+    """The pieces of these tables that a small interpretation runs, over the methods of the tables."""
     tabled = replace(interpretation, more=())
     return tuple(_correlations_piece(group, tabled, seeds=SMALL_SEEDS) for group in _small_groups(table))

@@ -1,4 +1,4 @@
-"""All tables and figures, and where text and code of the paper differ, which of them is followed."""
+"""All tables and figures, and which of text and code is followed where they differ."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _figure(
     *,
     note: str = "",
 ) -> Artefact:
-    """A figure: a model, a stream and a data set per panel, all of them and those of the small cut."""
+    """A figure: a model, a stream and a data set per panel, for the full and the small reading."""
     return Artefact(
         f"004-figure{number}",
         title,

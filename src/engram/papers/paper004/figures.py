@@ -26,7 +26,7 @@ class LearningCurves:
         second: Epochs and accuracy on D2.
         union: Epochs and accuracy on both, while D2 is learned.
         baseline: The highest accuracy when both are learned together.
-        balances: For each way to merge, the balance and the accuracy on both; empty but for IMM.
+        balances: The balances and the accuracies on both, for each way to merge; empty except for IMM.
     """
 
     first: Points
@@ -44,8 +44,8 @@ def curves(run: Run, baseline: float) -> LearningCurves:
         [step for step, now in zip(trace.step, trace.learning, strict=True) if now == task]
         for task in learned
     ]
-    # Where measuring points are counted in every epoch, a task's first update is one, and its last is none.
-    ends = [later[0] - 1 if planned.evaluation.per_epoch else own[-1] for own, later in pairwise(steps)]
+    # If measuring points are counted per epoch, the first update of a task is one, and the last is not.
+    ends = [after[0] - 1 if planned.evaluation.per_epoch else before[-1] for before, after in pairwise(steps)]
     ends.append(run.updates or steps[-1][-1])
 
     def over(tasks: Sequence[int], phase: int) -> Points:
@@ -64,7 +64,7 @@ def curves(run: Run, baseline: float) -> LearningCurves:
 def _searched(
     model: str, code: str, dataset: str, seeds: Sequence[int], interpretation: Interpretation
 ) -> Plan[tuple[CausalOutcome | None, CausalOutcome | None]]:
-    """The search of a model; for merged networks the second outcome is that of the other way to merge."""
+    """The search of a model; for merged networks, the second outcome is that of the other way to merge."""
     if model != "wtIMM":
         return (yield from searched(model, code, dataset, seeds, interpretation)), None
     outcomes = yield from merged(code, dataset, seeds, interpretation)
@@ -72,7 +72,7 @@ def _searched(
 
 
 def _piece(model: str, code: str, benchmark: str, interpretation: Interpretation) -> Piece:
-    """The curves of one model on one stream; nothing where its runs failed."""
+    """The curves of one model on one stream; None if its runs failed."""
 
     def plan(seeds: Sequence[int]) -> Plan[LearningCurves | None]:
         runs: list[Run] = []
@@ -84,10 +84,10 @@ def _piece(model: str, code: str, benchmark: str, interpretation: Interpretation
         shown = curves(run, outcome.baseline)
         if mode is None:
             return shown
-        # Before they are merged, each of the two networks is tested on its own task.
-        own = [point for point in shown.first if point[0] <= run.experiment.epochs]
+        # Before they are merged, each of the two networks is tested on the task that it learned.
+        first = [point for point in shown.first if point[0] <= run.experiment.epochs]
         balances = {"mean-IMM": outcome.runs[0].balances, "mode-IMM": mode.runs[0].balances}
-        return replace(shown, first=own, balances=balances)
+        return replace(shown, first=first, balances=balances)
 
     later = interpretation.later(MEAN if model == "wtIMM" else model)
     return Piece(f"{model} {code} {benchmark}", plan, later=later)
@@ -97,7 +97,7 @@ def shown(panels: Sequence[tuple[str, str, str]], interpretation: Interpretation
     """The pieces of a figure.
 
     Args:
-        panels: For each panel a model, a stream and a data set, as the paper calls them.
+        panels: The model, stream and data set of each panel, by their names in the paper.
         interpretation: How the paper is interpreted.
     """
     return tuple(_piece(model, code, benchmark, interpretation) for model, code, benchmark in panels)
@@ -119,7 +119,7 @@ def _line(name: str, points: Sequence[tuple[float, float]], colour: str, symbol:
 
 
 def _over_time(shown: LearningCurves) -> Plotly:
-    """Accuracy over the epochs of both tasks, the second on grey, as the paper's figure 4 has it."""
+    """Accuracy over the epochs of both tasks, the second on grey, as in figure 4 of the paper."""
     last = max([x for x, _ in [*shown.first, *shown.second]], default=20.0)
     data = [
         _line("test: D1", shown.first, "c0", "triangle-up"),
@@ -154,7 +154,7 @@ def _over_time(shown: LearningCurves) -> Plotly:
 
 
 def _over_balance(shown: LearningCurves) -> Plotly:
-    """Accuracy of the merged network over α, as the right half of the paper's figure 6."""
+    """Accuracy of the merged network over α, as in the right half of figure 6 of the paper."""
     looks = {"mean-IMM": ("c3", "circle"), "mode-IMM": ("c1", "diamond")}
     data = [_line(name, points, *looks[name]) for name, points in shown.balances.items()]
     layout = {
@@ -176,7 +176,7 @@ def _caption(shown: LearningCurves) -> str:
 
 
 def page(title: str) -> Callable[[Mapping[str, LearningCurves | None]], Page]:
-    """How a figure is drawn: one or two panels per stream, and notes on what failed."""
+    """A function that draws the figure: one or two panels per stream, and notes on failed runs."""
 
     def draw(returned: Mapping[str, LearningCurves | None]) -> Page:
         panels, failed = [], []

@@ -1,4 +1,4 @@
-"""How the columns of the tables are learned, and how the paper is interpreted where text and code differ."""
+"""The set-up of each column of the tables, and interpretations where text and code differ."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from math import prod
-from typing import Any
 
+from engram.core.jsons import Json, JsonMapping
 from engram.core.values import OptimizerSpec
 from engram.engine.recipe import experiment
 from engram.models.spec import ModelSpec
@@ -27,14 +27,14 @@ DATASETS = {
     "NotMNIST": "notmnist",
     "SVHN": "svhn",
 }
-"""The data sets by the names that the tables give them."""
+"""The data sets, by their names in the tables."""
 
 SIZES = (200, 400, 800)
 TOPOLOGIES = tuple(widths for depth in (2, 3) for widths in product(SIZES, repeat=depth))
-"""Two or three hidden layers, each of any of three sizes: 36."""
+"""The 36 combinations of two or three hidden layers of three sizes."""
 FIRST_RATES = (0.01, 0.001)
 MEASURING_POINTS = 90
-"""About how often a task is tested while it is learned."""
+"""The approximate number of tests of a task while it is learned."""
 
 _DROPOUT: Mapping[str, float] = {"dropout_input": 0.2, "dropout_hidden": 0.5}
 _MOMENTUM = OptimizerSpec("sgd", lr=0.001, momentum=0.99)
@@ -42,27 +42,27 @@ _MOMENTUM = OptimizerSpec("sgd", lr=0.001, momentum=0.99)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """How a column of the tables is learned.
+    """The set-up of a column of the tables.
 
     Attributes:
-        method: The method's name.
-        network: What its network is beside the sizes of its layers.
-        optimizer: How weights are updated; the rate is chosen.
+        method: The name of the method.
+        network: The network; the sizes of its layers are searched.
+        optimizer: The optimiser; its learning rate is searched.
         settings: Hyper-parameters of the method.
     """
 
     method: str
     network: ModelSpec
     optimizer: OptimizerSpec = _MOMENTUM
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: JsonMapping = field(default_factory=dict)
 
 
-def _network(name: str = "mlp", /, **more: Any) -> ModelSpec:
+def _network(name: str = "mlp", /, **more: Json) -> ModelSpec:
     return ModelSpec(name, **{"init": "truncated-normal", **more})
 
 
 _IMM = partial(Column, network=_network(**_DROPOUT), optimizer=OptimizerSpec("sgd", lr=0.01))
-# While the second task is learned its own network is tested, all balances at the end.
+# During the second task the network being trained is tested; all balances are tested at the end.
 _LATEST = {"balance": 1.0}
 COLUMNS = {
     "FC": Column("finetune", _network()),
@@ -86,15 +86,15 @@ class Interpretation:
     """How the paper is interpreted, and how much of its search is done.
 
     Attributes:
-        columns: How the columns are learned.
+        columns: The set-up of each column.
         choice: How Algorithm 1 is interpreted.
         rates_for_imm: Whether the rates of the second task are tried for IMM as well.
-        per_epoch: Whether measuring points are counted anew in every epoch, starting with its first update.
+        per_epoch: Whether measuring points are counted per epoch, starting with its first update.
         permute: Whether the second task of DP10-10 is permuted.
-        topologies: Hidden layers to choose from.
-        points: About how often a task is tested, for dense and for convolutional networks.
-        codes: The streams whose lowest values are taken (default: all).
-        ewc_subset: On how many test images, drawn once, EWC is tested (default: all).
+        topologies: The hidden layers to search.
+        points: The approximate number of tests per task, for dense and for convolutional networks.
+        codes: The streams whose lowest values are used (default: all).
+        ewc_subset: The number of test images, drawn once, on which EWC is tested (default: all).
     """
 
     columns: Mapping[str, Column] = field(default_factory=lambda: COLUMNS)
@@ -115,20 +115,20 @@ class Interpretation:
             return replace(self.choice, later_rates=())
         return self.choice
 
-    def fields(self, model: str) -> dict[str, Sequence[Any]]:
-        """What is chosen on the first task."""
+    def fields(self, model: str) -> dict[str, Sequence[Json]]:
+        """The values that are searched on the first task."""
         convolves = self.columns[model].network.name == "conv"
         return {**({} if convolves else {"hidden": self.topologies}), "lr": FIRST_RATES}
 
     def candidates(self, model: str) -> int:
-        """How many combinations of these there are."""
+        """The number of their combinations."""
         return prod(len(values) for values in self.fields(model).values())
 
     def later(self, model: str) -> float:
-        """How many runs follow for each candidate: the second task at each rate, and both tasks at once.
+        """The number of later runs per candidate: the second task at each rate, and both tasks at once.
 
-        Both ways to merge take the chosen rate once more for all balances, and `mode` learns the first task
-        anew.
+        Both ways to merge run the selected rate once more for all balances, and `mode` learns the first task
+        again.
         """
         rates = len(self.options(model).later_rates) or 1
         return (2 * rates + 5 if "IMM" in model else rates + 1) / self.candidates(model)
@@ -153,19 +153,19 @@ TEXT = Interpretation(
     rates_for_imm=True,
     per_epoch=False,
 )
-"""Where text and code differ, the text."""
+"""Follows the text where text and code differ."""
 CODE = Interpretation(
     columns={**COLUMNS, "D-CONV": replace(COLUMNS["D-CONV"], network=_network("conv", dropout_hidden=0.2))},
     permute=False,
     ewc_subset=100,
 )
-"""Where text and code differ, the released code."""
+"""Follows the released code where text and code differ."""
 SMALL = Interpretation(
     topologies=((200, 200), (200, 200, 200)),
     points=(30, 10),
     codes=("D5-5a", "D5-5d", "D5-5f", "D9-1a", "D9-1b", "DP10-10"),
 )
-"""Layers of 200 alone, six streams, fewer measuring points: what one computer does in hours."""
+"""Only layers of 200, six streams, fewer measuring points: one computer runs it in hours."""
 SMALL_CODE = replace(SMALL, permute=False)
 TWO_STREAMS = ("D5-5a", "D9-1b")
 """The streams on which the small interpretation learns convolutional networks."""
@@ -174,7 +174,7 @@ TWO_STREAMS = ("D5-5a", "D9-1b")
 def planned(
     model: str, code: str, dataset: str, *, interpretation: Interpretation = FOLLOWED, seed: int = 0
 ) -> Experiment:
-    """A model on a sequential learning task, before anything is chosen.
+    """A model on a sequential learning task, before the search.
 
     Args:
         model: A column of the tables, such as `D-FC`.

@@ -14,7 +14,7 @@ MEAN, MODE = "wtIMM mean", "wtIMM mode"
 def searched(
     model: str, code: str, dataset: str, seeds: Sequence[int], interpretation: Interpretation
 ) -> Plan[CausalOutcome | None]:
-    """Algorithm 1 for a model on a stream; None where runs that it needs have failed."""
+    """Algorithm 1 for a model on a stream; None if runs that it needs have failed."""
     bases = [planned(model, code, dataset, interpretation=interpretation, seed=seed) for seed in seeds]
     return attempted(causal(bases, interpretation.fields(model), options=interpretation.options(model)))
 
@@ -22,7 +22,7 @@ def searched(
 def merged(
     code: str, dataset: str, seeds: Sequence[int], interpretation: Interpretation
 ) -> Plan[dict[str, CausalOutcome | None]]:
-    """Both ways to merge. They learn the first task alike, so one search is enough for both."""
+    """Both ways to merge; they learn the first task in the same way, so they share one search."""
     mean = yield from searched(MEAN, code, dataset, seeds, interpretation)
     mode = None
     if mean is not None:

@@ -37,10 +37,10 @@ def forgets(cell: Cell, value: float | None = None) -> bool | None:
 
     Args:
         cell: A number of table 3 or 4.
-        value: What came out for it here (default: the published number).
+        value: Our value (default: the published number).
 
     Returns:
-        None for numbers that have no flag: all but the best accuracies.
+        None for numbers without a flag: all except the best accuracies.
 
     Example:
         >>> ewc = next(c for c in cells("004", "3") if (c.method, c.benchmark) == ("EWC", "MNIST"))
@@ -53,7 +53,7 @@ def forgets(cell: Cell, value: float | None = None) -> bool | None:
 
 
 def flags(values: Values) -> dict[Cell, tuple[bool, bool]]:
-    """For each best accuracy whether the paper and whether we see catastrophic forgetting.
+    """Whether the published and our best accuracies show catastrophic forgetting.
 
     Example:
         >>> cell = cells("004", "3")[0]
@@ -68,9 +68,9 @@ def flags(values: Values) -> dict[Cell, tuple[bool, bool]]:
 
 
 def flags_agree(returned: Mapping[str, Values]) -> list[Statement]:
-    """How often forgetting is catastrophic where it is in the paper.
+    """How often the flags for catastrophic forgetting agree with the paper.
 
-    DP10-10 stands on its own: the released code never permutes it, and the published numbers look like that.
+    DP10-10 is judged separately: the released code never permutes it, and the published numbers reflect that.
     """
     by_cell = flags({cell: ours for values in returned.values() for cell, ours in values.items()})
     statements = []
@@ -93,7 +93,7 @@ def flags_agree(returned: Mapping[str, Values]) -> list[Statement]:
 
 
 def _number(cell: Cell, runs: Sequence[Quality]) -> float:
-    """A number of tables 3 to 5: that of the stream where the quality is lowest."""
+    """A number of tables 3 to 5: that of the stream with the lowest quality."""
     worst = min(runs, key=lambda run: run.best)
     return {
         "q best": worst.best,
@@ -104,7 +104,7 @@ def _number(cell: Cell, runs: Sequence[Quality]) -> float:
 
 
 def _numbers(cell: Cell, outcomes: Sequence[CausalOutcome | None]) -> list[float]:
-    """The same, one value per seed; none where the runs of a stream failed."""
+    """The same, one value per seed; empty if the runs of a stream failed."""
     known = [outcome for outcome in outcomes if outcome is not None]
     if len(known) < len(outcomes):
         return []
@@ -129,16 +129,16 @@ def _piece(
         return {cell: _numbers(cell, outcomes) for cell in wanted}
 
     def outline() -> tuple[int, list[Experiment]]:
-        """How many candidates there are on all streams, and one per stream that stands for them."""
-        standing = [planned(first, code, dataset, interpretation=interpretation) for code in codes]
-        return len(codes) * interpretation.candidates(first), standing
+        """The number of candidates on all streams, and one representative per stream."""
+        samples = [planned(first, code, dataset, interpretation=interpretation) for code in codes]
+        return len(codes) * interpretation.candidates(first), samples
 
     name = f"{benchmark}/{kind}/{model}"
     return Piece(name, plan, wanted, later=interpretation.later(first), outline=outline)
 
 
 def accuracies(table: str, interpretation: Interpretation = FOLLOWED) -> tuple[Piece, ...]:
-    """All pieces of tables 3, 4 and 5, in the order in which these print them."""
+    """All pieces of table 3, 4 or 5, in the order in which it prints them."""
     groups = grouped(
         cells("004", table),
         lambda cell: (cell.benchmark, cell.scenario, "wtIMM" if "IMM" in cell.method else cell.method),
@@ -156,7 +156,7 @@ _SMALL_CONVOLUTIONAL = ("CONV", "D-CONV")
 
 
 def small_accuracies(table: str, interpretation: Interpretation = SMALL) -> tuple[Piece, ...]:
-    """What is run of a table in small: the cheapest and most telling first, convolutions last."""
+    """The pieces of a table in the small reading: the cheapest and most informative first, CONV last."""
     on_two_streams = replace(interpretation, codes=TWO_STREAMS)
     chosen = []
     for models, cut in ((_SMALL_DENSE, interpretation), (_SMALL_CONVOLUTIONAL, on_two_streams)):
@@ -175,7 +175,7 @@ def of_type(pieces: Sequence[Piece], kind: str) -> tuple[Piece, ...]:
 
 
 def counted(dataset: str, part: str) -> Experiment:
-    """A run whose trace says how many samples each of the ten classes has.
+    """A run whose trace contains the number of samples of each of the ten classes.
 
     Each class is a task of one update.
 
@@ -200,7 +200,7 @@ def counted(dataset: str, part: str) -> Experiment:
 
 
 def class_counts(trace: Trace) -> list[int]:
-    """How many samples each task has, read from a trace that evaluated all of them."""
+    """The number of samples of each task, from a trace that evaluated all of them."""
     sizes = dict(zip(trace.task, trace.total, strict=True))
     return [sizes[task] for task in sorted(sizes)]
 
@@ -210,7 +210,7 @@ def facts(benchmark: str) -> Piece:
     wanted = tuple(cell for cell in cells("004", "1") if cell.benchmark == benchmark)
 
     def plan(_seeds: Sequence[int]) -> Plan[Values]:
-        # Counting has nothing to draw: one run, whatever the seeds.
+        # Counting does not depend on the seed, so one run is enough.
         runs = yield [counted(DATASETS[benchmark], part) for part in ("train", "test")]
         counts: dict[str, list[int]] = {}
         for run in succeeded(runs):
