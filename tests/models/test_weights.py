@@ -150,7 +150,7 @@ def test_residual_networks_read_the_files_of_torchvision(
 class Evil:
     """Leaves a file behind when it is unpickled."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (builtins.open, ("evil-was-here", "w"))
 
 
