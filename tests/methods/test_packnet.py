@@ -48,7 +48,7 @@ def test_every_task_takes_its_share_of_what_is_free() -> None:
     assert bool((weight[owner > 0] != 0).all())
 
 
-def test_the_smallest_free_weights_are_pruned_and_the_others_go_on_learning() -> None:
+def test_the_smallest_free_weights_are_pruned_and_the_others_continue_to_learn() -> None:
     method = make(PackNet, prune=0.5, retrain=0.4)
     shown = batches(0, setting="task")
     method.begin_task(info(0, shown, setting="task"))
