@@ -199,6 +199,6 @@ def test_the_report_says_what_was_compared() -> None:
     assert repr(report) == str(report)
 
 
-def test_what_a_method_is_not_checked_for_is_said() -> None:
+def test_the_report_says_what_was_not_checked() -> None:
     assert CHECKS["hidden-boundaries"]("ewc").compared == "nothing: it needs boundaries"
     assert CHECKS["identity-hidden"]("packnet").compared == "nothing: it needs task identity"

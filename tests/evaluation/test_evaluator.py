@@ -135,7 +135,7 @@ def test_a_model_may_be_made_only_when_needed() -> None:
     assert watch.trace.step == [3, 6, 7] and calls == 3
 
 
-def test_end_of_a_task_in_a_loop_of_ones_own() -> None:
+def test_end_of_a_task_in_a_users_own_loop() -> None:
     watch = Evaluator([(samples([0]), torch.tensor([0]))], every=2)
     for _ in range(3):
         watch(Fixed(), learning=0)

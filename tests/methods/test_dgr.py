@@ -182,7 +182,7 @@ def test_every_earlier_head_judges_where_there_are_too_few_inputs_for_equal_shar
     assert set(method._turns(32, CPU).tolist()) == set(range(20))
 
 
-def test_limits_come_from_the_first_batch_unless_given() -> None:
+def test_limits_come_from_the_first_batch_by_default() -> None:
     batch = samples(0, 1)
     for settings, wanted in (({}, (batch.x.min(), batch.x.max())), ({"low": -9.0, "high": 8.0}, (-9.0, 8.0))):
         method = learner(**settings)

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 from tests.methods.toy import batches, info, learn, make, same_after_resuming
 
+from engram.core.jsons import JsonObject
 from engram.core.values import Batch
 from engram.methods.gem import GEM, _solve, project
 
@@ -20,7 +21,7 @@ numbers = st.floats(-3, 3, allow_subnormal=False)
 
 
 @pytest.mark.parametrize("vector", VECTORS["V4_GEM"])
-def test_worked_examples(vector: dict[str, Any]) -> None:
+def test_worked_examples(vector: JsonObject) -> None:
     g = torch.tensor(vector["g"], dtype=torch.float64)
     rows = torch.tensor(vector["G"], dtype=torch.float64)
     projected = project(g, rows, margin=vector["margin"], ridge=vector["eps"])
@@ -31,7 +32,9 @@ def test_worked_examples(vector: dict[str, Any]) -> None:
 
 @given(st.data(), st.integers(1, 4), st.integers(2, 6), st.sampled_from([0.0, 0.5]))
 @settings(max_examples=80, deadline=None)
-def test_the_projection_agrees_with_every_memory(data: Any, tasks: int, size: int, margin: float) -> None:
+def test_the_projection_agrees_with_every_memory(
+    data: st.DataObject, tasks: int, size: int, margin: float
+) -> None:
     draw = st.lists(numbers, min_size=size, max_size=size)
     g = torch.tensor(data.draw(draw), dtype=torch.float64)
     rows = torch.tensor([data.draw(draw) for _ in range(tasks)], dtype=torch.float64)
@@ -58,7 +61,7 @@ def test_the_step_raises_the_loss_on_no_memory() -> None:
     projections = []
     plain = method.edit_gradients
 
-    def watched(batch: Any) -> None:
+    def watched(batch: Batch) -> None:
         before = torch.cat([p.grad.flatten() for p in method.network.parameters()])
         plain(batch)
         after = torch.cat([p.grad.flatten() for p in method.network.parameters()])

@@ -1,6 +1,6 @@
 """iCaRL: exemplars, distillation, and answers by the nearest mean."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -8,6 +8,7 @@ import torch
 from tests.methods.toy import accuracy, batches, info, learn, make, same_after_resuming
 from torch.nn import functional
 
+from engram.core.values import Batch
 from engram.methods.finetune import Finetune
 from engram.methods.icarl import ICaRL, NearestMean, directions, herd
 
@@ -43,9 +44,7 @@ def test_exemplars_are_shared_out_over_the_classes_and_represent_them() -> None:
     assert float((chosen - mean).norm()) < np.median([float((r - mean).norm()) for r in random])
 
 
-def _samples(x: torch.Tensor) -> Any:
-    from engram.core.values import Batch
-
+def _samples(x: torch.Tensor) -> Batch:
     return Batch(x, torch.zeros(len(x), dtype=torch.int64), heads=())
 
 

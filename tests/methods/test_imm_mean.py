@@ -69,7 +69,7 @@ def test_between_them_it_is_the_weighted_mean_statistics_included() -> None:
         assert torch.allclose(merged[name], wanted, atol=1e-7)
 
 
-def test_all_networks_count_the_same_unless_said_otherwise() -> None:
+def test_all_networks_count_the_same_by_default() -> None:
     method = learned(learner(), 0, 1, 2)
     merged = weights_of(method.predictor())
     wanted = torch.stack([end["head.weight"] for end in method.ends]).mean(dim=0)

@@ -92,7 +92,7 @@ def test_a_learned_network_does_not_change_any_more() -> None:
     assert torch.equal(later.route(0)(x), before)
 
 
-def test_put_down_in_the_middle_of_a_task_and_taken_up() -> None:
+def test_resumed_in_the_middle_of_a_task() -> None:
     whole, x = make(), torch.ones(1, 5)
     learn(whole, 0, 0)
     whole.begin_task(info(1, 1))

@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from engram.core.jsons import JsonObject
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
 from engram.methods.distil import Learned, distillation, head_distillation
 from engram.methods.lwf import LwF
 from engram.models import ModelSpec, build
 from engram.models.network import Network
 
-V6: dict[str, Any] = json.loads(
+V6: JsonObject = json.loads(
     (Path(__file__).parents[1] / "papers" / "vectors.json").read_text(encoding="utf-8")
 )["V6_KD"]
 CURRENT, PREVIOUS = (
@@ -69,7 +70,7 @@ def moved(method: LwF) -> LwF:
         ("classIL_prev_first2_T2_CE", 2, {"squared": True, "form": "cross-entropy"}),
     ],
 )
-def test_worked_example(expected: str, units: int, options: dict[str, Any]) -> None:
+def test_worked_example(expected: str, units: int, options: JsonObject) -> None:
     loss = distillation(CURRENT, PREVIOUS[:, :units], temperature=V6["T"], **options)
     assert float(loss) == pytest.approx(V6[expected], abs=1e-6)
 

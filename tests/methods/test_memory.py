@@ -164,7 +164,7 @@ def test_greedy_memory_is_as_balanced_as_the_stream_allows(
     )
     if max(seen.values()) <= quota:
         assert counts == seen
-    # A class is above its quota only where nobody else wanted the place.
+    # A class is above its quota only if no other class needed the place.
     if any(count >= quota + 1 for count in counts.values()):
         assert all(counts[name] == seen[name] or counts[name] >= quota for name in seen)
 

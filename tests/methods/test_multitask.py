@@ -102,7 +102,7 @@ def test_remembered_samples_keep_their_heads() -> None:
     assert torch.equal(joined.head, joined.y // 2)
 
 
-def test_put_down_in_the_middle_of_a_task_and_taken_up() -> None:
+def test_resumed_in_the_middle_of_a_task() -> None:
     whole = make(memory_batch=3)
     learn(whole, 0)
     learn(whole, 1)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from tests.methods.toy import accuracy, info, learn, make, same_after_resuming, 
 
 from engram.core.values import Batch
 from engram.engine.where import Where
+from engram.methods.base import Learner
 from engram.methods.finetune import Finetune
 from engram.methods.naive_rehearsal import NaiveRehearsal
 from engram.methods.naive_rehearsal_c import NaiveRehearsalC
@@ -19,8 +20,8 @@ Setting = Literal["class", "domain", "task"]
 BOTH = pytest.mark.parametrize("kind", [NaiveRehearsal, NaiveRehearsalC])
 
 
-def watch_rehearsal(method: Any) -> list[Batch]:
-    """Note every joined batch."""
+def watch_rehearsal(method: Learner) -> list[Batch]:
+    """Collect every joined batch."""
     seen: list[Batch] = []
     plain = method.rehearse
 
@@ -28,7 +29,7 @@ def watch_rehearsal(method: Any) -> list[Batch]:
         seen.append(plain(batch))
         return seen[-1]
 
-    method.rehearse = watched
+    method.rehearse = watched  # type: ignore[method-assign]
     return seen
 
 

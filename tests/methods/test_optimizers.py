@@ -57,7 +57,7 @@ def test_the_weight_decay_of_adamw_is_decoupled() -> None:
 
 
 @pytest.mark.parametrize("name", ["adamw", "rmsprop"])
-def test_a_run_goes_on_to_the_same_bits(name: str) -> None:
+def test_a_run_resumes_with_the_same_bits(name: str) -> None:
     planned = experiment("split-digits", "finetune", optimizer=name, updates=4, evaluation={"every": 2})
     assert (planned.optimizer.name, planned.optimizer.lr) == (name, 0.001)
     whole = run(planned)

@@ -1,19 +1,18 @@
 """PackNet: who owns which weight, and that what is owned never changes."""
 
-from typing import Any
-
 import pytest
 import torch
 from tests.methods.toy import accuracy, batches, info, learn, make, network, same_after_resuming
 from torch import nn
 
 from engram.core.values import OptimizerSpec
-from engram.methods.packnet import PackNet
+from engram.methods.packnet import Packed, PackNet
 from engram.models.network import Network
 
 
 def task_bits(method: PackNet, task: int) -> torch.Tensor:
-    predictor: Any = method.predictor()
+    predictor = method.predictor()
+    assert isinstance(predictor, Packed)
     with torch.no_grad():
         answers: torch.Tensor = predictor.route(task).eval()(batches(task)[0].x)
     return answers[:, 2 * task : 2 * task + 2]
@@ -49,7 +48,7 @@ def test_every_task_takes_its_share_of_what_is_free() -> None:
     assert bool((weight[owner > 0] != 0).all())
 
 
-def test_the_smallest_free_weights_are_pruned_and_the_others_go_on_learning() -> None:
+def test_the_smallest_free_weights_are_pruned_and_the_others_continue_to_learn() -> None:
     method = make(PackNet, prune=0.5, retrain=0.4)
     shown = batches(0, setting="task")
     method.begin_task(info(0, shown, setting="task"))

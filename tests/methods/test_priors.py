@@ -1,8 +1,8 @@
 """Methods that hold weights where they were: L2, EWC, online EWC, SI and MAS."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import pytest
 import torch
@@ -36,7 +36,7 @@ def mlp() -> Network:
     return build(ModelSpec(hidden=(8,)), shape=(1, 4, 4), n_units=4, seed=0)
 
 
-def make(method: type[Any], network: Network | None = None, **fields: Any) -> Any:
+def make(method: type, network: Network | None = None, **fields: Any) -> Any:
     return method(
         network=network or mlp(),
         optimizer_spec=OptimizerSpec("adam", lr=0.01, reset=False),
@@ -140,8 +140,8 @@ def test_the_gradient_is_that_of_loss_and_penalty(kind: type[Prior]) -> None:
 
 @pytest.mark.parametrize("kind", PRIORS)
 @pytest.mark.parametrize("build_network", [mlp, network_with_batch_norm])
-def test_put_down_in_the_middle_of_a_task_and_taken_up(kind: type[Prior], build_network: Any) -> None:
-    fields: dict[str, Any] = {"label": "sampled"} if kind in (EWC, OnlineEWC) else {}
+def test_resumed_in_the_middle_of_a_task(kind: type[Prior], build_network: Callable[[], Network]) -> None:
+    fields: dict[str, object] = {"label": "sampled"} if kind in (EWC, OnlineEWC) else {}
     whole = make(kind, build_network(), **fields)
     learn(whole, 0)
     whole.begin_task(info(1))
@@ -272,7 +272,7 @@ def test_online_ewc_adds_up_at_the_latest_weights(decay: float) -> None:
 
 
 @pytest.mark.parametrize("gradients", ["batch", "sample"])
-def test_mas_adds_up_sensitivities_and_needs_no_labels(gradients: Any) -> None:
+def test_mas_adds_up_sensitivities_and_needs_no_labels(gradients: Literal["batch", "sample"]) -> None:
     method = make(MAS, gradients=gradients)
     total = [torch.zeros_like(w) for w in weights(method)]
     for index in range(2):

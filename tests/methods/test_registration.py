@@ -183,14 +183,14 @@ def test_the_four_verbs_are_enough(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("as_before")
 def test_what_a_method_says_of_itself_stays(tmp_path: Path) -> None:
-    said = """
+    attributes = """
     needs = ("boundaries",)
     family = "rehearsal"
 
     def kept_bytes(self):
         return 1_000_000
 """
-    outcome, _ = learn(tmp_path / "four.py", FOUR + said)
+    outcome, _ = learn(tmp_path / "four.py", FOUR + attributes)
     assert outcome.account is not None
     traits = traits_of("test-four")
     assert (traits.family, traits.paper, traits.needs) == ("rehearsal", "", ("boundaries",))

@@ -1,8 +1,7 @@
-"""Methods with networks beside the network: the same seed gives the same bits, interrupted or not."""
+"""Methods that hold further networks: the same seed gives the same bits, interrupted or not."""
 
 import io
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -10,11 +9,14 @@ from tests.drained import saved as saved_state
 from torch import Tensor
 
 from engram.engine.loop import run_steps
+from engram.engine.observers import Step
 from engram.engine.recipe import experiment
-from engram.methods.base import Method
+from engram.methods.base import Learner, Method
+from engram.methods.traits import Settings
 from engram.record.experiment import Experiment
+from engram.scenarios import SettingName
 
-METHODS: list[tuple[str, str, dict[str, Any]]] = [
+METHODS: list[tuple[str, SettingName, Settings]] = [
     ("lwf", "class", {"weight": "share", "softmax": "padded"}),
     ("dgr", "task", {"latent": 4}),
     ("rtf", "class", {"latent": 4}),
@@ -27,7 +29,7 @@ METHODS: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-def small(method: str, settings: dict[str, Any], setting: Any) -> Experiment:
+def small(method: str, settings: Settings, setting: SettingName) -> Experiment:
     return experiment(
         "split-digits",
         method,
@@ -47,18 +49,18 @@ def answers(method: Method) -> Tensor:
     return scores
 
 
-def to_the_end(steps: Iterator[Any]) -> tuple[Tensor, list[Tensor], list[float]]:
+def to_the_end(steps: Iterator[Step]) -> tuple[Tensor, list[Tensor], list[float]]:
     losses, latest = [], None
     for progress in steps:
         losses.append(progress.loss)
         latest = progress.method
-    assert latest is not None
+    assert isinstance(latest, Learner)
     return answers(latest), [p.detach().clone() for p in latest.network.parameters()], losses
 
 
 @pytest.mark.parametrize(("method", "setting", "settings"), METHODS, ids=str)
-def test_interrupted_in_the_middle_of_a_task_it_goes_on_to_the_same_bits(
-    method: str, setting: str, settings: dict[str, Any]
+def test_interrupted_in_the_middle_of_a_task_it_resumes_with_the_same_bits(
+    method: str, setting: SettingName, settings: Settings
 ) -> None:
     plan = small(method, settings, setting)
     whole = to_the_end(run_steps(plan))
@@ -76,7 +78,7 @@ def test_interrupted_in_the_middle_of_a_task_it_goes_on_to_the_same_bits(
 
 
 @pytest.mark.parametrize(("method", "setting", "settings"), METHODS, ids=str)
-def test_watching_changes_nothing(method: str, setting: str, settings: dict[str, Any]) -> None:
+def test_watching_changes_nothing(method: str, setting: SettingName, settings: Settings) -> None:
     plan = small(method, settings, setting)
     watched, alone = to_the_end(run_steps(plan)), to_the_end(run_steps(plan, watch=False))
     assert watched[2] == alone[2]

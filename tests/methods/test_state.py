@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.values import Batch
-from engram.methods.state import CannotKeep, capture, kept_bytes, restore
+from engram.methods.state import CannotKeep, State, capture, kept_bytes, restore
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,15 @@ class Point(NamedTuple):
     y: torch.Tensor
 
 
-def written_and_read(state: dict[str, Any]) -> dict[str, Any]:
+def written_and_read(state: State) -> State:
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
-    read: dict[str, Any] = torch.load(file, weights_only=True)
+    read: State = torch.load(file, weights_only=True)
     return read
 
 
-def holder(**attributes: Any) -> SimpleNamespace:
+def holder(**attributes: object) -> SimpleNamespace:
     return SimpleNamespace(**attributes)
 
 
@@ -75,23 +75,23 @@ BATCH = Batch(torch.ones(2, 3), torch.tensor([0, 1]), heads=((0, 1),), head=torc
         (torch.nn.Parameter(torch.ones(2)), None),
     ],
 )
-def test_what_is_held_comes_back(value: Any, new: Any) -> None:
+def test_what_is_held_comes_back(value: object, new: object) -> None:
     old, fresh = holder(held=value), holder(held=new)
     restore(fresh, written_and_read(capture(old)))
     assert type(fresh.held) is type(value)
     assert repr(fresh.held) == repr(value)
     if isinstance(value, deque):
-        assert fresh.held.maxlen == value.maxlen
+        assert isinstance(fresh.held, deque) and fresh.held.maxlen == value.maxlen
 
 
-def test_generators_go_on() -> None:
-    def made() -> SimpleNamespace:
+def test_generators_continue() -> None:
+    def generators() -> SimpleNamespace:
         return holder(a=np.random.default_rng(1), b=random.Random(1), c=torch.Generator().manual_seed(1))
 
     def drawn(of: SimpleNamespace) -> tuple[float, float, float]:
         return of.a.random(), of.b.random(), float(torch.rand((), generator=of.c))
 
-    first, second = made(), made()
+    first, second = generators(), generators()
     drawn(first)
     restore(second, written_and_read(capture(first)))
     assert drawn(first) == drawn(second)
@@ -122,7 +122,7 @@ def test_functions_and_paths_are_configuration() -> None:
         (Counted(1), "held is a Counted"),
     ],
 )
-def test_what_cannot_be_kept_is_named(value: Any, name: str) -> None:
+def test_what_cannot_be_kept_is_named(value: object, name: str) -> None:
     with pytest.raises(CannotKeep, match=f"SimpleNamespace.{name}, which a checkpoint cannot keep"):
         capture(holder(held=value))
 

@@ -223,7 +223,7 @@ class Theirs(nn.Module):
         return out
 
 
-def test_anybodys_network_is_wrapped_and_answers_as_before() -> None:
+def test_any_network_is_wrapped_and_answers_as_before() -> None:
     theirs = Theirs()
     x = torch.rand(5, 4)
     before = theirs(x)

@@ -150,7 +150,7 @@ def test_residual_networks_read_the_files_of_torchvision(
 class Evil:
     """Leaves a file behind when it is unpickled."""
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return (builtins.open, ("evil-was-here", "w"))
 
 
@@ -226,7 +226,7 @@ def test_another_file_than_the_one_that_is_meant(file: Path, tmp_path: Path) -> 
         read_weights(tmp_path / "nowhere.pt")
 
 
-def test_a_model_of_ones_own() -> None:
+def test_a_users_own_model() -> None:
     @model("test-own", head="last", pretrained=Pretrained(mean=(0.5,), std=(0.5,)))
     def own(shape: tuple[int, ...], n_units: int) -> nn.Module:
         """Mine."""

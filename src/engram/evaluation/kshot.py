@@ -168,16 +168,7 @@ def tuned_probe(
     classes = 1 + max(int(examples.y.max()) for examples in (training, *tests))
     with same_randomness():
         torch.manual_seed(int(torch.randint(2**62, (), generator=generator)))
-        features = copy.deepcopy(network.features).requires_grad_(True)
-        assert isinstance(features, nn.Module)
-        with torch.no_grad():
-            width = features.eval()(training.x[:1].to(device)).flatten(1).shape[1]
-        head = nn.Linear(width, classes).to(device)
-        weight, bias = _fresh_head(width, classes, generator)
-        with torch.no_grad():
-            head.weight.copy_(weight.T)
-            head.bias.copy_(bias)
-        learner = nn.Sequential(features, nn.Flatten(1), head)
+        learner = _with_fresh_head(network, training.x[:1].to(device), classes, generator)
         optimizer = torch.optim.SGD(learner.parameters(), lr=lr)
         accuracies: dict[int, tuple[float, ...]] = {}
         for done in range(1, max(epochs) + 1):
@@ -191,6 +182,22 @@ def tuned_probe(
             if done in epochs:
                 accuracies[done] = tuple(_accuracy(learner, test, device) for test in tests)
     return accuracies
+
+
+def _with_fresh_head(
+    network: nn.Module, sample: Tensor, classes: int, generator: torch.Generator
+) -> nn.Sequential:
+    """A copy of the network's features below a new linear layer; all its weights are trained."""
+    features = copy.deepcopy(network.features).requires_grad_(True)
+    assert isinstance(features, nn.Module)
+    with torch.no_grad():
+        width = features.eval()(sample).flatten(1).shape[1]
+    head = nn.Linear(width, classes).to(sample.device)
+    weight, bias = _fresh_head(width, classes, generator)
+    with torch.no_grad():
+        head.weight.copy_(weight.T)
+        head.bias.copy_(bias)
+    return nn.Sequential(features, nn.Flatten(1), head)
 
 
 def _fresh_head(width: int, classes: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ from engram.methods.traits import Settings
 
 
 def needs_with(settings: Settings) -> tuple[str, ...]:
-    """A reservoir is filled as samples come; the other memories must be told when a task ends."""
+    """A reservoir is filled sample by sample; the other memories need to know when a task ends."""
     return ("stored data",) if settings["policy"] == "reservoir" else ("stored data", "boundaries")
 
 

@@ -54,7 +54,7 @@ class ERACE(Learner):
         return join(batch, remembered, weight=1.0, remembered_weight=1.0)
 
     def loss(self, batch: Batch) -> Terms:
-        """The two losses, which differ in who competes."""
+        """The losses of new and of remembered samples, in which different units compete."""
         logits = self.network(batch.x)
         fresh = len(batch) if batch.fresh is None else batch.fresh
         y = batch.y[:fresh]
@@ -67,5 +67,5 @@ class ERACE(Learner):
         return terms.plus(cross_entropy(logits[fresh:], select(batch, slice(fresh, None))))
 
     def after_step(self, batch: Batch) -> None:
-        """The reservoir takes its share of the stream."""
+        """Offer the new samples to the reservoir."""
         self.store.add(batch)

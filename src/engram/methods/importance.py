@@ -90,7 +90,7 @@ def diagonal_fisher(
         [tensor([[0.2500],
                 [0.2500]])]
     """
-    return _mean_magnitude(
+    return _mean_over_samples(
         network, batches, _log_losses, magnitude=torch.square, label=label, generator=generator
     )
 
@@ -110,21 +110,13 @@ def batch_fisher(
     `scale="size"`). Gradients of different signs cancel before they are squared, so the result is smaller
     than the Fisher information unless scaled, and depends on the batch size.
     """
-    parameters = list(network.parameters())
-    total = [torch.zeros_like(p) for p in parameters]
-    count = 0
-    with evaluating(network):
-        for batch in batches:
-            logits, _ = _scores(network, batch, grad=True)
-            target = chosen_label(logits.detach(), batch.y, label=label, generator=generator)
-            loss = nn.functional.cross_entropy(logits, target)
-            factor = len(batch) if scale == "size" else 1
-            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for sum_, grad in zip(total, gradients, strict=True):
-                if grad is not None:
-                    sum_ += factor * grad.square()
-            count += 1
-    return [sum_ / max(count, 1) for sum_ in total]
+
+    def loss(batch: Batch) -> Tensor:
+        logits, _ = _scores(network, batch, grad=True)
+        target = chosen_label(logits.detach(), batch.y, label=label, generator=generator)
+        return nn.functional.cross_entropy(logits, target)
+
+    return _mean_over_batches(network, batches, loss, magnitude=torch.square, scale=scale)
 
 
 def output_sensitivity(
@@ -146,20 +138,13 @@ def output_sensitivity(
                 [5.]])]
     """
     if kind == "sample":
-        return _mean_magnitude(network, batches, _squared_scores, magnitude=torch.abs)
-    parameters = list(network.parameters())
-    total = [torch.zeros_like(p) for p in parameters]
-    count = 0
-    with evaluating(network):
-        for batch in batches:
-            logits = network(batch.x)
-            loss = logits[allowed_units(batch, logits.shape[1])].square().mean()
-            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            for sum_, grad in zip(total, gradients, strict=True):
-                if grad is not None:
-                    sum_ += grad.abs()
-            count += 1
-    return [sum_ / max(count, 1) for sum_ in total]
+        return _mean_over_samples(network, batches, _squared_scores, magnitude=torch.abs)
+
+    def loss(batch: Batch) -> Tensor:
+        logits: Tensor = network(batch.x)
+        return logits[allowed_units(batch, logits.shape[1])].square().mean()
+
+    return _mean_over_batches(network, batches, loss, magnitude=torch.abs)
 
 
 def chosen_label(
@@ -203,7 +188,7 @@ def _squared_scores(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
     return logits.masked_fill(~allowed, 0.0).square().sum(dim=1)
 
 
-def _mean_magnitude(
+def _mean_over_samples(
     network: nn.Module,
     batches: Iterable[Batch],
     losses: SampleLosses,
@@ -212,7 +197,7 @@ def _mean_magnitude(
     label: Label = "true",
     generator: torch.Generator | None = None,
 ) -> list[Tensor]:
-    """The mean over samples of the magnitude of the gradient of each sample's own loss."""
+    """The mean over samples of the magnitude of the gradient of each sample's loss."""
     total = [torch.zeros_like(p) for p in network.parameters()]
     count = 0
     with evaluating(network):
@@ -226,6 +211,29 @@ def _mean_magnitude(
             for sum_, part in zip(total, sums, strict=True):
                 sum_ += part
             count += len(batch)
+    return [sum_ / max(count, 1) for sum_ in total]
+
+
+def _mean_over_batches(
+    network: nn.Module,
+    batches: Iterable[Batch],
+    loss: Callable[[Batch], Tensor],
+    *,
+    magnitude: Magnitude,
+    scale: Literal["one", "size"] = "one",
+) -> list[Tensor]:
+    """The mean over batches of the magnitude of the gradient of each batch's loss, times its scale."""
+    parameters = list(network.parameters())
+    total = [torch.zeros_like(p) for p in parameters]
+    count = 0
+    with evaluating(network):
+        for batch in batches:
+            factor = len(batch) if scale == "size" else 1
+            gradients = torch.autograd.grad(loss(batch), parameters, allow_unused=True)
+            for sum_, gradient in zip(total, gradients, strict=True):
+                if gradient is not None:
+                    sum_ += factor * magnitude(gradient)
+            count += 1
     return [sum_ / max(count, 1) for sum_ in total]
 
 

@@ -103,7 +103,7 @@ class PackNet(Learner):
         return 1 if self.task is None else self.task.index + 1
 
     def _open(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Every parameter with a mask of what the task may change in it now."""
+        """Every parameter, with a mask of the values that the task may change."""
         units = torch.zeros(self.network.head.out_features, dtype=torch.bool)
         units[list(self.task.classes if self.task is not None else ())] = True
         for name, parameter in self.network.named_parameters():

@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 from engram.core.errors import unknown_name
 
 BYTES_BESIDE = 32
-"""Bytes of a stored sample besides its input: label, head, and the key of its draw or place in a queue."""
+"""Bytes of a stored sample besides its input: label, head, and its random key or queue position."""
 
 Settings = Mapping[str, Any]
 """The values of a method's hyper-parameters, by name."""
