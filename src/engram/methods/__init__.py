@@ -23,16 +23,16 @@ __getattr__, __dir__ = lazy_package(__name__, {".base": ("Learner", "Method", "T
 M = TypeVar("M", bound=type[object])
 
 VERBS = ("begin_task", "observe", "end_task", "predictor")
-"""What a method does."""
+"""The methods that the class of a method must have."""
 
 _DECORATED = re.compile(r'^@method\(\s*"([^"]+)"', re.MULTILINE)
 
 
 def _built_in() -> dict[str, str]:
-    """The names that the files of this package register, found without importing them."""
+    """The module of each method that the files of this package register, without importing them."""
     files = sorted(Path(__file__).parent.glob("*.py"))
     names = {file.stem: _DECORATED.findall(file.read_text(encoding="utf-8")) for file in files}
-    return {name: f"{__name__}.{module}" for module, here in names.items() for name in here}
+    return {name: f"{__name__}.{module}" for module, registered in names.items() for name in registered}
 
 
 for _name, _module in _built_in().items():
@@ -40,22 +40,21 @@ for _name, _module in _built_in().items():
 
 
 def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
-    """Register a method under a name, which every command then knows, and declare what it is and can do.
+    """Register a method under a name that all commands know, and declare what it is and can do.
 
-    It is a dataclass below `Learner`, or any dataclass with a field `network` and the four verbs
-    `begin_task`, `observe`, `end_task`, `predictor`. The latter gets the experiment's `optimizer_spec` and
-    `generator` if it has fields of these names, and all its other fields are hyper-parameters. Where it has
-    no `state_dict`, `load_state_dict` or `kept_bytes` of its own, they are added, and work on whatever its
-    attributes hold.
+    It is a subclass of `Learner`, or any dataclass with a field `network` and the four verbs `begin_task`,
+    `observe`, `end_task`, `predictor`. The latter gets the experiment's `optimizer_spec` and `generator` if
+    it has fields of these names, and all its other fields are hyper-parameters. Where it does not define
+    `state_dict`, `load_state_dict` or `kept_bytes`, they are added, and work on all of its attributes.
 
     Args:
         name: The name.
         traits: What it is and can do, as keywords: `family`, `paper`, `needs`, `needs_with`, `joint`,
             `merges`, `bytes_per_value`, `bytes_beside`, `own_augmentation`. See
-            `engram.methods.traits.Traits`; what is left out, its class or its parent says.
+            `engram.methods.traits.Traits` (default: what its class or its parent declares).
 
     Raises:
-        InputError: It cannot be a method; everything that is missing is named.
+        InputError: It is not a valid method; the message names everything that is missing.
 
     Example:
         >>> from engram.methods.base import Learner
@@ -83,18 +82,18 @@ def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
         ('own', False)
     """
 
-    def register(made: M) -> M:
+    def register(cls: M) -> M:
         from engram.methods.registration import accepted
 
-        accepted(name, made, **traits)
-        METHODS.add_own(name, made)
-        return made
+        accepted(name, cls, **traits)
+        METHODS.add_own(name, cls)
+        return cls
 
     return register
 
 
 def traits_of(method: str | type[object]) -> Traits:
-    """What a method is and can do, as it was declared where it was registered.
+    """What a method is and can do, as declared at its registration.
 
     Args:
         method: Its name or its class.

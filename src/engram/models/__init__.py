@@ -42,7 +42,7 @@ def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -
 
     chosen = spec.model
     if spec.value is None:
-        # What a recipe says of hidden layers and the stem is said of any network.
+        # Recipes set hidden layers and the stem for any network, whether it has them or not.
         optional = [name for name in shared_options() if name not in ("hidden", "stem")]
         changed = [name for name in optional if spec.options[name] != shared_options()[name].default]
         check_used(spec.name, tuple(changed))
@@ -50,7 +50,7 @@ def build(spec: ModelSpec, *, shape: tuple[int, ...], n_units: int, seed: int) -
         raise InputError(f"output units must be at least 1, got {n_units}")
     if spec.init != "default" and chosen.pretrained is not None:
         raise InputError(f"model {spec.name} has weights of its own: leave init at default")
-    # Only the processor's generator draws here, so the other devices' are not touched at all.
+    # Only the CPU's generator is used here, so that those of other devices need not be saved.
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         network = chosen.build(spec, shape, n_units)
@@ -70,7 +70,7 @@ Make = TypeVar("Make", bound="Callable[..., nn.Module]")
 def model(
     name: str, *, head: str | None = "fc", pretrained: Pretrained | None = None
 ) -> Callable[[Make], Make]:
-    """Give a network of your own a name, under which every command knows it (`--model NAME --plugin FILE`).
+    """Register your own network under a name that all commands know (`--model NAME --plugin FILE`).
 
     What is decorated is a function that makes a module, any `nn.Module`, from the shape of one sample and the
     number of output units. Its further parameters are the network's options: typed, with a default, and with
