@@ -46,17 +46,14 @@ def test_modules_are_listed(package: str) -> None:
     assert modules and modules <= set(dir(module))
 
 
-def test_a_listed_name_is_the_same_however_the_package_was_imported() -> None:
-    """A module must not hide a public name: once imported, it is an attribute of its package as well."""
-    for package in PACKAGES:
-        module = import_module(package)
-        modules = {below.name for below in iter_modules(module.__path__)}
-        hidden = {
-            name
-            for name in modules & set(module.__all__)
-            if getattr(module, name) is not sys.modules[f"{package}.{name}"]
-        }
-        assert not hidden, package
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_public_name_is_hidden_by_a_module(package: str) -> None:
+    """An imported module becomes an attribute of its package, in place of a function of the same name."""
+    module = import_module(package)
+    modules = {below.name for below in iter_modules(module.__path__)}
+    # These modules are public themselves.
+    public = {"curve", "diversity", "matrix"} if package == "engram.metrics" else set()
+    assert modules & set(module.__all__) == public
 
 
 def test_importing_a_package_imports_neither_torch_nor_polars() -> None:
