@@ -182,3 +182,13 @@ def test_efficientnet_lite0_learns_digits_in_colour(tmp_path: Path) -> None:
     upstream = replace(planned, evaluation=replace(planned.evaluation, upstream="digits"))
     with pytest.raises(InputError, match="was pretrained on imagenet, not on digits"):
         open_upstream(upstream)
+
+
+def test_the_file_of_a_loaded_experiment_is_not_known(weights: Path) -> None:
+    planned = short(weights=weights)
+    loaded = Experiment.of_json(planned.as_json())
+    assert loaded == planned and loaded.id == planned.id
+    with pytest.raises(InputError, match=r"whose file it does not record: .* again with weights=FILE$"):
+        run(loaded)
+    located = Experiment.of_json(planned.as_json(), weights=weights)
+    assert run(located).trace == run(planned).trace

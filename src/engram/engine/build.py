@@ -8,6 +8,7 @@ from engram.core.seeds import Seeds
 from engram.core.values import TaskInfo
 from engram.datasets.accounting import WatchedTask
 from engram.datasets.stream import Stream
+from engram.engine.start import weights_file
 from engram.evaluation.evaluator import Evaluator
 from engram.methods import METHODS
 from engram.methods.base import Method, as_learner
@@ -25,7 +26,7 @@ def make_network(experiment: Experiment, stream: Stream, seeds: Seeds) -> Networ
         experiment.model, shape=stream.shape, n_units=stream.scenario.n_units, seed=seeds.initialisation
     )
     if (start := experiment.start) is not None:
-        load_weights(network, start.file, sha256=start.sha256)
+        load_weights(network, weights_file(start), sha256=start.sha256)
     return network.to(stream.device)
 
 

@@ -115,7 +115,7 @@ def _within_budget(planned: Experiment, settings: JsonMapping) -> Experiment:
     from engram.engine.check import complete
 
     if planned.budget_bytes is not None:
-        sized = memory_within(planned, given=settings)
+        sized = memory_within(planned, settings=settings)
         planned = complete(replace(planned, settings={**planned.settings, **sized}))
     check_start(planned)
     check_budget(planned)
@@ -239,7 +239,7 @@ def augments_itself(method: str) -> bool:
     return traits_of(method).own_augmentation
 
 
-def memory_within(planned: Experiment, *, given: JsonMapping) -> dict[str, int]:
+def memory_within(planned: Experiment, *, settings: JsonMapping) -> dict[str, int]:
     """The memory that fits into a budget, for methods that store samples; empty for the others.
 
     Hsu et al. (2018) compare methods at equal memory: a rehearsal memory may take as many bytes as the
@@ -249,11 +249,11 @@ def memory_within(planned: Experiment, *, given: JsonMapping) -> dict[str, int]:
 
     Args:
         planned: The experiment, whose memory may have any size.
-        given: The hyper-parameters that the user set.
+        settings: The hyper-parameters that the user set.
 
     Example:
         >>> plan = replace(experiment("split-digits", "er"), budget_bytes=100_000)
-        >>> memory_within(plan, given={})  # 64 · 4 + 32 bytes each
+        >>> memory_within(plan, settings={})  # 64 · 4 + 32 bytes each
         {'memory': 347}
     """
     from engram.engine.budget import initial_bytes
@@ -263,13 +263,13 @@ def memory_within(planned: Experiment, *, given: JsonMapping) -> dict[str, int]:
     if budget < 1:
         raise InputError(f"budget_bytes must be at least 1, got {budget}")
     if traits.bytes_per_value is None:
-        if traits.stores_data and "memory" not in given:
+        if traits.stores_data and "memory" not in settings:
             raise InputError(
                 f"a budget of {budget} bytes does not say how much {planned.method} remembers: "
                 + ("give its memory as well" if "memory" in planned.settings else "it keeps all data")
             )
         return {}
-    if "memory" in given:
+    if "memory" in settings:
         raise InputError(
             f"a budget of {budget} bytes sets the size of the memory of {planned.method}: "
             "give either the budget or memory"

@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engram.core.dataset_info import DATASETS
+from engram.core.errors import InputError
 from engram.datasets.transforms import prepared_shape
 from engram.models import ModelSpec, build
 from engram.models.weights import load_weights, sha256_of
@@ -26,6 +27,20 @@ def start_from(file: Path) -> Start:
     return Start(_sha256(file.absolute(), status.st_mtime_ns, status.st_size), file.absolute())
 
 
+def weights_file(start: Start) -> Path:
+    """The file that a start reads its weights from.
+
+    Raises:
+        InputError: It is not known, because a run records only the hash of its weights.
+    """
+    if start.file == Path():
+        raise InputError(
+            f"the run starts from weights with sha256 {start.sha256[:12]}…, whose file it does not record: "
+            "create the experiment again with weights=FILE"
+        )
+    return start.file
+
+
 def check_start(experiment: Experiment) -> str:
     """Refuse weights that do not fit the experiment's network, and return what becomes of its head.
 
@@ -36,7 +51,8 @@ def check_start(experiment: Experiment) -> str:
     if start is None:
         return ""
     scenario = experiment.scenario
-    return _head(experiment.model, sample_shape(scenario), scenario.n_units, start.file, start.sha256)
+    shape, file = sample_shape(scenario), weights_file(start)
+    return _head(experiment.model, shape, scenario.n_units, file, start.sha256)
 
 
 def sample_shape(scenario: Scenario) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from engram.core.errors import InputError
 from engram.datasets import Images, load
 from engram.datasets.transforms import prepare
-from engram.engine.start import sample_shape
+from engram.engine.start import sample_shape, weights_file
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.kshot import features_of
 from engram.models import build
@@ -92,7 +92,7 @@ def open_upstream(experiment: Experiment, *, data: Path | None = None) -> Upstre
     model = replace(experiment.model, zero_head=False)
     network = build(model, shape=shape, n_units=len(dataset.classes), seed=0)
     if start is not None:
-        head = load_weights(network, start.file, sha256=start.sha256)
+        head = load_weights(network, weights_file(start), sha256=start.sha256)
         if head != FROM_FILE:
             raise InputError(f"the start has no head for {name}: {head}")
     return Upstream(
