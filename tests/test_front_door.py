@@ -290,23 +290,23 @@ def test_a_frame_of_runs_in_memory() -> None:
 
 def test_runs_compare(swept: tuple[engram.Runs, Path]) -> None:
     runs, out = swept
-    found = runs.compare("ACC")
-    assert (found.scenario, found.setting, found.seeds) == ("split-digits", "class", (0, 1))
-    assert set(found.methods) == {"er", "finetune"} and list(found.rankings) == ["ACC"]
+    comparison = runs.compare("ACC")
+    assert (comparison.scenario, comparison.setting, comparison.seeds) == ("split-digits", "class", (0, 1))
+    assert set(comparison.methods) == {"er", "finetune"} and list(comparison.rankings) == ["ACC"]
     for other in (engram.compare(runs, "ACC"), engram.compare(out, "ACC"), engram.compare(str(out), "ACC")):
-        assert other.rankings["ACC"].as_json() == found.rankings["ACC"].as_json()
+        assert other.rankings["ACC"].as_json() == comparison.rankings["ACC"].as_json()
     assert set(runs.compare().rankings) == {"ACC", "FORG", "min-ACC", "WC-ACC"}
-    assert runs.compare("ACC", test="t").rankings["ACC"].pairs[0].p != found.rankings["ACC"].pairs[0].p
+    assert runs.compare("ACC", test="t").rankings["ACC"].pairs[0].p != comparison.rankings["ACC"].pairs[0].p
 
 
 def test_runs_that_were_never_saved_compare(swept: tuple[engram.Runs, Path]) -> None:
     runs = [small(name, seed=seed) for name in ("er", "finetune") for seed in (0, 1)]
     assert all(run.folder is None for run in runs)
-    found = engram.compare(runs, "ACC", "FORG")
+    comparison = engram.compare(runs, "ACC", "FORG")
     saved = swept[0].compare("ACC", "FORG")
-    assert found.seeds == (0, 1) and set(found.methods) == set(saved.methods)
+    assert comparison.seeds == (0, 1) and set(comparison.methods) == set(saved.methods)
     for name in ("ACC", "FORG"):
-        assert found.rankings[name].as_json() == saved.rankings[name].as_json()
+        assert comparison.rankings[name].as_json() == saved.rankings[name].as_json()
     # The same run twice is one run, saved or not; another one with its seed is too many.
     assert engram.compare([*runs, runs[0]], "ACC").seeds == (0, 1)
     with pytest.raises(InputError, match=f"two runs of er have the seed 0: {runs[0].id} and {runs[0].id}"):

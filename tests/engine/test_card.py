@@ -131,8 +131,8 @@ class _Routes(nn.Module):
         return self.network
 
     def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.network(x)
-        return found
+        scores: Tensor = self.network(x)
+        return scores
 
 
 @final
@@ -276,9 +276,9 @@ def test_the_methods_here_play_fair(method: str) -> None:
 
 
 def test_identity_is_watched_again_after_a_resume() -> None:
-    *_, there = islice(run_steps(plan("test-asks-identity", epochs=2)), 3)
+    *_, step = islice(run_steps(plan("test-asks-identity", epochs=2)), 3)
     file = io.BytesIO()
-    torch.save(snapshot(there), file)
+    torch.save(snapshot(step), file)
     file.seek(0)
     steps = run_steps(plan("test-asks-identity", epochs=2), STRICT, resume=torch.load(file))
     with pytest.raises(RunFailed) as stopped:
@@ -326,9 +326,9 @@ def test_hidden_boundaries_hand_out_the_whole_stream_at_its_end() -> None:
 def test_a_resumed_run_has_the_same_card() -> None:
     planned = plan("ewc", epochs=2)
     whole = run(planned).card
-    *_, there = islice(run_steps(planned), 31)
+    *_, step = islice(run_steps(planned), 31)
     file = io.BytesIO()
-    torch.save(snapshot(there), file)
+    torch.save(snapshot(step), file)
     file.seek(0)
     resumed = _end(run_steps(planned, resume=torch.load(file, weights_only=True))).card
     assert whole is not None
@@ -349,13 +349,13 @@ def test_counting_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
         assert last.method is not None
         return weights_digest(last.method), run(planned).trace
 
-    planned = [sample_experiment(name, settings_of(name)[0]) for name in ("er", "ewc", "lwf")]
-    counted = [learned(each) for each in planned]
+    experiments = [sample_experiment(name, settings_of(name)[0]) for name in ("er", "ewc", "lwf")]
+    counted = [learned(planned) for planned in experiments]
     nobody: Callable[..., None] = lambda *_, **__: None  # noqa: E731
     monkeypatch.setattr("engram.datasets.stream.enter", nobody)
     monkeypatch.setattr(Ledger, "note_identity", nobody)
-    for each, (weights, trace) in zip(planned, counted, strict=True):
-        alone_weights, alone_trace = learned(each)
+    for planned, (weights, trace) in zip(experiments, counted, strict=True):
+        alone_weights, alone_trace = learned(planned)
         assert alone_weights == weights
         assert alone_trace == trace
 
@@ -473,9 +473,9 @@ def test_what_is_kept_is_found(place: str) -> None:
     for _ in range(2):
         x = torch.rand(32, 1, 8, 8)
         learner.observe(Batch(x, torch.zeros(32, dtype=torch.int64), heads=(tuple(range(10)),)))
-    found = retained(learner, (1, 8, 8), network=at_first)
-    assert found.samples == 64
-    assert found.bytes >= 64 * 64 * 4
+    held = retained(learner, (1, 8, 8), network=at_first)
+    assert held.samples == 64
+    assert held.bytes >= 64 * 64 * 4
 
 
 def test_a_method_that_denies_what_it_keeps_is_not_believed() -> None:
@@ -507,9 +507,9 @@ def test_what_never_rises_does_not_grow(values: list[int]) -> None:
 
 @given(st.integers(1, 100), st.integers(3, 9))
 def test_what_rises_with_every_task_grows(step: int, n: int) -> None:
-    found = growth([step * (task + 1) for task in range(n)])
-    assert found is not None
-    assert found > 0.05
+    share = growth([step * (task + 1) for task in range(n)])
+    assert share is not None
+    assert share > 0.05
 
 
 # What was known -----------------------------------------------------------------------------------
@@ -591,10 +591,10 @@ def test_strict_refuses_what_was_recorded(tmp_path: Path) -> None:
 
 def test_a_checkpoint_without_an_account_leaves_no_card(tmp_path: Path) -> None:
     planned = plan("finetune", epochs=3)
-    *_, there = islice(run_steps(planned), 20)
+    *_, step = islice(run_steps(planned), 20)
     folder = tmp_path / planned.id
     folder.mkdir()
-    save_checkpoint(folder / CHECKPOINT, there)
+    save_checkpoint(folder / CHECKPOINT, step)
     state = torch.load(folder / CHECKPOINT, weights_only=True)
     state["ledger"]["whole"] = False
     torch.save(state, folder / CHECKPOINT)
@@ -624,5 +624,5 @@ def _end(steps: Any) -> Run:
         try:
             next(steps)
         except StopIteration as end:
-            found: Run = end.value
-            return found
+            finished: Run = end.value
+            return finished

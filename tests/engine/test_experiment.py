@@ -77,11 +77,11 @@ def test_a_scenario_is_as_good_as_its_name() -> None:
     assert experiment(BENCHMARKS["split-digits"].scenario(), "er").id == named.id
     short = experiment(prefix(named.scenario, 2), "er")
     assert (short.optimizer, len(short.scenario.tasks)) == (named.optimizer, 2)
-    own = experiment(replace(split("digits", 5, setting="task"), name="halves"), "finetune")
-    assert (own.batch_size, own.epochs, own.model.name) == (Recipe().batch_size, 1, "mlp")
-    assert own.id.startswith("halves-task-finetune-s0-")
+    custom = experiment(replace(split("digits", 5, setting="task"), name="halves"), "finetune")
+    assert (custom.batch_size, custom.epochs, custom.model.name) == (Recipe().batch_size, 1, "mlp")
+    assert custom.id.startswith("halves-task-finetune-s0-")
     with pytest.raises(InputError, match="class setting: choose task"):
-        experiment(own.scenario, "finetune", setting="class")
+        experiment(custom.scenario, "finetune", setting="class")
     with pytest.raises(InputError, match="is not a scenario"):
         experiment(3, "finetune")  # type: ignore[arg-type]
 

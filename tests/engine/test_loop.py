@@ -77,10 +77,10 @@ class Steps(Watcher):
 
 def kept(out: Path, planned: Experiment) -> Run:
     """What lies in the folder of a run that failed, which says so."""
-    found = Run.load(out / planned.id)
-    assert found.status == "failed" and found.failure is not None
-    assert len(found.trace) > 0 and not (out / planned.id / RESULT).exists()
-    return found
+    loaded = Run.load(out / planned.id)
+    assert loaded.status == "failed" and loaded.failure is not None
+    assert len(loaded.trace) > 0 and not (out / planned.id / RESULT).exists()
+    return loaded
 
 
 def test_the_same_seed_pairs_methods() -> None:
@@ -114,8 +114,10 @@ def test_joint_training_learns_everything_at_once() -> None:
     outcome = run(Experiment(scenario, "finetune", batch_size=32, epochs=10))
     assert outcome.metrics["ACC"] > 0.8
     last = outcome.trace.step[-1]
-    asked = {task for step, task in zip(outcome.trace.step, outcome.trace.task, strict=True) if step == last}
-    assert asked == set(range(5))
+    evaluated = {
+        task for step, task in zip(outcome.trace.step, outcome.trace.task, strict=True) if step == last
+    }
+    assert evaluated == set(range(5))
 
 
 def test_hidden_boundaries_are_one_task_for_the_method() -> None:
@@ -133,8 +135,8 @@ def test_hidden_boundaries_are_one_task_for_the_method() -> None:
 def test_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
     planned = small("er")
     whole = run(planned)
-    *_, there = islice(run_steps(planned), 33)
-    checkpoint = leave_checkpoint(tmp_path, planned, snapshot(there))
+    *_, step = islice(run_steps(planned), 33)
+    checkpoint = leave_checkpoint(tmp_path, planned, snapshot(step))
     observer = Steps()
     resumed = execute(planned, Where(out=tmp_path), [observer])
     assert Trace.load(tmp_path / planned.id / "trace.parquet") == whole.trace
@@ -143,15 +145,15 @@ def test_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_another_experiment_is_not_used(tmp_path: Path) -> None:
-    *_, there = islice(run_steps(small("er", seed=1)), 33)
-    leave_checkpoint(tmp_path, small("er"), snapshot(there))
+    *_, step = islice(run_steps(small("er", seed=1)), 33)
+    leave_checkpoint(tmp_path, small("er"), snapshot(step))
     execute(small("er"), Where(out=tmp_path))
     assert Run.load(tmp_path / small("er").id).trace == run(small("er")).trace
 
 
 def test_a_checkpoint_of_another_layout_is_not_used(tmp_path: Path) -> None:
-    *_, there = islice(run_steps(small("er")), 33)
-    leave_checkpoint(tmp_path, small("er"), {**snapshot(there), "format": 1, "method": {}})
+    *_, step = islice(run_steps(small("er")), 33)
+    leave_checkpoint(tmp_path, small("er"), {**snapshot(step), "format": 1, "method": {}})
     observer = Steps()
     assert execute(small("er"), Where(out=tmp_path), [observer]).updates == 100
     assert len(observer.seen) == 100
@@ -272,9 +274,9 @@ def test_a_method_that_no_checkpoint_can_keep_runs_without(
     monkeypatch.setattr(Learner, "after_step", odd)
     with pytest.warns(
         UserWarning, match=r"no checkpoint: Finetune.odd is a object.*starts from the beginning"
-    ) as said:
+    ) as warned:
         finished = execute(small(), Where(out=tmp_path, checkpoint_seconds=1e-9))
-    assert len(said) == 1 and finished.updates == 100
+    assert len(warned) == 1 and finished.updates == 100
 
 
 def test_defaults_and_the_same_values_by_hand_are_one_experiment() -> None:

@@ -146,33 +146,33 @@ def test_accuracies_are_those_of_the_trace(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_worker_processes_tell_the_same(tmp_path: Path) -> None:
-    here, there = Diary(), Diary()
+    here, worker = Diary(), Diary()
     runs = [
         in_a_folder(small(), tmp_path / "here", here),
-        in_another_process(small(), tmp_path / "there", there),
+        in_another_process(small(), tmp_path / "there", worker),
     ]
-    check_order(there)
-    assert told(there) == told(here)
-    assert len(told(there)) == len(EVALUATED) + len(TASK_ENDS)
+    check_order(worker)
+    assert told(worker) == told(here)
+    assert len(told(worker)) == len(EVALUATED) + len(TASK_ENDS)
     assert runs[0].trace == runs[1].trace
     # Live objects stay where they are.
-    assert all(step.method is None and step.snapshot is None for step in there.steps("updated"))
-    assert there.runs("began")[0].id == here.runs("began")[0].id == small().id
-    (ended_here,), (ended_there,) = here.runs("ended"), there.runs("ended")
+    assert all(step.method is None and step.snapshot is None for step in worker.steps("updated"))
+    assert worker.runs("began")[0].id == here.runs("began")[0].id == small().id
+    (ended_here,), (ended_there,) = here.runs("ended"), worker.runs("ended")
     assert finite(ended_here.metrics) == finite(ended_there.metrics)
 
 
 @pytest.mark.slow
 def test_several_workers_tell_of_each_run_in_order(tmp_path: Path) -> None:
     diary = Diary()
-    planned = [small(seed=seed) for seed in range(3)]
-    Processes(Where(out=tmp_path, jobs=2), [diary])(planned)
-    for each in planned:
+    experiments = [small(seed=seed) for seed in range(3)]
+    Processes(Where(out=tmp_path, jobs=2), [diary])(experiments)
+    for planned in experiments:
         one = Diary(
             [
                 (name, value)
                 for name, value in diary.calls
-                if (value.run if isinstance(value, Step) else value).id == each.id
+                if (value.run if isinstance(value, Step) else value).id == planned.id
             ]
         )
         check_order(one)

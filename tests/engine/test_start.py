@@ -42,8 +42,8 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def short(method: str = "finetune", weights: Path | None = None, **other: object) -> Experiment:
-    given = {"setting": "task", "updates": 6, "evaluation": {"tasks": "all"}, **other}
-    return experiment("split-digits", method, weights=weights, **given)  # type: ignore[arg-type]
+    options = {"setting": "task", "updates": 6, "evaluation": {"tasks": "all"}, **other}
+    return experiment("split-digits", method, weights=weights, **options)  # type: ignore[arg-type]
 
 
 def test_the_content_is_the_identity_and_the_place_is_not(weights: Path, tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_sweeps_start_from_several_files(weights: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.pt"
     torch.save(_state(short()), other)
     plan = expand({**SWEEP, "weights": [str(weights), str(other)]})
-    assert [each.start and each.start.file for each in plan.experiments] == [weights, other]
-    assert len({each.id for each in plan.experiments}) == 2
+    assert [planned.start and planned.start.file for planned in plan.experiments] == [weights, other]
+    assert len({planned.id for planned in plan.experiments}) == 2
     with pytest.raises(InputError, match=r"do not fit: features\.1\.weight"):
         expand({**SWEEP, "weights": str(weights), "hidden": [7]})
 
@@ -127,9 +127,9 @@ def test_sweeps_start_from_several_files(weights: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_other_processes_start_from_the_same_file(weights: Path, tmp_path: Path) -> None:
     plan = expand({**SWEEP, "weights": str(weights)})
-    [found] = Processes(Where(out=tmp_path / "runs", jobs=1))(plan.experiments)
-    assert found.status == "done"
-    assert found.trace == run(plan.experiments[0]).trace
+    [transfer] = Processes(Where(out=tmp_path / "runs", jobs=1))(plan.experiments)
+    assert transfer.status == "done"
+    assert transfer.trace == run(plan.experiments[0]).trace
 
 
 def test_upstream_accuracy(weights: Path, tmp_path: Path) -> None:
@@ -141,14 +141,14 @@ def test_upstream_accuracy(weights: Path, tmp_path: Path) -> None:
     plan = forward_transfer(
         {"finetune": [planned]}, probe=TransferSpec(shots=(2,)), on="test", upstream="digits"
     )
-    found = drive(plan, Serial(Where(out=tmp_path / "runs"))).methods["finetune"]
-    measured = found.runs[0].upstream
+    transfer = drive(plan, Serial(Where(out=tmp_path / "runs"))).methods["finetune"]
+    measured = transfer.runs[0].upstream
     assert len(measured) == 6 and measured[0] == at_start
     # Long strides on pairs of digits take the features away from where the old head can read them.
     assert measured[-1] < at_start - 0.1
-    said = found.as_json()
-    assert said["upstream start"] == at_start and said["upstream"] == measured[-1]
-    assert said["runs"][0]["upstream"] == list(measured)
+    printed = transfer.as_json()
+    assert printed["upstream start"] == at_start and printed["upstream"] == measured[-1]
+    assert printed["runs"][0]["upstream"] == list(measured)
 
 
 def test_upstream_accuracy_needs_a_start_that_knows_the_data(weights: Path, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_efficientnet_lite0_learns_digits_in_colour(tmp_path: Path) -> None:
         batch_size=8,
         evaluation={"every": 100, "subset": 10},
     )
-    assert [each.kind for each in planned.scenario.tasks[0].transforms] == ["colour", "normalise"]
+    assert [step.kind for step in planned.scenario.tasks[0].transforms] == ["colour", "normalise"]
     outcome = run(planned)
     assert outcome.updates == 10 and outcome.account is not None
     assert outcome.account.parameters > 3_000_000

@@ -91,10 +91,10 @@ def on_own_data() -> Experiment:
     return complete(Experiment(scenario, "finetune", batch_size=4, epochs=2))
 
 
-def same_bits(found: Run) -> bool:
+def same_bits(result: Run) -> bool:
     """Whether a run is, bit for bit, what a run in this process gives."""
-    assert found.folder is not None
-    return Run.load(found.folder).trace == run(found.experiment).trace
+    assert result.folder is not None
+    return Run.load(result.folder).trace == run(result.experiment).trace
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_failures_are_runs_the_rest_goes_on_and_the_next_call_runs_what_is_missi
         "killed": small("test-slow"),
     }
     kinds = {name: "crashed" if name == "killed" else name for name in bad}
-    planned = [*good, good[0], *bad.values()]
+    experiments = [*good, good[0], *bad.values()]
 
     class Kill(Watcher):
         def updated(self, step: Step) -> None:
@@ -121,19 +121,19 @@ def test_failures_are_runs_the_rest_goes_on_and_the_next_call_runs_what_is_missi
 
     def call(jobs: int, *observers: Observer) -> dict[str, Run]:
         where = Where(out=out, jobs=jobs, plugin=plugin, checkpoint_seconds=0.1)
-        return {found.id: found for found in Processes(where, observers).run(planned)}
+        return {result.id: result for result in Processes(where, observers).run(experiments)}
 
     first = call(2, Kill())
     assert len(first) == 7
-    for each in good:
-        assert first[each.id].status == "done" and same_bits(first[each.id])
+    for planned in good:
+        assert first[planned.id].status == "done" and same_bits(first[planned.id])
     reasons = {}
-    for name, each in bad.items():
-        failed = first[each.id]
+    for name, planned in bad.items():
+        failed = first[planned.id]
         assert failed.status == "failed" and failed.failure is not None
         assert failed.failure.kind == kinds[name]
-        kept = json.loads((out / each.id / FAILURE).read_text())
-        assert kept["id"] == each.id and kept["kind"] == kinds[name]
+        kept = json.loads((out / planned.id / FAILURE).read_text())
+        assert kept["id"] == planned.id and kept["kind"] == kinds[name]
         assert kept["reason"] == failed.failure.reason and "\n" not in kept["reason"]
         reasons[name] = kept
     assert reasons["crashed"]["reason"] == "KeyError: 'gone'"
@@ -144,15 +144,15 @@ def test_failures_are_runs_the_rest_goes_on_and_the_next_call_runs_what_is_missi
     assert (out / bad["killed"].id / CHECKPOINT).exists()
 
     (tmp_path / "calm").touch()
-    stamps = {each.id: (out / each.id / RESULT).stat().st_mtime_ns for each in good}
+    stamps = {planned.id: (out / planned.id / RESULT).stat().st_mtime_ns for planned in good}
     second = call(1)
-    assert {found.id for found in second.values() if found.status == "failed"} == {wild.id}
-    for each in good:
-        assert (out / each.id / RESULT).stat().st_mtime_ns == stamps[each.id]
+    assert {result.id for result in second.values() if result.status == "failed"} == {wild.id}
+    for planned in good:
+        assert (out / planned.id / RESULT).stat().st_mtime_ns == stamps[planned.id]
     for name in ("crashed", "out of memory", "killed"):
-        found = second[bad[name].id]
-        assert found.status == "done" and found.folder is not None
-        assert not (found.folder / FAILURE).exists() and not (found.folder / CHECKPOINT).exists()
+        result = second[bad[name].id]
+        assert result.status == "done" and result.folder is not None
+        assert not (result.folder / FAILURE).exists() and not (result.folder / CHECKPOINT).exists()
     assert same_bits(second[bad["killed"].id]), "what goes on from a checkpoint has the same bits"
 
 
@@ -291,8 +291,8 @@ def test_processes_hold_the_data_together_once(tmp_path: Path) -> None:
     for reader in readers:
         reader.communicate()
     whole = pixels.numel() / 1024
-    for resident, proportional, own in sizes:
-        assert resident >= 0.99 * whole and own == 0
+    for resident, proportional, private in sizes:
+        assert resident >= 0.99 * whole and private == 0
         assert proportional <= 0.55 * whole
 
 

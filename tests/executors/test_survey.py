@@ -55,10 +55,10 @@ def test_a_survey_reads_results_and_failures(planned: list[Experiment], tmp_path
     write_json(tmp_path / planned[1].id / FAILURE, why)
     # A run that was done after it had failed is done.
     write_json(tmp_path / planned[0].id / FAILURE, why)
-    found = survey(planned, tmp_path)
-    assert [run.status for run in found] == ["done", "failed", "missing"]
-    assert found[0].metrics == {"ACC": 0.5} and found[0].failure is None
-    assert found[1].failure is not None and found[1].failure.reason == why["reason"]
+    runs = survey(planned, tmp_path)
+    assert [run.status for run in runs] == ["done", "failed", "missing"]
+    assert runs[0].metrics == {"ACC": 0.5} and runs[0].failure is None
+    assert runs[1].failure is not None and runs[1].failure.reason == why["reason"]
 
 
 def test_a_result_without_its_trace_is_not_taken_for_a_run(planned: list[Experiment], tmp_path: Path) -> None:

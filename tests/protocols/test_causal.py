@@ -26,55 +26,55 @@ def base(method: str = "finetune", scenario: str = "slt-D5-5a-digits") -> Experi
     return experiment(scenario, method)
 
 
-def second_rate(each: Experiment) -> float | None:
-    return each.of_phase(1).lr
+def second_rate(planned: Experiment) -> float | None:
+    return planned.of_phase(1).lr
 
 
-def made_up(each: Experiment) -> Run:
+def made_up(planned: Experiment) -> Run:
     """D1 likes the rate .01; a fast second rate learns D2 well and forgets, a slow one keeps more."""
-    if len(each.scenario.phases) == 1 and len(each.scenario.phases[0]) == 2:
+    if len(planned.scenario.phases) == 1 and len(planned.scenario.phases[0]) == 2:
         return with_curve(
-            each, [(10, 1, {0: 0.5, 1: 0.7}), (20, 1, {0: 0.9, 1: 0.9}), (30, 1, {0: 0.8, 1: 0.8})]
+            planned, [(10, 1, {0: 0.5, 1: 0.7}), (20, 1, {0: 0.9, 1: 0.9}), (30, 1, {0: 0.8, 1: 0.8})]
         )
-    top = 0.9 if each.optimizer.lr == 0.01 else 0.8
+    top = 0.9 if planned.optimizer.lr == 0.01 else 0.8
     first = [(10, 0, {0: top}), (20, 0, {0: top - 0.1})]
     fast = [(30, 1, {0: 0.4, 1: 0.6}), (40, 1, {0: 0.0, 1: 0.9})]
     slow = [(30, 1, {0: 0.7, 1: 0.3}), (40, 1, {0: 0.6, 1: 0.5})]
     second = {1e-3: fast, 1e-4: slow, None: slow}
-    later = second[second_rate(each)] if len(each.scenario.phases) == 2 else []
-    return with_curve(each, [*first, *later])
+    later = second[second_rate(planned)] if len(planned.scenario.phases) == 2 else []
+    return with_curve(planned, [*first, *later])
 
 
 def test_algorithm_1() -> None:
     execute = Recorder(made_up)
-    found = drive(causal([base()], {"lr": [0.001, 0.01]}, options=RATES), execute)
-    assert [c.score for c in found.candidates] == [0.8, 0.9]
-    assert found.choice == {"lr": 0.01, "later_lr": [1e-3]}
-    assert [c.score for c in found.rates[0]] == [0.9, 0.5]
-    assert (found.best, found.last, found.baseline) == pytest.approx((0.5, 0.45, 0.9))
-    assert found.omega_all == pytest.approx(0.5 / 0.9)
-    assert not found.forgets
+    outcome = drive(causal([base()], {"lr": [0.001, 0.01]}, options=RATES), execute)
+    assert [c.score for c in outcome.candidates] == [0.8, 0.9]
+    assert outcome.choice == {"lr": 0.01, "later_lr": [1e-3]}
+    assert [c.score for c in outcome.rates[0]] == [0.9, 0.5]
+    assert (outcome.best, outcome.last, outcome.baseline) == pytest.approx((0.5, 0.45, 0.9))
+    assert outcome.omega_all == pytest.approx(0.5 / 0.9)
+    assert not outcome.forgets
     selection, trials, final = execute.rounds
-    assert all(each.scenario.phases == ((0,),) for each in selection)
-    assert all(each.scenario.n_units == 10 for each in selection)
-    assert [second_rate(each) for each in trials] == [1e-3, 1e-4]
+    assert all(planned.scenario.phases == ((0,),) for planned in selection)
+    assert all(planned.scenario.n_units == 10 for planned in selection)
+    assert [second_rate(planned) for planned in trials] == [1e-3, 1e-4]
     assert final[0] == trials[0], "the chosen run is the trial itself, not another one"
     assert final[1].scenario.phases == ((0, 1),) and final[1].by_phase == () and final[1].optimizer.lr == 0.01
 
 
-def ending(each: Experiment, kind: FailureKind, *, measured: bool) -> Run:
+def ending(planned: Experiment, kind: FailureKind, *, measured: bool) -> Run:
     """As `made_up`, but the run of both tasks at once ends after its second evaluation, or before any."""
-    found = made_up(each)
-    if len(each.scenario.phases) == 1 and len(each.scenario.phases[0]) == 2:
+    run = made_up(planned)
+    if len(planned.scenario.phases) == 1 and len(planned.scenario.phases[0]) == 2:
         until = [(10, 1, {0: 0.5, 1: 0.7}), (20, 1, {0: 0.6, 1: 0.8})] if measured else []
-        return failed(each, "it ended early", kind=kind, trace=with_curve(each, until).trace)
-    return found
+        return failed(planned, "it ended early", kind=kind, trace=with_curve(planned, until).trace)
+    return run
 
 
 def test_a_baseline_that_diverges_is_what_it_reached_before() -> None:
     execute = Recorder(partial(ending, kind=FailureKind.DIVERGED, measured=True))
-    found = drive(causal([base()], {"lr": [0.01]}, options=RATES), execute)
-    assert (found.best, found.last, found.baseline) == pytest.approx((0.5, 0.45, 0.7))
+    outcome = drive(causal([base()], {"lr": [0.01]}, options=RATES), execute)
+    assert (outcome.best, outcome.last, outcome.baseline) == pytest.approx((0.5, 0.45, 0.7))
 
 
 @pytest.mark.parametrize(
@@ -92,15 +92,15 @@ def test_a_baseline_of_which_nothing_is_known_ends_the_protocol(kind: FailureKin
 
 def test_the_second_rate_may_be_chosen_by_both_tasks_together() -> None:
     options = replace(RATES, choose_by="union")
-    found = drive(causal([base()], {"lr": [0.01]}, options=options), Recorder(made_up))
-    assert found.choice["later_lr"] == [1e-4]
-    assert (found.best, found.last) == pytest.approx((0.55, 0.55))
+    outcome = drive(causal([base()], {"lr": [0.01]}, options=options), Recorder(made_up))
+    assert outcome.choice["later_lr"] == [1e-4]
+    assert (outcome.best, outcome.last) == pytest.approx((0.55, 0.55))
 
 
 def test_the_second_task_may_start_from_the_best_weights_of_the_first() -> None:
     execute = Recorder(made_up)
     drive(causal([base()], {"lr": [0.01]}, options=replace(RATES, start="best")), execute)
-    assert [each.by_phase for each in execute.rounds[1]] == [
+    assert [planned.by_phase for planned in execute.rounds[1]] == [
         (PhaseSpec(updates=10), PhaseSpec(lr=1e-3)),
         (PhaseSpec(updates=10), PhaseSpec(lr=1e-4)),
     ]
@@ -108,13 +108,13 @@ def test_the_second_task_may_start_from_the_best_weights_of_the_first() -> None:
 
 def test_where_a_task_stops_is_a_choice() -> None:
     options = replace(RATES, start="best", later_rates=())
-    found = drive(causal([base()], {"lr": [0.01]}, options=options), Recorder(made_up))
-    assert found.choices == (Selected("where task 1 stops", 2, ("test",), later=False),)
-    told = found.as_json()["selection"]["selection on test data"]
+    outcome = drive(causal([base()], {"lr": [0.01]}, options=options), Recorder(made_up))
+    assert outcome.choices == (Selected("where task 1 stops", 2, ("test",), later=False),)
+    told = outcome.as_json()["selection"]["selection on test data"]
     assert told == {"answer": "yes", "figure": "where task 1 stops chosen among 2 on test data"}
     on_validation = replace(options, on="validation")
-    found = drive(causal([base()], {"lr": [0.01]}, options=on_validation), Recorder(made_up))
-    assert found.choices[0].parts == ("validation",)
+    outcome = drive(causal([base()], {"lr": [0.01]}, options=on_validation), Recorder(made_up))
+    assert outcome.choices[0].parts == ("validation",)
 
 
 @pytest.mark.parametrize(
@@ -138,98 +138,104 @@ def test_validation_data_choose_and_test_data_report() -> None:
     options = replace(RATES, on="validation", held_out=0.1)
     drive(causal([base()], {"lr": [0.001, 0.01]}, options=options), execute)
     selection, trials, final = execute.rounds
-    assert {each.evaluation.on for each in selection + trials} == {"validation"}
-    assert {each.evaluation.on for each in final} == {"test"}
-    assert {each.scenario.held_out for each in selection + trials + final} == {0.1}
+    assert {planned.evaluation.on for planned in selection + trials} == {"validation"}
+    assert {planned.evaluation.on for planned in final} == {"test"}
+    assert {planned.scenario.held_out for planned in selection + trials + final} == {0.1}
 
 
 def test_the_strength_of_ewc_may_follow_the_second_rate() -> None:
     execute = Recorder(made_up)
     drive(causal([base("ewc")], {"lr": [0.01]}, options=replace(RATES, tie_strength=True)), execute)
-    assert [each.settings["strength"] for each in execute.rounds[1]] == pytest.approx([500, 5000])
+    assert [planned.settings["strength"] for planned in execute.rounds[1]] == pytest.approx([500, 5000])
 
 
 def test_several_seeds_choose_by_their_mean() -> None:
     execute = Recorder(made_up)
     bases = [experiment("slt-D5-5a-digits", "finetune", seed=seed) for seed in (0, 1)]
-    found = drive(causal(bases, {"lr": [0.001, 0.01]}, options=RATES), execute)
-    assert [len(asked) for asked in execute.rounds] == [4, 4, 4]
-    assert found.candidates[0].scores == (0.8, 0.8) and len(found.runs) == 2
-    assert found.best == pytest.approx(0.5)
+    outcome = drive(causal(bases, {"lr": [0.001, 0.01]}, options=RATES), execute)
+    assert [len(experiments) for experiments in execute.rounds] == [4, 4, 4]
+    assert outcome.candidates[0].scores == (0.8, 0.8) and len(outcome.runs) == 2
+    assert outcome.best == pytest.approx(0.5)
 
 
 def test_any_number_of_tasks_and_never_a_later_one() -> None:
-    def make(each: Experiment) -> Run:
-        phases = each.scenario.phases
+    def make(planned: Experiment) -> Run:
+        phases = planned.scenario.phases
         if len(phases) == 1 and len(phases[0]) == 3:
-            return with_curve(each, [(1, 2, {0: 0.8, 1: 0.8, 2: 0.8})])
+            return with_curve(planned, [(1, 2, {0: 0.8, 1: 0.8, 2: 0.8})])
         curve = []
         for number in range(len(phases)):
-            rate = each.of_phase(number).lr or 1e-4
+            rate = planned.of_phase(number).lr or 1e-4
             old = 0.4 if rate == 1e-3 else 0.6
             # The second task wants the fast rate, the third the slow one.
             new = 0.9 if (rate == 1e-3) == (number == 1) else 0.5
             for later, shift in ((1, 0.0), (2, -0.1)):
                 accuracies = dict.fromkeys(range(number), old + shift) | {number: new + shift}
                 curve.append((10 * number + later, number, accuracies))
-        return with_curve(each, curve)
+        return with_curve(planned, curve)
 
     stream = replace(
         base(scenario="split-digits"), scenario=prefix(base(scenario="split-digits").scenario, 3)
     )
     execute = Recorder(make)
-    found = drive(causal([stream], {}, options=replace(RATES, start="best")), execute)
-    assert [sorted({len(each.scenario.phases) for each in asked}) for asked in execute.rounds] == [
+    outcome = drive(causal([stream], {}, options=replace(RATES, start="best")), execute)
+    assert [
+        sorted({len(planned.scenario.phases) for planned in experiments}) for experiments in execute.rounds
+    ] == [
         [1],
         [2],
         [3],
         [1, 3],
     ]
-    assert found.chosen_rates == (1e-3, 1e-4)
+    assert outcome.chosen_rates == (1e-3, 1e-4)
     assert execute.rounds[3][0].by_phase == (
         PhaseSpec(updates=1),
         PhaseSpec(lr=1e-3, updates=9),
         PhaseSpec(lr=1e-4),
     )
-    assert found.runs[0].so_far == pytest.approx(((0.4 + 0.9) / 2, (0.6 + 0.6 + 0.9) / 3))
-    assert found.omega_all == pytest.approx((0.65 / 0.8 + 0.7 / 0.8) / 2)
+    assert outcome.runs[0].so_far == pytest.approx(((0.4 + 0.9) / 2, (0.6 + 0.6 + 0.9) / 3))
+    assert outcome.omega_all == pytest.approx((0.65 / 0.8 + 0.7 / 0.8) / 2)
 
 
 def test_merged_networks_are_judged_by_the_best_balance() -> None:
-    def make(each: Experiment) -> Run:
-        result = made_up(each)
-        if not each.evaluation.balances:
+    def make(planned: Experiment) -> Run:
+        result = made_up(planned)
+        if not planned.evaluation.balances:
             return result
         readings = tuple((40, 1, None, balance_name(a / 100), 0.3 + 0.4 * (a == 37)) for a in range(101))
         return replace(result, tables=Tables(result.trace, readings=readings))
 
     execute = Recorder(make)
-    found = drive(causal([base("imm-mean")], {"lr": [0.01]}, options=CausalOptions(later_rates=())), execute)
-    assert found.choice == {"lr": 0.01, "later_lr": [None]}
-    assert found.best == pytest.approx(0.7) and found.last == pytest.approx(0.55)
-    assert len(found.runs[0].balances) == 101
-    assert max(found.runs[0].balances, key=lambda point: point[1])[0] == 0.37
-    assert [each.evaluation.balances for each in execute.rounds[-1]] == [True, False]
+    outcome = drive(
+        causal([base("imm-mean")], {"lr": [0.01]}, options=CausalOptions(later_rates=())), execute
+    )
+    assert outcome.choice == {"lr": 0.01, "later_lr": [None]}
+    assert outcome.best == pytest.approx(0.7) and outcome.last == pytest.approx(0.55)
+    assert len(outcome.runs[0].balances) == 101
+    assert max(outcome.runs[0].balances, key=lambda point: point[1])[0] == 0.37
+    assert [planned.evaluation.balances for planned in execute.rounds[-1]] == [True, False]
 
 
 def test_cells_of_tables_are_minima_taken_apart() -> None:
     """The reference's example: best .49, .46, .50 and last .10, .45, .30 make the cell .46 / .10."""
     codes = {"D9-1a": (0.49, 0.10), "D9-1b": (0.46, 0.45), "D9-1c": (0.50, 0.30)}
 
-    def make(each: Experiment) -> Run:
-        high, low = codes[each.scenario.name.removeprefix("slt-").removesuffix("-digits")]
-        if len(each.scenario.phases[0]) == 2:
-            return with_curve(each, [(1, 1, {0: 0.5, 1: 0.5})])
+    def make(planned: Experiment) -> Run:
+        high, low = codes[planned.scenario.name.removeprefix("slt-").removesuffix("-digits")]
+        if len(planned.scenario.phases[0]) == 2:
+            return with_curve(planned, [(1, 1, {0: 0.5, 1: 0.5})])
         points = [(1, 0, {0: 0.9})]
         points += (
-            [(2, 1, {0: high, 1: high}), (3, 1, {0: low, 1: low})] if len(each.scenario.phases) == 2 else []
+            [(2, 1, {0: high, 1: high}), (3, 1, {0: low, 1: low})]
+            if len(planned.scenario.phases) == 2
+            else []
         )
-        return with_curve(each, points)
+        return with_curve(planned, points)
 
     bases = {f"slt-{code}-digits": [base(scenario=f"slt-{code}-digits")] for code in codes}
-    found = drive(worst_of(bases, {}, options=RATES), Recorder(make))
-    assert (found.best, found.last) == pytest.approx((0.46, 0.10))
-    assert found.forgets and found.as_json()["omega_all"] == pytest.approx(0.92)
+    outcome = drive(worst_of(bases, {}, options=RATES), Recorder(make))
+    assert (outcome.best, outcome.last) == pytest.approx((0.46, 0.10))
+    assert outcome.forgets and outcome.as_json()["omega_all"] == pytest.approx(0.92)
 
 
 def test_forgetting_is_below_the_limits_of_the_paper() -> None:

@@ -36,35 +36,35 @@ def bases(
     ]
 
 
-def shortened(planned: Sequence[Experiment], tasks: int) -> list[Experiment]:
-    return [replace(each, scenario=prefix(each.scenario, tasks)) for each in planned]
+def shortened(experiments: Sequence[Experiment], tasks: int) -> list[Experiment]:
+    return [replace(planned, scenario=prefix(planned.scenario, tasks)) for planned in experiments]
 
 
 def test_grid(tmp_path: Path) -> None:
     planned = bases("er", updates=40, seeds=2)
-    found = drive(grid(planned, {"lr": ["0.05", "0.0001"]}, on="validation"), Serial(Where(out=tmp_path)))
-    assert found.choice == {"lr": 0.05}
-    assert found.candidates[0].score > found.candidates[1].score + 0.2
-    assert found.as_json()["summary"]["ACC"]["n"] == 2
+    outcome = drive(grid(planned, {"lr": ["0.05", "0.0001"]}, on="validation"), Serial(Where(out=tmp_path)))
+    assert outcome.choice == {"lr": 0.05}
+    assert outcome.candidates[0].score > outcome.candidates[1].score + 0.2
+    assert outcome.as_json()["summary"]["ACC"]["n"] == 2
     assert len(list(tmp_path.glob("*/result.json"))) == 2 * 2 + 2
 
 
 def test_causal(tmp_path: Path) -> None:
     planned = bases("finetune", "slt-D5-5b-digits", every=5, epochs=3)
     options = CausalOptions(later_rates=(0.1, 0.001))
-    found = drive(causal(planned, {"lr": [0.01, 0.001]}, options=options), Serial(Where(out=tmp_path)))
-    assert found.choice == {"lr": 0.01, "later_lr": [0.1]}
-    assert found.last <= found.best < found.baseline
-    assert found.best < 0.6 and found.baseline > 0.85
-    assert found.omega_all == pytest.approx(found.best / found.baseline)
+    outcome = drive(causal(planned, {"lr": [0.01, 0.001]}, options=options), Serial(Where(out=tmp_path)))
+    assert outcome.choice == {"lr": 0.01, "later_lr": [0.1]}
+    assert outcome.last <= outcome.best < outcome.baseline
+    assert outcome.best < 0.6 and outcome.baseline > 0.85
+    assert outcome.omega_all == pytest.approx(outcome.best / outcome.baseline)
 
 
 def test_causal_from_the_best_weights_over_several_tasks(tmp_path: Path) -> None:
     planned = shortened(bases("er", updates=12, every=3), 3)
     options = CausalOptions(later_rates=(0.05, 0.0001), start="best", on="validation")
-    found = drive(causal(planned, {}, options=options), Serial(Where(out=tmp_path)))
-    assert len(found.rates) == 2 and len(found.runs[0].so_far) == 2
-    assert found.chosen_rates[0] == 0.05
+    outcome = drive(causal(planned, {}, options=options), Serial(Where(out=tmp_path)))
+    assert len(outcome.rates) == 2 and len(outcome.runs[0].so_far) == 2
+    assert outcome.chosen_rates[0] == 0.05
 
 
 def test_forward_transfer(tmp_path: Path) -> None:
@@ -73,35 +73,35 @@ def test_forward_transfer(tmp_path: Path) -> None:
         for method in ("finetune", "independent")
     }
     probe = TransferSpec(shots=(1, 20), tuned_lrs=(0.05,), tuned_epochs=(5, 40))
-    found = drive(forward_transfer(groups, probe=probe), Serial(Where(out=tmp_path)))
-    runs = [each for method in found.methods.values() for each in method.runs]
-    assert all(each.diversity > 0 and each.matrix["AvgLAcc"] > 0.8 for each in runs)
-    many, one = (float(np.mean([each.linear[k] for each in runs])) for k in (20, 1))
+    outcome = drive(forward_transfer(groups, probe=probe), Serial(Where(out=tmp_path)))
+    runs = [run for method in outcome.methods.values() for run in method.runs]
+    assert all(run.diversity > 0 and run.matrix["AvgLAcc"] > 0.8 for run in runs)
+    many, one = (float(np.mean([run.linear[k] for run in runs])) for k in (20, 1))
     assert many > max(0.7, one)
-    assert np.mean([each.tuned[20] for each in runs]) > 0.7
-    assert found.methods["independent"].runs[0].matrix["AvgFgt"] == 0
-    assert found.correlations["AvgFgt"][20].n == 4
+    assert np.mean([run.tuned[20] for run in runs]) > 0.7
+    assert outcome.methods["independent"].runs[0].matrix["AvgFgt"] == 0
+    assert outcome.correlations["AvgFgt"][20].n == 4
 
 
 def test_online(tmp_path: Path) -> None:
-    found = drive(online(bases("er", seeds=2, batch_size=10)), Serial(Where(out=tmp_path)))
-    result = found.search.results[0]
+    outcome = drive(online(bases("er", seeds=2, batch_size=10)), Serial(Where(out=tmp_path)))
+    result = outcome.search.results[0]
     assert result.updates == sum(-(-n // 10) for n in (290, 288, 293, 288, 283))
     matrix = Curve.of_trace(run(result.experiment).trace).matrix()
-    seeds = [each.after_each_task("AA") for each in found.search.results]
+    seeds = [seeded.after_each_task("AA") for seeded in outcome.search.results]
     assert seeds[0] == pytest.approx(average_accuracy(matrix).tolist())
-    assert found.curves["AA"] == pytest.approx(np.mean(seeds, axis=0).tolist())
+    assert outcome.curves["AA"] == pytest.approx(np.mean(seeds, axis=0).tolist())
     raa = rescaled_average_accuracy(matrix, [2, 4, 6, 8, 10]).tolist()
     assert result.after_each_task("RAA") == pytest.approx(raa)
-    assert found.final["RAA"] == pytest.approx(found.final["AA"])
+    assert outcome.final["RAA"] == pytest.approx(outcome.final["AA"])
 
 
 def test_queue(tmp_path: Path) -> None:
     planned = bases("ewc", setting="task", updates=30)
-    found = drive(queue(planned, {"strength": ["0", "300"]}, every=3), Serial(Where(out=tmp_path)))
-    assert found.tasks == (1, 4, 5)
-    assert found.candidates[found.best].score > found.candidates[found.worst].score
-    assert found.averages[found.best][-1] == pytest.approx(found.candidates[found.best].score)
+    outcome = drive(queue(planned, {"strength": ["0", "300"]}, every=3), Serial(Where(out=tmp_path)))
+    assert outcome.tasks == (1, 4, 5)
+    assert outcome.candidates[outcome.best].score > outcome.candidates[outcome.worst].score
+    assert outcome.averages[outcome.best][-1] == pytest.approx(outcome.candidates[outcome.best].score)
 
 
 @pytest.mark.slow
@@ -119,8 +119,8 @@ def test_several_at_a_time_find_the_same(tmp_path: Path) -> None:
 def test_protocols_on_mnist(real_data: Path, tmp_path: Path) -> None:
     execute = Serial(Where(out=tmp_path, data=real_data))
     rates = {"lr": ["0.1", "0.0001"]}
-    found = drive(grid(bases("er", "split-mnist", updates=40), rates, on="validation"), execute)
-    assert found.choice == {"lr": 0.1}
+    outcome = drive(grid(bases("er", "split-mnist", updates=40), rates, on="validation"), execute)
+    assert outcome.choice == {"lr": 0.1}
 
     planned = bases("finetune", "slt-D5-5a-mnist", updates=150, every=15)
     options = CausalOptions(later_rates=(0.001, 0.00001))

@@ -32,19 +32,21 @@ def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
 
 
 def by_rate(metric: str = "ACC") -> Recorder:
-    return Recorder(lambda each: with_metrics(each, {metric: each.optimizer.lr + 0.01 * each.seed}))
+    return Recorder(
+        lambda planned: with_metrics(planned, {metric: planned.optimizer.lr + 0.01 * planned.seed})
+    )
 
 
 def test_every_combination_is_tried_with_every_seed_and_kept() -> None:
     execute = by_rate()
-    found = drive(grid(bases(seeds=3), {"lr": [0.1, 0.5], "weight": [0.3, 0.7]}), execute)
-    assert [len(asked) for asked in execute.rounds] == [12, 3]
-    assert [c.fields for c in found.candidates] == combinations({"lr": [0.1, 0.5], "weight": [0.3, 0.7]})
-    assert found.candidates[0].scores == pytest.approx((0.1, 0.11, 0.12))
-    assert found.candidates[0].score == pytest.approx(0.11)
-    assert found.choice == {"lr": 0.5, "weight": 0.3}
-    assert [result.experiment.seed for result in found.results] == [0, 1, 2]
-    assert {each.id for each in execute.rounds[1]} <= {each.id for each in execute.rounds[0]}
+    outcome = drive(grid(bases(seeds=3), {"lr": [0.1, 0.5], "weight": [0.3, 0.7]}), execute)
+    assert [len(experiments) for experiments in execute.rounds] == [12, 3]
+    assert [c.fields for c in outcome.candidates] == combinations({"lr": [0.1, 0.5], "weight": [0.3, 0.7]})
+    assert outcome.candidates[0].scores == pytest.approx((0.1, 0.11, 0.12))
+    assert outcome.candidates[0].score == pytest.approx(0.11)
+    assert outcome.choice == {"lr": 0.5, "weight": 0.3}
+    assert [result.experiment.seed for result in outcome.results] == [0, 1, 2]
+    assert {planned.id for planned in execute.rounds[1]} <= {planned.id for planned in execute.rounds[0]}
 
 
 def test_less_forgetting_is_better() -> None:
@@ -54,40 +56,40 @@ def test_less_forgetting_is_better() -> None:
 
 
 def test_a_failed_run_keeps_its_candidate_in_the_table_but_out_of_the_choice() -> None:
-    def make(each: Experiment) -> Run:
-        if each.optimizer.lr == 0.5 and each.seed == 1:
-            return failed(each, "loss became nan")
-        return with_metrics(each, {"ACC": each.optimizer.lr})
+    def make(planned: Experiment) -> Run:
+        if planned.optimizer.lr == 0.5 and planned.seed == 1:
+            return failed(planned, "loss became nan")
+        return with_metrics(planned, {"ACC": planned.optimizer.lr})
 
-    found = drive(grid(bases(seeds=2), {"lr": [0.1, 0.5]}), Recorder(make))
-    assert found.choice == {"lr": 0.1}
-    assert found.candidates[1].failures == ("loss became nan",)
-    assert math.isnan(found.candidates[1].score) and found.candidates[1].scores[0] == 0.5
+    outcome = drive(grid(bases(seeds=2), {"lr": [0.1, 0.5]}), Recorder(make))
+    assert outcome.choice == {"lr": 0.1}
+    assert outcome.candidates[1].failures == ("loss became nan",)
+    assert math.isnan(outcome.candidates[1].score) and outcome.candidates[1].scores[0] == 0.5
     with pytest.raises(InputError, match=r"none of 1 candidates has a score.*loss became nan"):
         drive(grid(bases(seeds=2), {"lr": [0.5]}), Recorder(make))
 
 
 def test_validation_never_shows_test_data_before_the_choice() -> None:
     execute = by_rate()
-    found = drive(grid(bases(seeds=2), {"lr": [0.1, 0.5]}, on="validation", held_out=0.25), execute)
+    outcome = drive(grid(bases(seeds=2), {"lr": [0.1, 0.5]}, on="validation", held_out=0.25), execute)
     searched, final = execute.rounds
-    assert {each.evaluation.on for each in searched} == {"validation"}
-    assert {each.scenario.held_out for each in searched + final} == {0.25}
-    assert {each.evaluation.on for each in final} == {"test"}
-    assert {each.optimizer.lr for each in final} == {0.5}
-    assert found.on == "validation" and len(found.results) == 2
+    assert {planned.evaluation.on for planned in searched} == {"validation"}
+    assert {planned.scenario.held_out for planned in searched + final} == {0.25}
+    assert {planned.evaluation.on for planned in final} == {"test"}
+    assert {planned.optimizer.lr for planned in final} == {0.5}
+    assert outcome.on == "validation" and len(outcome.results) == 2
 
 
 def test_the_search_may_use_fewer_seeds_than_the_winner() -> None:
     execute = by_rate()
     drive(grid(bases(seeds=5), {"lr": [0.1, 0.5]}, search_seeds=1), execute)
-    assert [len(asked) for asked in execute.rounds] == [2, 5]
+    assert [len(experiments) for experiments in execute.rounds] == [2, 5]
     with pytest.raises(InputError, match="search_seeds must be between 1 and 5, got 6"):
         drive(grid(bases(seeds=5), {"lr": [0.1]}, search_seeds=6), execute)
 
 
 def test_the_first_of_equals_is_chosen() -> None:
-    same = Recorder(lambda each: with_metrics(each, {"ACC": 0.5}))
+    same = Recorder(lambda planned: with_metrics(planned, {"ACC": 0.5}))
     assert drive(grid(bases(), {"lr": [0.2, 0.1]}), same).choice == {"lr": 0.2}
 
 
@@ -158,12 +160,12 @@ def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
 
     base = experiment("split-digits", "finetune", updates=3, evaluation={"every": 100})
     plan = grid([base], {"lr": ["0.1", "1e9"]})
-    found = drive(plan, Serial(Where(out=tmp_path), [Following()]))
-    assert found.choice == {"lr": 0.1}
-    assert "try a learning rate smaller" in found.candidates[1].failures[0]
+    outcome = drive(plan, Serial(Where(out=tmp_path), [Following()]))
+    assert outcome.choice == {"lr": 0.1}
+    assert "try a learning rate smaller" in outcome.candidates[1].failures[0]
     (diverged,) = [run.failure for run in ended if run.failure is not None]
-    assert diverged.kind is FailureKind.DIVERGED and diverged.reason == found.candidates[1].failures[0]
-    chosen = found.results[0].experiment.id
+    assert diverged.kind is FailureKind.DIVERGED and diverged.reason == outcome.candidates[1].failures[0]
+    chosen = outcome.results[0].experiment.id
     # It is asked for twice, and run once.
     assert began.count(chosen) == 1 and [run.id for run in ended].count(chosen) == 2
     assert steps.count(15) == 1
@@ -172,17 +174,17 @@ def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
 def test_a_run_that_crashes_is_a_failure_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crashing(each: Experiment, where: Where, observers: Any) -> Run:
-        if each.optimizer.lr == 0.2:
+    def crashing(planned: Experiment, where: Where, observers: Any) -> Run:
+        if planned.optimizer.lr == 0.2:
             raise RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 9 bytes")
-        return execute(each, where, observers)
+        return execute(planned, where, observers)
 
     monkeypatch.setattr("engram.engine.execute.execute", crashing)
     base = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
     plan = grid([base], {"lr": [0.1, 0.2]})
-    found = drive(plan, Serial(Where(out=tmp_path)))
-    tried = found.candidates[1]
-    assert found.choice == {"lr": 0.1} and tried.failures[0].startswith("out of memory (RuntimeError: Def")
+    outcome = drive(plan, Serial(Where(out=tmp_path)))
+    tried = outcome.candidates[1]
+    assert outcome.choice == {"lr": 0.1} and tried.failures[0].startswith("out of memory (RuntimeError: Def")
     told = Run.find(varied(base, {"lr": 0.2}), tmp_path).failure
     assert told is not None and told.kind is FailureKind.OUT_OF_MEMORY and "in crashing" in told.details
     assert not told.final
@@ -196,8 +198,8 @@ def test_a_run_that_diverges_leaves_what_was_measured_before(
     executor: Callable[[Where], Executor], tmp_path: Path
 ) -> None:
     base = experiment("split-digits", "finetune", updates=6, evaluation={"every": 1, "subset": 10})
-    (found,) = executor(Where(out=tmp_path, jobs=1))([varied(base, {"lr": 1e9})])
-    assert found.failure is not None and found.failure.kind is FailureKind.DIVERGED
-    assert found.trace == Trace.load(tmp_path / found.experiment.id / "trace.parquet")
-    assert f"at step {max(found.trace.step) + 1} " in found.failure.reason
-    assert found.failure.step == max(found.trace.step) + 1 and found.failure.task == 0
+    (run,) = executor(Where(out=tmp_path, jobs=1))([varied(base, {"lr": 1e9})])
+    assert run.failure is not None and run.failure.kind is FailureKind.DIVERGED
+    assert run.trace == Trace.load(tmp_path / run.experiment.id / "trace.parquet")
+    assert f"at step {max(run.trace.step) + 1} " in run.failure.reason
+    assert run.failure.step == max(run.trace.step) + 1 and run.failure.task == 0

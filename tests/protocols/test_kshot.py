@@ -42,9 +42,9 @@ def learned(planned: Experiment) -> str:
 
 def test_the_head_is_trained_as_autograd_would() -> None:
     """The same initial weights and orders, through PyTorch's own layer, loss and optimiser."""
-    given, asked = blobs(30, 0), blobs(300, 1)
-    found = linear_probe(
-        given, asked, lr=0.05, epochs=7, batch_size=10, generator=torch.Generator().manual_seed(3)
+    few, test = blobs(30, 0), blobs(300, 1)
+    accuracy = linear_probe(
+        few, test, lr=0.05, epochs=7, batch_size=10, generator=torch.Generator().manual_seed(3)
     )
     generator = torch.Generator().manual_seed(3)
     layer = nn.Linear(6, 3)
@@ -56,10 +56,10 @@ def test_the_head_is_trained_as_autograd_would() -> None:
     for _ in range(7):
         for rows in torch.randperm(30, generator=generator).split(10):
             step.zero_grad()
-            nn.functional.cross_entropy(layer(given.x[rows]), given.y[rows]).backward()
+            nn.functional.cross_entropy(layer(few.x[rows]), few.y[rows]).backward()
             step.step()
-    assert found == float((layer(asked.x).argmax(1) == asked.y).float().mean())
-    assert 0.6 < found < 1.0
+    assert accuracy == float((layer(test.x).argmax(1) == test.y).float().mean())
+    assert 0.6 < accuracy < 1.0
 
 
 def test_shots_are_nested_and_balanced() -> None:
@@ -77,10 +77,10 @@ def test_probing_leaves_the_network_as_it_is(training: bool) -> None:
     net(blobs(9, 0).x).sum().backward()
     before = copy.deepcopy(net.state_dict()), [p.grad.clone() for p in net.parameters() if p.grad is not None]
     randomness = torch.get_rng_state()
-    given, asked = blobs(12, 1), blobs(30, 2)
-    features_of(net, TensorSet(*given))
-    diversity(net, TensorSet(*given))
-    tuned_probe(net, given, [asked], epochs=(2,), generator=torch.Generator())
+    few, test = blobs(12, 1), blobs(30, 2)
+    features_of(net, TensorSet(*few))
+    diversity(net, TensorSet(*few))
+    tuned_probe(net, few, [test], epochs=(2,), generator=torch.Generator())
     assert torch.equal(torch.get_rng_state(), randomness)
     assert all(torch.equal(a, b) for a, b in zip(before[0].values(), net.state_dict().values(), strict=True))
     assert all(
@@ -90,14 +90,14 @@ def test_probing_leaves_the_network_as_it_is(training: bool) -> None:
 
 
 def test_fine_tuning_helps_where_fixed_features_cannot() -> None:
-    given, asked = blobs(60, 1), blobs(300, 2)
+    few, test = blobs(60, 1), blobs(300, 2)
     net = Network(nn.Sequential(nn.Linear(6, 5, bias=False)), nn.Linear(5, 3))
     with torch.no_grad():
         net.features[0].weight.zero_()  # type: ignore[index]
         net.features[0].weight[0] = 1.0  # type: ignore[index]
-    fixed = [Examples(features_of(net, TensorSet(*each)), each.y) for each in (given, asked)]
+    fixed = [Examples(features_of(net, TensorSet(*examples)), examples.y) for examples in (few, test)]
     linear = linear_probe(fixed[0], fixed[1], lr=0.1, epochs=50, generator=torch.Generator())
-    tuned = tuned_probe(net, given, [asked], lr=0.1, epochs=(50,), generator=torch.Generator())
+    tuned = tuned_probe(net, few, [test], lr=0.1, epochs=(50,), generator=torch.Generator())
     assert linear < 0.5 < 0.7 < tuned[50][0]
 
 
@@ -127,7 +127,7 @@ def test_a_probed_run_learns_the_same_bits(method: str) -> None:
 
 def test_independent_networks_have_the_features_of_their_own_task() -> None:
     """IND and fine-tuning are the same network after the first task, and different ones after the second."""
-    found = {
+    readings = {
         method: {
             learning: value
             for _, learning, _, name, value in run(probed(method, PROBE)).readings
@@ -135,8 +135,8 @@ def test_independent_networks_have_the_features_of_their_own_task() -> None:
         }
         for method in ("independent", "finetune")
     }
-    assert found["independent"][0] == found["finetune"][0]
-    assert found["independent"][1] != found["finetune"][1]
+    assert readings["independent"][0] == readings["finetune"][0]
+    assert readings["independent"][1] != readings["finetune"][1]
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,12 @@ def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
     return [experiment("split-digits", method, setting="task", seed=seed) for seed in range(seeds)]
 
 
-def transferred(each: Experiment) -> Run:
+def transferred(planned: Experiment) -> Run:
     """ER forgets less and transfers better; fine-tuning wants lr .001 and 50 passes."""
-    good = 0.1 * (each.method == "er") + 0.01 * each.seed
-    metrics = {"AvgFgt": -0.3 + good, "AvgAcc": 0.7, "AvgLAcc": each.optimizer.lr}
+    good = 0.1 * (planned.method == "er") + 0.01 * planned.seed
+    metrics = {"AvgFgt": -0.3 + good, "AvgAcc": 0.7, "AvgLAcc": planned.optimizer.lr}
     readings: list[Reading] = []
-    probe = each.evaluation.transfer
+    probe = planned.evaluation.transfer
     for task in range(1, 5) if probe else ():
         assert probe is not None
         readings += [(task, task - 1, task, "FDiv", 10.0 * task)]
@@ -42,39 +42,39 @@ def transferred(each: Experiment) -> Run:
                         (task, task - 1, task, tuned_name(k, lr=lr, epochs=epochs, on=on), value)
                         for k in probe.shots
                     ]
-    return Run(planned=each, finished=True, stored=metrics, tables=Tables(readings=readings))
+    return Run(planned=planned, finished=True, stored=metrics, tables=Tables(readings=readings))
 
 
 def test_averages_over_tasks_and_correlations_over_methods_and_runs() -> None:
     groups = {"er": bases("er", 3), "finetune": bases("finetune", 3)}
-    found = drive(forward_transfer(groups, probe=TransferSpec(shots=(5, 10))), Recorder(transferred))
-    er = found.methods["er"].runs[1]
+    outcome = drive(forward_transfer(groups, probe=TransferSpec(shots=(5, 10))), Recorder(transferred))
+    er = outcome.methods["er"].runs[1]
     assert er.linear == pytest.approx({5: 0.66, 10: 0.71}) and er.diversity == 25.0
     assert er.matrix == {"AvgFgt": pytest.approx(-0.19), "AvgAcc": 0.7, "AvgLAcc": 0.05}
-    correlation = found.correlations["AvgFgt"][5]
+    correlation = outcome.correlations["AvgFgt"][5]
     assert correlation.rho == pytest.approx(1.0) and correlation.n == 6
-    assert math.isnan(found.correlations["AvgFDiv"][5].rho), "it never changes"
-    assert found.as_json()["methods"]["er"]["AvgFwt"]["5"] == pytest.approx(0.66)
+    assert math.isnan(outcome.correlations["AvgFDiv"][5].rho), "it never changes"
+    assert outcome.as_json()["methods"]["er"]["AvgFwt"]["5"] == pytest.approx(0.66)
 
 
 def test_fields_are_chosen_by_learning_accuracy_on_validation_data() -> None:
     execute = Recorder(transferred)
     probe = TransferSpec(shots=(5,))
-    found = drive(forward_transfer({"er": bases()}, {"lr": [0.1, 0.2]}, probe=probe), execute)
+    outcome = drive(forward_transfer({"er": bases()}, {"lr": [0.1, 0.2]}, probe=probe), execute)
     search, _, probed = execute.rounds
-    assert {each.evaluation.on for each in search} == {"validation"}
+    assert {planned.evaluation.on for planned in search} == {"validation"}
     assert probed[0].optimizer.lr == 0.2 and probed[0].evaluation.transfer == probe
-    assert found.as_json()["choice"] == {"lr": 0.2} and len(found.as_json()["candidates"]) == 2
+    assert outcome.as_json()["choice"] == {"lr": 0.2} and len(outcome.as_json()["candidates"]) == 2
 
 
 def test_fine_tuning_is_chosen_on_validation_and_reported_on_test() -> None:
     execute = Recorder(transferred)
     probe = TransferSpec(shots=(5, 10), tuned_lrs=TUNED_LRS)
-    found = drive(forward_transfer({"er": bases()}, probe=probe), execute)
+    outcome = drive(forward_transfer({"er": bases()}, probe=probe), execute)
     assert execute.rounds[0][0].scenario.held_out == 0.2
-    assert found.methods["er"].tuned_choice == {5: (0.001, 50), 10: (0.001, 50)}
-    assert found.methods["er"].runs[0].tuned == pytest.approx({5: 0.6, 10: 0.6})
-    assert found.as_json()["finetuning"]["5"] == {"lr": 0.001, "epochs": 50}
+    assert outcome.methods["er"].tuned_choice == {5: (0.001, 50), 10: (0.001, 50)}
+    assert outcome.methods["er"].runs[0].tuned == pytest.approx({5: 0.6, 10: 0.6})
+    assert outcome.as_json()["finetuning"]["5"] == {"lr": 0.001, "epochs": 50}
 
 
 def test_p_values_are_those_of_the_paper() -> None:
@@ -83,17 +83,17 @@ def test_p_values_are_those_of_the_paper() -> None:
     for n, rho, p in ((30, 0.30, 0.11), (30, 0.16, 0.40), (25, 0.46, 0.02)):
         ranks = np.arange(n)
         orders = (draw.permutation(n) for _ in range(100_000))
-        order = next(each for each in orders if abs(np.corrcoef(ranks, each)[0, 1] - rho) < 0.003)
-        found = spearman(ranks.tolist(), order.tolist())
-        assert found.rho == pytest.approx(rho, abs=0.003)
-        assert found.p == pytest.approx(p, abs=0.006)
+        order = next(drawn for drawn in orders if abs(np.corrcoef(ranks, drawn)[0, 1] - rho) < 0.003)
+        correlation = spearman(ranks.tolist(), order.tolist())
+        assert correlation.rho == pytest.approx(rho, abs=0.003)
+        assert correlation.p == pytest.approx(p, abs=0.006)
 
 
 def test_few_runs_have_exact_p_values() -> None:
     """Of n! orders only the same and the reverse one correlate fully; ties make others as strong."""
     for n in (3, 4, 7, 9):
-        found = spearman(list(range(n)), list(range(n, 0, -1)))
-        assert found.rho == pytest.approx(-1) and found.p == pytest.approx(2 / math.factorial(n))
+        correlation = spearman(list(range(n)), list(range(n, 0, -1)))
+        assert correlation.rho == pytest.approx(-1) and correlation.p == pytest.approx(2 / math.factorial(n))
     assert spearman([1, 2, 3, 4], [1, 3, 2, 4]).p == pytest.approx(8 / 24), "as tables have it"
     assert spearman([1, 1, 2, 2], [1, 1, 2, 2]).p == pytest.approx(8 / 24)
     assert spearman(list(range(10)), list(range(10))).p == pytest.approx(2 / math.factorial(10))
@@ -104,31 +104,30 @@ def test_too_few_runs_have_no_p_value() -> None:
 
 
 def test_online_shows_every_sample_once_and_averages_curves() -> None:
-    def make(each: Experiment) -> Run:
-        curve = [0.9, 0.5 + 0.1 * each.seed]
+    def make(planned: Experiment) -> Run:
+        curve = [0.9, 0.5 + 0.1 * planned.seed]
         undefined = [math.nan, 0.2]
         by_task = {"AA": curve, "RAA": curve, "AF": undefined, "RAF": undefined}
-        return Run(planned=each, finished=True, stored={"AA": each.optimizer.lr}, by_task=by_task)
+        return Run(planned=planned, finished=True, stored={"AA": planned.optimizer.lr}, by_task=by_task)
 
     execute = Recorder(make)
-    found = drive(online(bases(seeds=2), {"lr": [0.1, 0.3]}), execute)
-    assert all(each.scenario.passes == 1 for asked in execute.rounds for each in asked)
-    assert found.search.choice == {"lr": 0.3}
-    assert found.curves["AA"] == pytest.approx([0.9, 0.55])
-    assert math.isnan(found.curves["RAF"][0]) and found.final["RAF"] == 0.2
-    assert found.spreads["AA"][1] == pytest.approx(0.1 / math.sqrt(2))
+    outcome = drive(online(bases(seeds=2), {"lr": [0.1, 0.3]}), execute)
+    assert all(planned.scenario.passes == 1 for experiments in execute.rounds for planned in experiments)
+    assert outcome.search.choice == {"lr": 0.3}
+    assert outcome.curves["AA"] == pytest.approx([0.9, 0.55])
+    assert math.isnan(outcome.curves["RAF"][0]) and outcome.final["RAF"] == 0.2
+    assert outcome.spreads["AA"][1] == pytest.approx(0.1 / math.sqrt(2))
 
 
 def test_online_tells_the_matrix_of_each_run() -> None:
-    def make(each: Experiment) -> Run:
+    def make(planned: Experiment) -> Run:
         known = [(k + 1, k, {task: 0.9 if task == k else 0.4 for task in range(k + 1)}) for k in range(5)]
         by_task = {name: [0.5] * 5 for name in ("AA", "AF", "RAA", "RAF")}
-        return replace(with_curve(each, known), stored={"AA": 0.5}, by_task=by_task)
+        return replace(with_curve(planned, known), stored={"AA": 0.5}, by_task=by_task)
 
-    planned = bases(seeds=2)
-    found = drive(online(planned), Recorder(make)).as_json()
-    assert list(found["matrix"]) == found["runs"] and len(found["runs"]) == 2
-    for rows in found["matrix"].values():
+    outcome = drive(online(bases(seeds=2)), Recorder(make)).as_json()
+    assert list(outcome["matrix"]) == outcome["runs"] and len(outcome["runs"]) == 2
+    for rows in outcome["matrix"].values():
         assert rows[2][:3] == [0.4, 0.4, 0.9] and math.isnan(rows[2][3]) and len(rows) == 5
 
 
@@ -141,18 +140,18 @@ def test_online_has_no_passes_to_try(name: str) -> None:
 
 
 def test_queue_reports_every_tenth_task_the_best_and_the_worst() -> None:
-    def make(each: Experiment) -> Run:
-        strength = each.settings["strength"]
+    def make(planned: Experiment) -> Run:
+        strength = planned.settings["strength"]
         if strength == 5:
-            return failed(each, "loss became nan")
-        final = {1: 0.4, 10: 0.8, 100: 0.2}[int(strength)] + 0.02 * each.seed
+            return failed(planned, "loss became nan")
+        final = {1: 0.4, 10: 0.8, 100: 0.2}[int(strength)] + 0.02 * planned.seed
         by_task = {"AA": [1.0, 0.9, 0.8, 0.7, final]}
-        return Run(planned=each, finished=True, stored={"AA": final}, by_task=by_task)
+        return Run(planned=planned, finished=True, stored={"AA": final}, by_task=by_task)
 
     execute = Recorder(make)
-    found = drive(queue(bases("ewc", 2), {"strength": [1, 5, 10, 100]}, every=2), execute)
-    assert found.tasks == (1, 3, 5) and len(execute.rounds) == 1
-    result = found.as_json()
+    outcome = drive(queue(bases("ewc", 2), {"strength": [1, 5, 10, 100]}, every=2), execute)
+    assert outcome.tasks == (1, 3, 5) and len(execute.rounds) == 1
+    result = outcome.as_json()
     assert result["best"]["fields"] == {"strength": 10} and result["worst"]["fields"] == {"strength": 100}
     assert result["best"]["averages"] == pytest.approx([1.0, 0.8, 0.81])
     assert result["candidates"][1]["averages"] == [] and result["candidates"][1]["failures"]

@@ -100,11 +100,11 @@ def test_a_later_rate_changes_nothing_before_and_everything_after(reset: bool) -
 def test_resuming_within_a_phase_of_its_own_rate(tmp_path: Path) -> None:
     optimizer = replace(small().optimizer, schedule="cosine")
     planned = small("ewc", optimizer=optimizer, by_phase=(PhaseSpec(), PhaseSpec(lr=0.01, updates=9)))
-    *_, there = islice(run_steps(planned), 10)
-    assert there.snapshot is not None
+    *_, step = islice(run_steps(planned), 10)
+    assert step.snapshot is not None
     folder = tmp_path / planned.id
     folder.mkdir()
-    torch.save(there.snapshot(), folder / CHECKPOINT)
+    torch.save(step.snapshot(), folder / CHECKPOINT)
     resumed = execute(planned, Where(out=tmp_path))
     assert Trace.load(folder / "trace.parquet") == run(planned).trace
     assert resumed.updates == 6 + 9 + 3 * 6
@@ -113,8 +113,8 @@ def test_resuming_within_a_phase_of_its_own_rate(tmp_path: Path) -> None:
 def test_a_phase_that_is_stopped_early_is_the_same_run_up_to_there() -> None:
     stopped = small(by_phase=(PhaseSpec(updates=4),))
     assert digests(small(), 4) == digests(stopped, 4)
-    found = run(stopped).trace
-    assert {step for step, learning in zip(found.step, found.learning, strict=True) if learning == 0} == {
+    trace = run(stopped).trace
+    assert {step for step, learning in zip(trace.step, trace.learning, strict=True) if learning == 0} == {
         0,
         2,
         4,
@@ -150,10 +150,10 @@ def test_the_curve_over_balances_is_recorded_at_the_end(method: str) -> None:
     planned = experiment("slt-D5-5a-digits", method, epochs=2, lr=0.05)
     planned = replace(planned, evaluation=EvaluationSpec(every=1000, subset=None, balances=True))
     outcome = run(planned)
-    found = {name: value for *_, name, value in outcome.readings}
-    assert len(found) == 101
+    readings = {name: value for *_, name, value in outcome.readings}
+    assert len(readings) == 101
     trace = outcome.trace
     both = [row for row in range(len(trace)) if trace.step[row] == trace.step[-1]]
     pooled = sum(trace.correct[row] for row in both) / sum(trace.total[row] for row in both)
-    assert found[balance_name(0.5)] == pytest.approx(pooled), "equal shares are the method's own answer"
-    assert max(found.values()) > found[balance_name(1.0)]
+    assert readings[balance_name(0.5)] == pytest.approx(pooled), "equal shares are the method's own answer"
+    assert max(readings.values()) > readings[balance_name(1.0)]

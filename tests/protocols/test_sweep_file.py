@@ -18,7 +18,7 @@ def plan(text: str) -> Plan:
 
 
 def test_every_combination_once_and_seeds_fastest() -> None:
-    found = plan(
+    experiments = plan(
         """
         scenario = ["split-digits", "permuted-digits"]
         method = ["finetune", "er"]
@@ -26,10 +26,10 @@ def test_every_combination_once_and_seeds_fastest() -> None:
         seeds = 2
         """
     ).experiments
-    assert len(found) == len({each.id for each in found}) == 16
-    assert [each.seed for each in found] == [0, 1] * 8
-    assert [each.method for each in found[:8]] == ["finetune"] * 4 + ["er"] * 4
-    assert {each.optimizer.lr for each in found} == {0.1, 0.01}
+    assert len(experiments) == len({planned.id for planned in experiments}) == 16
+    assert [planned.seed for planned in experiments] == [0, 1] * 8
+    assert [planned.method for planned in experiments[:8]] == ["finetune"] * 4 + ["er"] * 4
+    assert {planned.optimizer.lr for planned in experiments} == {0.1, 0.01}
 
 
 def test_the_same_words_mean_the_same_experiment_as_with_run() -> None:
@@ -52,7 +52,7 @@ def test_the_same_words_mean_the_same_experiment_as_with_run() -> None:
         "set": {"memory": "100"},
         "first-seed": 4,
     }
-    (found,) = expand(options).experiments
+    (experiments,) = expand(options).experiments
     expected = experiment(
         "split-digits",
         "er",
@@ -70,13 +70,15 @@ def test_the_same_words_mean_the_same_experiment_as_with_run() -> None:
         settings={"memory": 100},
         seed=4,
     )
-    assert found.id == expected.id
+    assert experiments.id == expected.id
 
 
 def test_blocks_of_winners_are_swept() -> None:
-    found = expand({"scenario": "split-digits", "method": "er", "model": "lwta", "block": [2, 4]}).experiments
-    assert [each.model.block for each in found] == [2, 4]
-    assert found[0].id == experiment("split-digits", "er", model="lwta").id
+    experiments = expand(
+        {"scenario": "split-digits", "method": "er", "model": "lwta", "block": [2, 4]}
+    ).experiments
+    assert [planned.model.block for planned in experiments] == [2, 4]
+    assert experiments[0].id == experiment("split-digits", "er", model="lwta").id
     with pytest.raises(InputError, match="model mlp has no option block"):
         expand({"scenario": "split-digits", "method": "er", "block": 4})
 
@@ -90,7 +92,7 @@ def test_every_option_is_one_of_run() -> None:
 
 
 def test_what_holds_for_all_gives_way_to_what_holds_here() -> None:
-    found = plan(
+    experiments = plan(
         """
         scenario = "split-digits"
         lr = 0.5
@@ -108,7 +110,7 @@ def test_what_holds_for_all_gives_way_to_what_holds_here() -> None:
         set.ewc.strength = [1, 10, 100]
         """
     ).experiments
-    seen = [(each.method, each.optimizer.lr, each.seed, each.settings) for each in found]
+    seen = [(planned.method, planned.optimizer.lr, planned.seed, planned.settings) for planned in experiments]
     assert [(method, lr, seed) for method, lr, seed, _ in seen] == [
         ("er", 0.5, 3),
         ("er", 0.5, 5),
@@ -118,18 +120,26 @@ def test_what_holds_for_all_gives_way_to_what_holds_here() -> None:
         ("ewc", 0.25, 0),
         ("ewc", 0.25, 0),
     ]
-    assert [each.get("memory", each.get("strength")) for *_, each in seen] == [50, 50, 60, 70, 1, 10, 100]
+    assert [planned.get("memory", planned.get("strength")) for *_, planned in seen] == [
+        50,
+        50,
+        60,
+        70,
+        1,
+        10,
+        100,
+    ]
 
 
 def test_hidden_widths_are_one_value_and_may_be_several() -> None:
     table = {"scenario": "split-digits", "method": "er", "hidden": [8, 4]}
-    assert [each.model.hidden for each in expand(table).experiments] == [(8, 4)]
+    assert [planned.model.hidden for planned in expand(table).experiments] == [(8, 4)]
     several = expand({**table, "hidden": [[8], "4,4"]}).experiments
-    assert [each.model.hidden for each in several] == [(8,), (4, 4)]
+    assert [planned.model.hidden for planned in several] == [(8,), (4, 4)]
 
 
 def test_what_is_asked_for_twice_is_run_once() -> None:
-    found = plan(
+    sweep = plan(
         """
         scenario = "split-digits"
         [[run]]
@@ -138,11 +148,11 @@ def test_what_is_asked_for_twice_is_run_once() -> None:
         method = ["er", "gem"]
         """
     )
-    assert [each.method for each in found.experiments] == ["er", "gem"] and found.repeated == 2
+    assert [planned.method for planned in sweep.experiments] == ["er", "gem"] and sweep.repeated == 2
 
 
 def test_what_makes_no_sense_is_left_out_and_listed() -> None:
-    found = plan(
+    sweep = plan(
         """
         scenario = ["split-digits", "mini-domainnet"]
         setting = ["task", "class"]
@@ -150,11 +160,11 @@ def test_what_makes_no_sense_is_left_out_and_listed() -> None:
         seeds = 2
         """
     )
-    assert len(found.experiments) == 2 * 3 + 2 * 2
+    assert len(sweep.experiments) == 2 * 3 + 2 * 2
     needs = "method independent needs task identity, which the class setting hides: use the task setting"
     names = ", ".join(benchmark("mini-domainnet").setting_names)
     has = f"mini-domainnet supports only the settings {names}"
-    assert {each.what: each.why for each in found.skipped} == {
+    assert {skipped.what: skipped.why for skipped in sweep.skipped} == {
         "independent on split-digits (class)": needs,
         "finetune on mini-domainnet (class)": has,
         "independent on mini-domainnet (class)": has,
@@ -257,7 +267,7 @@ def test_every_mistake_is_named_with_its_key(text: str, words: list[str]) -> Non
     with pytest.raises(InputError) as error:
         plan(text)
     message = str(error.value)
-    assert "\n" not in message and all(each in message for each in words), message
+    assert "\n" not in message and all(word in message for word in words), message
 
 
 def test_a_mistake_is_said_once_however_many_runs_have_it() -> None:
@@ -278,6 +288,6 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 def test_large_sweeps_are_checked_quickly() -> None:
     started = time.perf_counter()
-    found = plan(START + 'method = ["finetune", "er"]\nlr = [0.1, 0.2, 0.3, 0.4, 0.5]\nseeds = 20')
-    assert len(found.experiments) == 200
+    experiments = plan(START + 'method = ["finetune", "er"]\nlr = [0.1, 0.2, 0.3, 0.4, 0.5]\nseeds = 20')
+    assert len(experiments.experiments) == 200
     assert time.perf_counter() - started < 10
