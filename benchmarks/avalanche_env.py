@@ -1,7 +1,7 @@
 """Avalanche in an environment of its own, so that its 60 packages never mix with engram's.
 
-`python -m benchmarks.avalanche_env` makes `benchmarks/.avalanche-venv` with the torch that engram uses; after
-that the contestants of `python -m benchmarks job` include Avalanche.
+`python -m benchmarks.avalanche_env` creates `benchmarks/.avalanche-venv` with the torch that engram uses;
+after that the contestants of `python -m benchmarks job` include Avalanche.
 """
 
 import subprocess
@@ -14,13 +14,13 @@ FOLDER = Path(__file__).parent / ".avalanche-venv"
 COMMAND = "python -m benchmarks.avalanche_env"
 AVALANCHE = "0.6.0"
 TORCHVISION = {"2.13": "0.28.0"}
-"""Each torchvision works with one torch."""
+"""The torchvision version for each torch version."""
 
 
 def python() -> Path | None:
     """The environment's interpreter, if the environment is complete."""
-    found = FOLDER / "bin" / "python"
-    return found if (FOLDER / "complete").exists() else None
+    interpreter = FOLDER / "bin" / "python"
+    return interpreter if (FOLDER / "complete").exists() else None
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     if series not in TORCHVISION:
         sys.exit(f"error: no torchvision is known for torch {torch}: add its version to {__file__}")
     venv.create(FOLDER, with_pip=True, clear=True)
-    # The environment ignores itself, wherever git, ruff or mypy meet it.
+    # Keep git, ruff and mypy out of the environment.
     (FOLDER / ".gitignore").write_text("*\n")
     wanted = [f"torch=={torch}", f"torchvision=={TORCHVISION[series]}", f"avalanche-lib=={AVALANCHE}"]
     pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]

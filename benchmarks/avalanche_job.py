@@ -1,4 +1,4 @@
-"""The job done by Avalanche 0.6, in the environment that `benchmarks.avalanche_env` makes.
+"""The job done by Avalanche 0.6, in the environment that `benchmarks.avalanche_env` creates.
 
 `python -m benchmarks.avalanche_job NAME DATA UPDATES MADE` is started by `benchmarks.job` and works in
 turns.
@@ -35,8 +35,8 @@ from benchmarks.work import (
     read_arrays,
 )
 
-# torchvision's operators for detection are compiled against CUDA; without it their schemas are missing, and
-# with them the import fails. They are never called here.
+# torchvision's detection operators are compiled against CUDA; without CUDA their schemas are missing, and the
+# import fails. They are never called here.
 _SCHEMAS = torch.library.Library("torchvision", "DEF")
 for _operator in ("nms", "qnms"):
     _SCHEMAS.define(f"{_operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
@@ -45,9 +45,9 @@ for _operator in ("nms", "qnms"):
 def documented(folder: Path) -> tuple[Any, Any]:
     """The streams that Avalanche's documentation starts from: samples are read one by one."""
     classic = import_module("avalanche.benchmarks.classic")
-    found = classic.SplitFMNIST(TASKS, fixed_class_order=list(range(WIDTHS[-1])), dataset_root=folder)
-    return [each.dataset for each in found.train_stream], [
-        each.dataset.subset(range(ASKED)) for each in found.test_stream
+    benchmark = classic.SplitFMNIST(TASKS, fixed_class_order=list(range(WIDTHS[-1])), dataset_root=folder)
+    return [experience.dataset for experience in benchmark.train_stream], [
+        experience.dataset.subset(range(ASKED)) for experience in benchmark.test_stream
     ]
 
 
@@ -72,12 +72,12 @@ def tensors(folder: Path) -> tuple[Any, Any]:
 
 
 STREAMS = {"avalanche-documented": documented, "avalanche-tensors": tensors}
-# Samples asked at once: 100 in the documentation's examples; with tensors a whole task, which is faster.
+# Evaluation batch size: 100 in the documentation's examples; with tensors a whole task, which is faster.
 ASKED_AT_ONCE = {"avalanche-documented": 100, "avalanche-tensors": ASKED}
 
 
 def shown() -> Any:
-    """What Avalanche measures and shows unless it is told otherwise; nobody looks at it here."""
+    """What Avalanche measures and shows by default; its output is discarded here."""
     text_logging = import_module("avalanche.logging.text_logging")
     evaluator = import_module("avalanche.training.plugins.evaluation").default_evaluator()
     evaluator.loggers = [text_logging.TextLogger(file=io.StringIO())]
@@ -85,7 +85,7 @@ def shown() -> Any:
 
 
 def silent() -> Any:
-    """The accuracies alone."""
+    """Only the accuracies."""
     accuracy = import_module("avalanche.evaluation.metrics").accuracy_metrics(experience=True, stream=True)
     return import_module("avalanche.training.plugins").EvaluationPlugin(accuracy, loggers=[])
 
@@ -94,7 +94,7 @@ EVALUATORS = {"avalanche-documented": shown, "avalanche-tensors": silent}
 
 
 class Stopwatch:
-    """A plugin that ends a task after some updates, and knows how long these took with their evaluations."""
+    """A plugin that ends a task after some updates, and times them with their evaluations."""
 
     def __init__(self, updates: int) -> None:
         self.updates = updates
@@ -116,7 +116,7 @@ class Stopwatch:
 def job(lap: Lap, *, name: str, data: Path, updates: int, made: int) -> None:
     """Naive training with the replay and the evaluation plugin, evaluated after every update.
 
-    Of each task's updates only the first ones are `made`, and their time stands for that of all.
+    Only the first `made` updates of each task are made, and their time is extrapolated to all.
     """
     plugins = import_module("avalanche.training.plugins")
     supervised = import_module("avalanche.training.supervised")
@@ -141,7 +141,7 @@ def job(lap: Lap, *, name: str, data: Path, updates: int, made: int) -> None:
         peval_mode="iteration",
     )
     stopwatch = Stopwatch(made)
-    # Behind the plugin that evaluates, so that it stops after the evaluation of the last update.
+    # After the evaluation plugin, so that it stops after the evaluation of the last update.
     strategy.plugins.append(stopwatch)
     lap()
     for task, learned in enumerate(benchmark.train_stream):

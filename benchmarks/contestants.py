@@ -1,4 +1,4 @@
-"""The job done by engram, by a loop written by hand, and, in theory, by nothing but matrix products.
+"""The job done by engram, by a handwritten loop and, as a lower bound, by its matrix products alone.
 
 `python -m benchmarks.contestants NAME DATA UPDATES` is started by `benchmarks.job` and works in turns.
 """
@@ -41,7 +41,7 @@ Data = list[tuple[Tensor, Tensor]]
 
 
 def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
-    """engram itself, with its trace recorded and written; it finds the data by itself."""
+    """engram itself, with its trace recorded and written; it locates the data itself."""
     del data
     from engram.datasets import load
     from engram.engine.loop import run_steps
@@ -79,7 +79,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
 
 
 def by_hand(lap: Lap, *, data: Path, updates: int) -> None:
-    """A loop as a researcher writes it for one experiment: everything in memory, no more than needed."""
+    """A loop as a researcher would write it for one experiment: all data in memory, nothing extra."""
     train, test = by_task(data, "train"), by_task(data, "test")
     test = [(x[:ASKED], y[:ASKED]) for x, y in test]
     torch.manual_seed(0)
@@ -109,8 +109,8 @@ def by_hand(lap: Lap, *, data: Path, updates: int) -> None:
                     right = model(test_x).argmax(1) == test_y
                     accuracies.append(right.float().mean().item())
         for label in y.unique().tolist():
-            own = x[y == label]
-            memory[label] = own[torch.randperm(len(own))]
+            samples = x[y == label]
+            memory[label] = samples[torch.randperm(len(samples))]
         share = MEMORY // len(memory)
         memory = {label: kept[:share].clone() for label, kept in memory.items()}
         memory_x = torch.cat(list(memory.values()))
@@ -119,19 +119,19 @@ def by_hand(lap: Lap, *, data: Path, updates: int) -> None:
 
 
 def matrix_products(lap: Lap, *, data: Path, updates: int) -> None:
-    """The time that the job's matrix products would take if all ran like the best one on this machine."""
+    """The time of the job's matrix products, if all ran at the best measured rate of this machine."""
     del data
     sizes = [(512, 784, 400), (1000, 784, 400), (1000, 400, 400), (1024, 1024, 1024), (2048, 2048, 2048)]
     operands = [(torch.randn(m, k), torch.randn(k, n), torch.empty(m, n)) for m, k, n in sizes]
     lap()
     with torch.inference_mode():
         for task in range(TASKS):
-            best = max(rate(*each) for each in operands)
+            best = max(rate(*product) for product in operands)
             lap(instead=flops(task, updates) / best)
 
 
 def rate(a: Tensor, b: Tensor, into: Tensor, *, seconds: float = 0.2) -> float:
-    """Floating-point operations a second of one matrix product, repeated for a while."""
+    """Floating-point operations per second of one matrix product, repeated for `seconds`."""
     torch.mm(a, b, out=into)
     once = 2 * a.shape[0] * a.shape[1] * b.shape[1]
     done, started = 0, time.perf_counter()

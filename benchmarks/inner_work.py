@@ -1,4 +1,4 @@
-"""The job's updates and evaluations on made-up data, for `benchmarks.threads`.
+"""The job's updates and evaluations on synthetic data, for `benchmarks.threads`.
 
 `python -m benchmarks.inner_work UPDATES` is started there and works in turns.
 """
@@ -23,7 +23,7 @@ def inner_work(lap: Lap, *, updates: int) -> None:
     torch.manual_seed(0)
     x = torch.randn(BATCH + MEMORY_BATCH, WIDTHS[0])
     y = torch.randint(CLASSES, (len(x),))
-    asked = torch.randn(SEEN, ASKED, WIDTHS[0])
+    test_sets = torch.randn(SEEN, ASKED, WIDTHS[0])
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
     lap()
@@ -32,7 +32,7 @@ def inner_work(lap: Lap, *, updates: int) -> None:
         functional.cross_entropy(model(x), y).backward()
         optimizer.step()
         with torch.inference_mode():
-            for task in asked:
+            for task in test_sets:
                 model(task).argmax(1)
     lap()
 

@@ -1,4 +1,4 @@
-"""The job, done by engram and by others: who takes how long."""
+"""The time of the job, done by engram and by others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engram.engine.threads import WAITING
 
 QUICK_UPDATES = 10
 DOCUMENTED_UPDATES = 5
-"""Avalanche as documented is so slow that these first updates of each task have to do."""
+"""Avalanche as documented is so slow that only these first updates of each task are timed."""
 
 
 def measure(options: Options) -> list[Report]:
@@ -44,7 +44,7 @@ def measure(options: Options) -> list[Report]:
             playing[name] = stack.enter_context(contestant)
         times = race(playing, laps=TASKS, rounds=options.rounds)
         peak = playing["engram"].peak
-    shown = Report(f"The job on {options.threads} threads, {updates} updates a task")
+    shown = Report(f"The job on {options.threads} threads, {updates} updates per task")
     shown.figures = [
         *against_loops(times),
         *(against_avalanche(times) if avalanche is not None else []),
@@ -52,38 +52,43 @@ def measure(options: Options) -> list[Report]:
     ]
     shown.remarks.append("matrix products: the job's FLOPs at the best measured rate of torch.mm")
     if options.quick:
-        shown.remarks.append("quick: what is done once a task weighs more than in the whole job")
+        shown.remarks.append("quick: work that is done once per task weighs more than in the whole job")
     if avalanche is None:
-        shown.remarks.append(f"Avalanche is left out: {avalanche_env.COMMAND} makes its environment")
+        shown.remarks.append(f"Avalanche is left out: {avalanche_env.COMMAND} creates its environment")
     return [shown]
 
 
 def prepare(place: Path) -> None:
-    """Write the data where contestants read them."""
+    """Write the data to the folder that contestants read."""
     from engram.core.errors import InputError
     from engram.datasets import InMemory, load
 
     try:
-        found = load("fashion-mnist", download=False)
+        dataset = load("fashion-mnist", download=False)
     except InputError as error:
         how = "name the folder it is in with ENGRAM_DATA, or fetch it with `engram data fashion-mnist`"
-        raise Skipped(f"fashion-mnist is not at hand: {how}") from error
-    assert isinstance(found.train, InMemory) and isinstance(found.test, InMemory)
-    tensors = (found.train.pixels[:, 0], found.train.labels, found.test.pixels[:, 0], found.test.labels)
+        raise Skipped(f"fashion-mnist is missing: {how}") from error
+    assert isinstance(dataset.train, InMemory) and isinstance(dataset.test, InMemory)
+    tensors = (
+        dataset.train.pixels[:, 0],
+        dataset.train.labels,
+        dataset.test.pixels[:, 0],
+        dataset.test.labels,
+    )
     arrays = {part: tensor.numpy().astype(np.uint8) for part, tensor in zip(PARTS, tensors, strict=True)}
     write_arrays(arrays, place)
 
 
 def against_loops(times: dict[str, list[Time]]) -> list[Figure]:
     """engram against a loop by hand, and both against their matrix products."""
-    wall = {name: [spent.wall for spent in each] for name, each in times.items()}
-    cpu = {name: [spent.cpu for spent in each] for name, each in times.items()}
+    wall = {name: [spent.wall for spent in laps] for name, laps in times.items()}
+    cpu = {name: [spent.cpu for spent in laps] for name, laps in times.items()}
     return [
         figure("engram / loop by hand", ratios(wall["engram"], wall["by-hand"]), target=1.05),
         figure(
-            "engram / loop by hand, processor time",
+            "engram / loop by hand, CPU time",
             ratios(cpu["engram"], cpu["by-hand"]),
-            note="hardly disturbed by other processes",
+            note="hardly affected by other processes",
         ),
         figure("engram / its matrix products", ratios(wall["engram"], wall["products"]), target=1.6),
         figure("loop by hand / its matrix products", ratios(wall["by-hand"], wall["products"])),
@@ -92,7 +97,7 @@ def against_loops(times: dict[str, list[Time]]) -> list[Figure]:
 
 def against_avalanche(times: dict[str, list[Time]]) -> list[Figure]:
     """Avalanche against engram."""
-    wall = {name: [spent.wall for spent in each] for name, each in times.items()}
+    wall = {name: [spent.wall for spent in laps] for name, laps in times.items()}
     return [
         figure(
             "Avalanche with tensors / engram",

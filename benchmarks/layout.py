@@ -1,7 +1,7 @@
-"""What it brings to lay images out with their channels last in memory, for networks that convolve.
+"""The effect of channels-last memory layout on convolutional networks.
 
-Updates and evaluations of the same layers with and without, in turns. Times are processor time of one thread,
-which other processes hardly disturb.
+Updates and evaluations of the same layers in both layouts, in turns. Times are CPU time of one thread,
+which other processes hardly affect.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from engram.models import ModelSpec, build
 
 NETWORKS = {
     "slim ResNet-18, 20 colour images": ("slim-resnet18", (3, 32, 32), 20),
-    "002's CNN, 64 colour images": ("cnn", (3, 32, 32), 64),
-    "002's CNN, 128 grey images": ("cnn", (1, 28, 28), 128),
-    "004's CONV, 100 grey images": ("conv", (1, 32, 32), 100),
+    "CNN of Hsu et al. (2018), 64 colour images": ("cnn", (3, 32, 32), 64),
+    "CNN of Hsu et al. (2018), 128 grey images": ("cnn", (1, 28, 28), 128),
+    "CONV of Pfülb & Gepperth (2019), 100 grey images": ("conv", (1, 32, 32), 100),
 }
 TIMES, QUICK_TIMES, EVALUATED = 10, 3, 500
 
@@ -41,13 +41,13 @@ def measure(options: Options) -> list[Report]:
         updates: list[list[float]] = [[], []]
         evaluations: list[list[float]] = [[], []]
         for _ in range(options.rounds):
-            for which, each in enumerate((network, first)):
-                updates[which].append(_seconds(partial(_update, each, x, y), times))
-                evaluations[which].append(_seconds(partial(_evaluate, each, questions), times // 3))
+            for which, laid_out in enumerate((network, first)):
+                updates[which].append(_seconds(partial(_update, laid_out, x, y), times))
+                evaluations[which].append(_seconds(partial(_evaluate, laid_out, questions), times // 3))
         shown.figures.append(figure(f"update, {name}", ratios(*updates)))
         shown.figures.append(figure(f"evaluation, {name}", ratios(*evaluations)))
     torch.set_num_threads(before)
-    shown.remarks.append("processor time on one thread")
+    shown.remarks.append("CPU time on one thread")
     return [shown]
 
 

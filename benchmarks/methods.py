@@ -1,7 +1,7 @@
-"""What every method costs: time of an update against fine-tuning, and bytes that it keeps.
+"""The cost of every method: time of an update relative to fine-tuning, and bytes that it keeps.
 
 All registered methods learn the same made-up tasks with a network 1024-400-400; then each makes some updates
-in turn, on one thread. Times are processor time, which other processes hardly disturb.
+in turn, on one thread. Times are CPU time, which other processes hardly affect.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from engram.record.experiment import Experiment
 from engram.scenarios import SettingName, split
 
 SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")
-SHAPE, HIDDEN, CLASSES_A_TASK, BATCH = (1, 32, 32), (400, 400), 2, 128
-UPDATES_A_TURN, WARM_UP, BATCHES_A_TASK = 5, 3, 10
+SHAPE, HIDDEN, CLASSES_PER_TASK, BATCH = (1, 32, 32), (400, 400), 2, 128
+UPDATES_PER_TURN, WARM_UP, BATCHES_PER_TASK = 5, 3, 10
 REFERENCE = "finetune"
 PRIORS, PRIOR_TARGET = ("ewc", "online-ewc", "si", "l2", "mas"), 1.5
 FISHER_SAMPLES, FISHER_TARGET = 12_000, 3.0
-"""As many samples as a task of Split MNIST has; their Fisher information in the time of so many passes."""
+"""The size of a task of Split MNIST, and the target for its Fisher information, in passes of training."""
 
 
 @dataclass(slots=True)
@@ -56,36 +56,36 @@ class Learning:
     def turn(self, *, counts: bool) -> None:
         """Make a few updates."""
         started = time.process_time()
-        *_, last = islice(self.steps, UPDATES_A_TURN)
+        *_, last = islice(self.steps, UPDATES_PER_TURN)
         if counts:
-            self.seconds.append((time.process_time() - started) / UPDATES_A_TURN)
+            self.seconds.append((time.process_time() - started) / UPDATES_PER_TURN)
         assert last.method is not None
         self.kept = last.method.kept_bytes()
 
 
 def measure(options: Options) -> list[Report]:
-    """Let every method learn some tasks, and time what follows in turns."""
+    """Let every method learn some tasks, and time further updates in turns."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     turns = options.rounds + WARM_UP
     learners: dict[str, Learning] = {}
     shown = Report(f"Methods after {options.tasks} tasks: time of an update against {REFERENCE}")
-    data = made_up_data((options.tasks + 1) * CLASSES_A_TASK)
+    data = made_up_data((options.tasks + 1) * CLASSES_PER_TASK)
     for name in METHODS:
         try:
-            learners[name] = learning(name, data, updates=turns * UPDATES_A_TURN)
+            learners[name] = learning(name, data, updates=turns * UPDATES_PER_TURN)
         except InputError as error:
             shown.remarks.append(f"{name} is left out: {error}")
     for turn in range(turns):
-        for each in learners.values():
-            each.turn(counts=turn >= WARM_UP)
+        for learner in learners.values():
+            learner.turn(counts=turn >= WARM_UP)
     torch.set_num_threads(before)
     plain = learners[REFERENCE].seconds
-    for name, each in learners.items():
-        note = f"{each.kept / 1e6:,.2f} MB kept; {each.setting} setting"
+    for name, learner in learners.items():
+        note = f"{learner.kept / 1e6:,.2f} MB kept; {learner.setting} setting"
         target = PRIOR_TARGET if name in PRIORS else None
-        shown.figures.append(figure(name, ratios(each.seconds, plain), note=note, target=target))
-    shown.remarks.append("processor time on one thread; what a method does at task ends does not count")
+        shown.figures.append(figure(name, ratios(learner.seconds, plain), note=note, target=target))
+    shown.remarks.append("CPU time on one thread; what a method does at task ends does not count")
     return [shown, importance(options)]
 
 
@@ -93,14 +93,14 @@ def importance(options: Options) -> Report:
     """The Fisher information of each sample of a task, against one pass of training over the task."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
-    network = build(ModelSpec("mlp", hidden=HIDDEN), shape=SHAPE, n_units=CLASSES_A_TASK, seed=0)
+    network = build(ModelSpec("mlp", hidden=HIDDEN), shape=SHAPE, n_units=CLASSES_PER_TASK, seed=0)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.001)
     draw = torch.Generator().manual_seed(0)
-    heads = (tuple(range(CLASSES_A_TASK)),)
+    heads = (tuple(range(CLASSES_PER_TASK)),)
     batches = [
         Batch(
             torch.randn(BATCH, *SHAPE, generator=draw),
-            torch.randint(CLASSES_A_TASK, (BATCH,), generator=draw),
+            torch.randint(CLASSES_PER_TASK, (BATCH,), generator=draw),
             heads=heads,
         )
         for _ in range(FISHER_SAMPLES // BATCH)
@@ -132,7 +132,7 @@ def learning(name: str, data: str, *, updates: int) -> Learning:
     refused: InputError | None = None
     for setting in SETTINGS:
         planned = Experiment(
-            split(data, CLASSES_A_TASK, setting=setting),
+            split(data, CLASSES_PER_TASK, setting=setting),
             name,
             model=ModelSpec("mlp", hidden=HIDDEN),
             optimizer=OptimizerSpec("sgd", lr=0.01, momentum=0.9),
@@ -156,7 +156,7 @@ def learning(name: str, data: str, *, updates: int) -> Learning:
 def made_up_data(classes: int) -> str:
     """Noise with a pattern for each class."""
     draw = np.random.default_rng(0)
-    y = np.repeat(np.arange(classes), BATCHES_A_TASK * BATCH // CLASSES_A_TASK)
+    y = np.repeat(np.arange(classes), BATCHES_PER_TASK * BATCH // CLASSES_PER_TASK)
     patterns = draw.normal(size=(classes, *SHAPE))
     x = (patterns[y] + draw.normal(size=(len(y), *SHAPE))).astype(np.float32)
     return arrays("made-up", x, y, x[::BATCH], y[::BATCH])

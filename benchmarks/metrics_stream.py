@@ -1,4 +1,4 @@
-"""How fast the streaming metrics are, and that their memory does not grow.
+"""The speed of the streaming metrics, and their peak memory.
 
 `python -m benchmarks.metrics_stream [EVALUATIONS]` feeds all of them with evaluations of one hundred tasks.
 """
@@ -20,9 +20,9 @@ def main(evaluations: int = 1_000_000) -> None:
     seconds = time.perf_counter() - started
     print(
         f"streaming metrics: {evaluations:,} evaluations of {TASKS} tasks in {seconds:.1f} s,"
-        f" {evaluations / seconds:,.0f} a second"
+        f" {evaluations / seconds:,.0f} per second"
     )
-    # Tracing memory doubles the time, so it looks at shorter streams.
+    # Tracing memory doubles the time, so shorter streams are used.
     for length in (evaluations // 100, evaluations // 10):
         print(f"streaming metrics: peak memory over {length:,} evaluations {peak_bytes(length) / 1e6:.2f} MB")
 
@@ -40,7 +40,7 @@ def feed(evaluations: int) -> dict[str, float]:
 
 
 def peak_bytes(evaluations: int) -> int:
-    """The most memory that a pass holds at once."""
+    """The peak memory of one pass."""
     tracemalloc.start()
     feed(evaluations)
     _, peak = tracemalloc.get_traced_memory()

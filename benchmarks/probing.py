@@ -1,7 +1,7 @@
-"""What it costs to probe the next task: with 5, 10, 20 and 100 samples a class, against an epoch of learning.
+"""The cost of k-shot probes with 5, 10, 20 and 100 samples per class, relative to an epoch of training.
 
-Two tasks of the size of Split CIFAR-10's, made up, and networks that learn them. Times are processor time of
-one thread, which other processes hardly disturb.
+Two synthetic tasks of the size of those of Split CIFAR-10, and networks that learn them. Times are CPU time
+of one thread, which other processes hardly affect.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from engram.models.spec import ModelSpec
 from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
 from engram.scenarios import split
 
-SHAPE, TASKS, CLASSES_A_TASK = (3, 32, 32), 2, 2
+SHAPE, TASKS, CLASSES_PER_TASK = (3, 32, 32), 2, 2
 TRAINED, TESTED, QUICK_SHARE = 5_000, 1_000, 5
-"""Images of a class."""
+"""Images per class, for training and for testing, and the divisor of both in quick runs."""
 NETWORKS = {
-    "002's CNN": ModelSpec("cnn"),
+    "CNN of Hsu et al. (2018)": ModelSpec("cnn"),
     "MLP 400, 400": ModelSpec("mlp", hidden=(400, 400)),
 }
 TARGET = 1.0
@@ -39,11 +39,11 @@ def measure(options: Options) -> list[Report]:
     torch.set_num_threads(1)
     share = QUICK_SHARE if options.quick else 1
     data = made_up_data(TRAINED // share, TESTED // share)
-    shown = Report(f"Probing the next task, {CLASSES_A_TASK} classes of {TRAINED // share:,} images")
+    shown = Report(f"Probing the next task, {CLASSES_PER_TASK} classes of {TRAINED // share:,} images")
     for name, network in NETWORKS.items():
         planned = complete(
             Experiment(
-                split(data, CLASSES_A_TASK, setting="task"),
+                split(data, CLASSES_PER_TASK, setting="task"),
                 "finetune",
                 model=network,
                 optimizer=OptimizerSpec("sgd", lr=0.01),
@@ -53,7 +53,7 @@ def measure(options: Options) -> list[Report]:
         )
         stream = Stream(planned.scenario)
         for task in range(TASKS):
-            # As it is when a run gets to its first probe.
+            # Load the data first, as in a run that reaches its first probe.
             assert len(stream.train(task)) and len(stream.test(task))
         epochs, probes = [], []
         for _ in range(options.rounds):
@@ -66,7 +66,7 @@ def measure(options: Options) -> list[Report]:
             probes.append(time.process_time() - learned)
         shown.figures.append(figure(f"probes / epoch, {name}", ratios(probes, epochs), target=TARGET))
     torch.set_num_threads(before)
-    shown.remarks.append("processor time on one thread; features are computed once for all probes")
+    shown.remarks.append("CPU time on one thread; features are computed once for all probes")
     return [shown]
 
 
@@ -82,7 +82,7 @@ def one_epoch(planned: Experiment) -> Step:
 def made_up_data(trained: int, tested: int) -> str:
     """Noise with a pattern for each class."""
     draw = np.random.default_rng(0)
-    classes = TASKS * CLASSES_A_TASK
+    classes = TASKS * CLASSES_PER_TASK
     patterns = draw.normal(size=(classes, *SHAPE)).astype(np.float32)
     parts: list[np.ndarray] = []
     for images in (trained, tested):

@@ -1,14 +1,16 @@
-"""What a benchmark says: figures with their spread, and the target they are held against."""
+"""Reports of benchmarks: figures with their spread and their targets."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Literal, TypedDict, Unpack
 
 from rich.console import Console
 from rich.table import Table
+
+from engram.core.jsons import JsonObject
 
 
 class Skipped(Exception):
@@ -17,11 +19,11 @@ class Skipped(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What can be asked of a benchmark.
+    """The options of a benchmark.
 
     Attributes:
-        rounds: How often everything is measured.
-        quick: Whether a rough figure is enough: then less work is measured.
+        rounds: Measurements per figure.
+        quick: Whether rough figures from less work are enough.
         threads: Threads that compute the job.
         tasks: Tasks that the methods have learned before they are measured.
     """
@@ -32,20 +34,29 @@ class Options:
     tasks: int
 
 
+class FigureOptions(TypedDict, total=False):
+    """The optional fields of a `Figure`."""
+
+    unit: str
+    target: float | None
+    bound: Literal["at most", "at least"]
+    note: str
+
+
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """The median of several measurements, and the lowest and the highest of them.
+    """The median of several measurements, with the lowest and the highest.
 
     Attributes:
         what: What was measured.
-        median: The middle one.
+        median: Their median.
         low: The lowest.
         high: The highest.
-        n: How many there are.
+        n: The number of measurements.
         unit: `×` for a ratio.
-        target: What it should be at most or at least.
-        bound: Whether the target is the most or the least.
-        note: What else is to be known.
+        target: The value that the median should not exceed or fall below; None without a target.
+        bound: Whether the target is an upper or a lower bound.
+        note: A remark for the table.
     """
 
     what: str
@@ -65,7 +76,7 @@ class Figure:
             return None
         return self.median <= self.target if self.bound == "at most" else self.median >= self.target
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """What `--json` prints."""
         return {**asdict(self), "met": self.met}
 
@@ -78,7 +89,7 @@ class Report:
     figures: list[Figure] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> JsonObject:
         """What `--json` prints."""
         return {
             "title": self.title,
@@ -107,7 +118,7 @@ class Report:
 
 
 def shown(value: float, unit: str) -> str:
-    """A number as people read it.
+    """A number with its unit, for the table.
 
     Example:
         >>> shown(1.04321, "×"), shown(12345.6, "MB")
@@ -116,17 +127,17 @@ def shown(value: float, unit: str) -> str:
     return f"{value:,.0f} {unit}" if abs(value) >= 100 else f"{value:.3g} {unit}"
 
 
-def figure(what: str, values: Sequence[float], **rest: Any) -> Figure:
+def figure(what: str, values: Sequence[float], **rest: Unpack[FigureOptions]) -> Figure:
     """The median of some values with their spread.
 
     Example:
-        >>> found = figure("time", [3.0, 1.0, 2.0], target=1.5)
-        >>> found.median, found.low, found.high, found.met
+        >>> time = figure("time", [3.0, 1.0, 2.0], target=1.5)
+        >>> time.median, time.low, time.high, time.met
         (2.0, 1.0, 3.0, False)
     """
     return Figure(what, statistics.median(values), min(values), max(values), len(values), **rest)
 
 
 def ratios(above: Sequence[float], below: Sequence[float]) -> list[float]:
-    """Round by round, how many times longer one took than the other."""
+    """The ratios of two measurements, round by round."""
     return [one / other for one, other in zip(above, below, strict=True)]

@@ -1,4 +1,4 @@
-"""How long `import engram` and `engram --help` take, and that nothing heavy is imported for them."""
+"""The time of `import engram` and `engram --help`, and the heavy modules that they import."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def measure(options: Options) -> list[Report]:
             started = time.perf_counter()
             subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
             seconds[name].append(time.perf_counter() - started)
-    # What the import adds to an interpreter's own start, round by round.
+    # The time that the import adds to the start of an interpreter, round by round.
     added = [one - other for one, other in zip(seconds["import"], seconds["nothing"], strict=True)]
     loaded = {name: heavy_modules(codes[name]) for name in ("import", "help")}
     shown = Report("Start-up, against an interpreter that does nothing")
@@ -40,7 +40,7 @@ def measure(options: Options) -> list[Report]:
             note=f"of {', '.join(HEAVY)}",
         ),
     ]
-    shown.remarks = [f"{name} imports {', '.join(found)}" for name, found in loaded.items() if found]
+    shown.remarks = [f"{name} imports {', '.join(modules)}" for name, modules in loaded.items() if modules]
     return [shown]
 
 
@@ -48,5 +48,5 @@ def heavy_modules(code: str) -> list[str]:
     """Which of the heavy modules some code imports."""
     program = f"try:\n    exec({code!r})\nexcept SystemExit:\n    pass\n{LEAN}"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    found: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    modules: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return modules

@@ -1,4 +1,4 @@
-"""How fast the streaming metrics are, and whether their memory grows with the stream."""
+"""The speed of the streaming metrics, and whether their memory grows with the stream."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def measure(options: Options) -> list[Report]:
     started = time.perf_counter()
     feed(evaluations)
     speed = evaluations / (time.perf_counter() - started)
-    # Tracing memory takes longer than the metrics, so it looks at shorter streams.
+    # Tracing memory takes longer than the metrics, so shorter streams are used.
     growth = peak_bytes(evaluations // 10) / peak_bytes(evaluations // 100)
     shown = Report(f"Streaming metrics of {TASKS} tasks, {evaluations:,} evaluations")
     shown.figures = [
-        figure("evaluations a second", [speed], unit="/s"),
+        figure("evaluations per second", [speed], unit="/s"),
         figure("memory of a stream ten times as long", [growth], target=1.05),
     ]
     return [shown]

@@ -18,14 +18,14 @@ TARGET = 0.56
 
 
 def measure(options: Options) -> list[Report]:
-    """Time whole commands, from their start to their end: one run after the other, and two at a time."""
+    """Time whole commands from start to end: one run after the other, and two in parallel."""
     updates = QUICK_UPDATES if options.quick else UPDATES
     seconds: dict[str, list[float]] = {"serial": [], "processes": []}
     for number in range(options.rounds):
-        # Who goes first changes from round to round.
+        # The order changes from round to round.
         for way in sorted(seconds, reverse=bool(number % 2)):
             seconds[way].append(command(way, updates))
-    shown = Report(f"A sweep of {RUNS} equal runs, {updates} updates a task")
+    shown = Report(f"A sweep of {RUNS} equal runs, {updates} updates per task")
     shown.figures = [
         figure(
             "two processes / one process, one thread",
@@ -40,7 +40,7 @@ def measure(options: Options) -> list[Report]:
 
 
 def command(way: str, updates: int) -> float:
-    """How long it takes to run the sweep one way, in an interpreter of its own."""
+    """The time of the sweep in a new interpreter, serially or in processes."""
     quiet = {
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
@@ -59,15 +59,15 @@ def command(way: str, updates: int) -> float:
 
 
 def main() -> None:
-    """Run the sweep one way."""
+    """Run the sweep, serially or in processes."""
     from engram.engine.execute import execute
     from engram.engine.where import Where
     from engram.executors.processes import Processes
     from engram.protocols.sweep_file import expand
 
     way, out, updates = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    # The papers' network, and seconds a run, as in real sweeps: what a process costs once must not decide,
-    # nor the cache that both processors share.
+    # A common network and several seconds per run, as in real sweeps: neither the start of processes nor the
+    # cache that both cores share must dominate.
     table = {
         "scenario": "split-digits",
         "method": "er",
@@ -77,12 +77,12 @@ def main() -> None:
         "every": 10,
         "seeds": RUNS,
     }
-    planned = expand(table).experiments
+    experiments = expand(table).experiments
     if way == "serial":
-        for each in planned:
-            execute(each, Where(out=out))
+        for planned in experiments:
+            execute(planned, Where(out=out))
         return
-    runs = Processes(Where(out=out, jobs=2))(planned)
+    runs = Processes(Where(out=out, jobs=2))(experiments)
     assert all(run.finished for run in runs), [run.failure for run in runs if run.failure]
 
 

@@ -1,4 +1,4 @@
-"""Threads on a quiet and on a busy machine: one, two that spin while they wait, two that sleep."""
+"""Threads on an idle and on a busy machine: one, two that spin while they wait, two that sleep."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WAYS = {
     "two that sleep at once": {**_TWO, "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"},
     "two that soon sleep": {**_TWO, **WAITING},
 }
-"""OpenMP's threads spin for a while unless they are told to sleep."""
+"""By default, OpenMP's threads spin for a while before they sleep."""
 
 
 def measure(options: Options) -> list[Report]:
-    """Time the job's updates and evaluations on made-up data, beside so many busy loops."""
+    """Time the job's updates and evaluations on synthetic data, next to 0, 1 and 2 busy loops."""
     updates = str(QUICK_UPDATES if options.quick else UPDATES)
     shown = Report("Threads: time against two threads that soon sleep")
     with ExitStack() as stack:
@@ -48,7 +48,7 @@ def measure(options: Options) -> list[Report]:
 
 @contextmanager
 def busy(loops: int) -> Iterator[None]:
-    """Keep so many processors busy with something else."""
+    """Keep `loops` cores busy."""
     started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(loops)]
     try:
         yield

@@ -1,8 +1,8 @@
-"""Processes that work in turns, one at a time, so that a busy moment of the machine strikes all alike.
+"""Processes that work in turns, one at a time, so that other load on the machine affects all of them equally.
 
 A contestant is a process. It prepares itself, and then works in laps: it reports how long a lap took and
-waits until it is its turn again. This file needs the standard library alone: contestants import it too, some
-of them in an environment of their own.
+waits for its next turn. This file needs only the standard library: contestants import it too, some of them in
+a separate environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _THREADING = ("OMP_", "GOMP_", "KMP_", "MKL_")
 
 @dataclass(frozen=True, slots=True)
 class Time:
-    """What some work took: seconds on the clock, and seconds of all processors together."""
+    """The duration of some work: wall-clock seconds, and CPU seconds of all cores together."""
 
     wall: float
     cpu: float
@@ -35,21 +35,21 @@ class Time:
 
 
 class Lap:
-    """A contestant's side: `lap()` reports the time since its turn began, and waits for the next one."""
+    """The contestant's side: `lap()` reports the time since its turn began, and waits for the next one."""
 
     def __init__(self) -> None:
-        # What libraries print goes to stderr, so that the reports stay alone.
+        # What libraries print goes to stderr, so that stdout has only the reports.
         self._reports = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
         self.rehearsing = False
         self.restart()
 
     def restart(self) -> None:
-        """Start the clock anew: what was done since the turn began does not count."""
+        """Restart the clock: what was done since the turn began does not count."""
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def __call__(self, *, instead: float | None = None) -> None:
-        """End a lap; `instead` is reported where the time was computed and not spent."""
+        """End a lap; `instead` is reported if the time was computed rather than measured."""
         if self.rehearsing:
             return
         wall, cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
@@ -61,7 +61,7 @@ class Lap:
 
 
 def peak_memory() -> int:
-    """The most memory that this process ever held, in bytes; 0 where the platform does not tell."""
+    """The peak memory of this process in bytes; 0 on platforms that do not report it."""
     if sys.platform == "win32":
         return 0
     import resource
@@ -71,9 +71,9 @@ def peak_memory() -> int:
 
 
 def play(job: Callable[[Lap], None], *, rehearsal: Callable[[Lap], None]) -> NoReturn:
-    """Do a job again and again, until the one who asked hangs up.
+    """Repeat a job until the parent closes the pipe.
 
-    The rehearsal is a short form of the job: what a process does only once is done in it.
+    The rehearsal is a short form of the job, for everything that a process does only once.
     """
     lap = Lap()
     lap.rehearsing = True
@@ -84,13 +84,13 @@ def play(job: Callable[[Lap], None], *, rehearsal: Callable[[Lap], None]) -> NoR
 
 
 class Contestant:
-    """The other side: starts a process and gives it its turns.
+    """The parent's side: starts a process and gives it its turns.
 
     Args:
-        module: What is run, a module of this folder.
+        module: The module of this folder that is run.
         arguments: Its arguments.
-        settings: Environment variables, besides those of this process. How many threads there are and how
-            they wait is decided here alone.
+        settings: Environment variables, besides those of this process; variables of this process that
+            control threads are not inherited.
         python: The interpreter.
     """
 
@@ -141,7 +141,7 @@ class Contestant:
         if not line:
             self._messages.seek(0)
             last = self._messages.read().strip().rpartition("\n")[2]
-            raise RuntimeError(f"{self.name} ended: {last or 'without a word'}")
+            raise RuntimeError(f"{self.name} ended: {last or 'no message'}")
         self._waiting = True
         report = json.loads(line)
         self.peak = max(self.peak, report["peak"])
@@ -149,11 +149,11 @@ class Contestant:
 
 
 def race(contestants: Mapping[str, Contestant], *, laps: int, rounds: int) -> dict[str, list[Time]]:
-    """The time of every contestant in every round: a job of so many laps, taken in turns lap by lap.
+    """The time of every contestant in every round: a job of `laps` laps, in turns lap by lap.
 
-    The first turn of a job is its preparation, which does not count. Who goes first changes from lap to lap.
+    The first turn of a job is its preparation, which does not count. The order changes from lap to lap.
     """
-    found: dict[str, list[Time]] = {name: [] for name in contestants}
+    times: dict[str, list[Time]] = {name: [] for name in contestants}
     for _ in range(rounds):
         total = dict.fromkeys(contestants, Time(0.0, 0.0))
         for one in contestants.values():
@@ -164,5 +164,5 @@ def race(contestants: Mapping[str, Contestant], *, laps: int, rounds: int) -> di
             for name in order[first:] + order[:first]:
                 total[name] += contestants[name].turn()
         for name, spent in total.items():
-            found[name].append(spent)
-    return found
+            times[name].append(spent)
+    return times

@@ -1,10 +1,10 @@
-"""The job that all contestants do: what it is, in numbers, and the data it needs.
+"""The job that all contestants do: its constants and its data.
 
 Split-Fashion-MNIST in the class setting: experience replay with 2,000 remembered samples, 256 new and 256
-remembered samples an update, a network 784-400-400-10, SGD with rate .01 and momentum .9, one pass over each
+remembered samples per update, a network 784-400-400-10, SGD with rate .01 and momentum .9, one pass over each
 of five tasks, and after every update an evaluation on 1,000 test samples of every task seen so far.
 
-This file needs the standard library and NumPy alone: contestants import it too.
+This file needs only the standard library and NumPy: contestants import it too.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def flops(task: int, updates: int) -> int:
     learned = 3 * forward - 2 * WIDTHS[0] * WIDTHS[1]
     new = min(updates * BATCH, SAMPLES)
     remembered = updates * MEMORY_BATCH if task else 0
-    asked = updates * ASKED * (task + 1)
-    return (new + remembered) * learned + asked * forward
+    evaluated = updates * ASKED * (task + 1)
+    return (new + remembered) * learned + evaluated * forward
 
 
 def write_arrays(arrays: Arrays, folder: Path) -> None:
-    """Put the data where contestants read them: as arrays, and as the files that torchvision looks for."""
+    """Write the data for contestants: as arrays, and as the files that torchvision expects."""
     raw = folder / "FashionMNIST" / "raw"
     raw.mkdir(parents=True)
     for part in PARTS:

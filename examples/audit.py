@@ -29,7 +29,7 @@ class Peek(engram.Learner):
 
 
 def main(folder: Path) -> None:
-    """Audit two methods that play fair, and one that does not."""
+    """Audit two methods that read only training data, and one that reads test data."""
     for method in ("ewc", "er", "peek"):
         card = engram.run("split-digits", method, epochs=1, evaluation={"every": 100}).card
         assert card is not None

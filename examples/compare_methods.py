@@ -1,4 +1,4 @@
-"""Compare methods on the same seeds: a ranking, and which differences are more than chance."""
+"""Compare methods on the same seeds: a ranking, and which differences are significant."""
 
 import tempfile
 from pathlib import Path

@@ -1,14 +1,14 @@
-"""Start from pretrained weights in a network of your own, and see how much is kept (Chen et al., 2023)."""
+"""Start from pretrained weights in your own network, and measure what is kept (Chen et al., 2023)."""
 
 import math
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
 import engram
+from engram.core.jsons import JsonObject
 from engram.datasets.stream import Stream
 from engram.engine.where import Where
 from engram.executors.serial import Serial
@@ -40,10 +40,10 @@ def pretrain(file: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Learn the digits again pair by pair, and ask the old head what is left."""
+    """Learn the digits again in pairs, and evaluate the pretrained head after each pair."""
     weights = folder / "digits.pt"
     pretrain(weights)
-    options: dict[str, Any] = {"setting": "task", "model": "tanh-net", "weights": weights, "lr": 0.1}
+    options: JsonObject = {"setting": "task", "model": "tanh-net", "weights": weights, "lr": 0.1}
     groups = {
         method: [engram.experiment("split-digits", method, **options, evaluation={"every": 1000})]
         for method in ("finetune", "lp-ft")

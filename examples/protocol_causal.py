@@ -1,4 +1,4 @@
-"""Choose a network on the first task only, and see what the second task leaves (Pfülb & Gepperth, 2019)."""
+"""Choose a network on the first task only, then learn the second (Pfülb & Gepperth, 2019)."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Does less forgetting go along with better transfer to the next task? (Chen et al., 2023)"""
+"""Correlate forgetting with transfer to the next task (Chen et al., 2023)."""
 
 import tempfile
 from pathlib import Path

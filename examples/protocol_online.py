@@ -1,4 +1,4 @@
-"""One pass over each task, and metrics that compare few classes with many (Michel et al., 2023)."""
+"""One pass over each task, and metrics relative to chance (Michel et al., 2023)."""
 
 import tempfile
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A queue of tasks with several strengths: how far apart are the best and the worst? (Hsu et al., 2018)"""
+"""Learn a queue of tasks with several strengths, and compare best and worst (Hsu et al., 2018)."""
 
 import tempfile
 from pathlib import Path

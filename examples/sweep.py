@@ -1,4 +1,4 @@
-"""A sweep from Python: the same words as in `sweep.toml`, two runs in parallel."""
+"""A sweep from Python, with the same options as `sweep.toml`: two runs in parallel."""
 
 import tempfile
 from pathlib import Path
@@ -26,6 +26,6 @@ def main(folder: Path) -> None:
         print(f"{run.label}, seed {run.seed}: {run.failure}")
 
 
-# Worker processes import this file as well: without the guard each of them would start a sweep of its own.
+# Worker processes import this file as well: without this guard, each would start its own sweep.
 if __name__ == "__main__":
     main(Path(tempfile.mkdtemp()))

@@ -55,24 +55,12 @@ def run(
         >>> 0 < run.metrics["min-ACC"] < run.metrics["ACC"] < 1
         True
     """
-    from engram.core.errors import InputError
     from engram.engine.execute import execute, run_in_memory
     from engram.engine.failures import RunFailed
-    from engram.engine.recipe import experiment
     from engram.engine.where import Where
-    from engram.record.experiment import Experiment
     from engram.record.failure import FailureKind
 
-    if isinstance(scenario, PathLike) and Path(scenario).suffix == ".json":
-        scenario = _described(Path(scenario))
-    if isinstance(scenario, Experiment):
-        if method is not None or options:
-            raise InputError("an Experiment is complete: leave method and options out")
-        planned = scenario
-    elif method is None:
-        raise InputError("name a method, for example engram.run('split-digits', 'er')")
-    else:
-        planned = experiment(str(scenario) if isinstance(scenario, Path) else scenario, method, **options)
+    planned = _planned(scenario, method, options)
     where = Where(out=_path(out), data=_path(data), device=device, strict=strict)
     try:
         if out is None:
@@ -192,6 +180,25 @@ def report(runs: Iterable[Run] | PathLike, page: PathLike = "report.html") -> Pa
 
     write_report(_as_runs(runs), Path(page))
     return Path(page)
+
+
+def _planned(
+    scenario: PathLike | Scenario | Experiment, method: str | type | None, options: JsonMapping
+) -> Experiment:
+    """The experiment that the arguments of `run` describe."""
+    from engram.core.errors import InputError
+    from engram.engine.recipe import experiment
+    from engram.record.experiment import Experiment
+
+    if isinstance(scenario, PathLike) and Path(scenario).suffix == ".json":
+        scenario = _described(Path(scenario))
+    if isinstance(scenario, Experiment):
+        if method is not None or options:
+            raise InputError("an Experiment is complete: leave method and options out")
+        return scenario
+    if method is None:
+        raise InputError("name a method, for example engram.run('split-digits', 'er')")
+    return experiment(str(scenario) if isinstance(scenario, Path) else scenario, method, **options)
 
 
 def _described(path: Path) -> Experiment:

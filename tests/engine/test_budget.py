@@ -1,4 +1,4 @@
-"""What a method will keep is known before it is trained, and held against the budget."""
+"""The bytes that a method will keep are predicted before training, and checked against the budget."""
 
 import pytest
 import torch
@@ -56,7 +56,7 @@ def test_the_prediction_draws_nothing_from_the_global_generator() -> None:
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_a_memory_that_is_counted_by_class_fits_as_well(setting: SettingName) -> None:
-    """In the domain setting every task has the same two classes, and keeps samples of them anew."""
+    """In the domain setting every task has the same two classes, and keeps new samples of them."""
     planned = experiment(
         "split-digits",
         "er",
@@ -74,11 +74,11 @@ def test_a_memory_that_is_counted_by_class_fits_as_well(setting: SettingName) ->
         experiment("split-digits", "er", budget_bytes=2_000, settings={"policy": "per-class"})
 
 
-def test_a_budget_and_a_memory_are_not_given_together() -> None:
+def test_a_budget_and_a_memory_are_not_set_together() -> None:
     with pytest.raises(InputError, match="give either the budget or memory") as error:
         experiment("split-digits", "er", budget_bytes=60_000, settings={"memory": 5})
     assert "\n" not in str(error.value)
-    # What a benchmark sets for a method gives way, and a memory that no budget sizes may be given.
+    # The budget overrides the recipe's memory; a memory that no budget sizes may be set.
     assert experiment("split-digits", "er", budget_bytes=60_000).settings["memory"] == 208
     assert (
         experiment("split-digits", "gem", budget_bytes=60_000, settings={"memory": 5}).settings["memory"] == 5

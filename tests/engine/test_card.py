@@ -47,7 +47,7 @@ from engram.scenarios.values import ClassSetting
 from engram.testing import sample_experiment, settings_of
 
 DIGITS = split("digits", setting="class")
-# As a plugin may open them when it is imported, before there is a run to take note of it.
+# As a plugin may open them when it is imported, before a run could record it.
 OPEN = Stream(DIGITS)
 WHOLE = load("digits")
 LAST_TESTS = OPEN.test(4)
@@ -224,7 +224,7 @@ CHEATS: dict[str, tuple[type[Learner], str, ForbiddenRead, str]] = {
 
 @pytest.fixture(autouse=True)
 def cheats() -> Iterator[None]:
-    """Registered for as long as a test runs, so that no other test meets them."""
+    """Registered only while a test runs, so that other tests do not see them."""
     for name, (method, *_) in CHEATS.items():
         METHODS.add(name, method)
     METHODS.add("test-denies", Denies)
@@ -253,7 +253,7 @@ def test_a_cheat_is_stopped(name: str) -> None:
         assert stopped.value.failure.kind is FailureKind.BAD_INPUT
         assert isinstance(stopped.value.__cause__, Forbidden)
     else:
-        # It read while it was set up: the run did not begin.
+        # It read data while it was built: the run did not start.
         assert isinstance(stopped.value, Forbidden)
 
 
@@ -268,7 +268,7 @@ def test_cheats_break_constraints() -> None:
 
 @pytest.mark.parametrize("method", [name for name in METHODS if not name.startswith("test-")])
 @pytest.mark.slow
-def test_the_methods_here_play_fair(method: str) -> None:
+def test_built_in_methods_read_only_what_they_may(method: str) -> None:
     for setting in settings_of(method):
         outcome = run(sample_experiment(method, setting), STRICT)
         assert outcome.card is not None
@@ -309,7 +309,7 @@ def test_a_batch_that_is_not_learned_is_not_counted() -> None:
     assert read.samples == 2 * 5 * 32
 
 
-def test_offline_is_what_it_is() -> None:
+def test_offline_learns_all_tasks_together() -> None:
     card = card_of("offline", joint(DIGITS), epochs=3)
     assert answers(card, "passes", "later data", "earlier data") == ["3", "yes", "yes"]
     assert verdicts(card) == ["broken", "broken", "unknown"]
@@ -351,9 +351,9 @@ def test_counting_changes_no_bits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     experiments = [sample_experiment(name, settings_of(name)[0]) for name in ("er", "ewc", "lwf")]
     counted = [learned(planned) for planned in experiments]
-    nobody: Callable[..., None] = lambda *_, **__: None  # noqa: E731
-    monkeypatch.setattr("engram.datasets.stream.enter", nobody)
-    monkeypatch.setattr(Ledger, "note_identity", nobody)
+    ignored: Callable[..., None] = lambda *_, **__: None  # noqa: E731
+    monkeypatch.setattr("engram.datasets.stream.enter", ignored)
+    monkeypatch.setattr(Ledger, "note_identity", ignored)
     for planned, (weights, trace) in zip(experiments, counted, strict=True):
         alone_weights, alone_trace = learned(planned)
         assert alone_weights == weights
@@ -383,18 +383,18 @@ def test_what_grows(
     assert verdicts(card) == [memory, "held", constant]
 
 
-def test_a_network_a_task_grows() -> None:
+def test_one_network_per_task_grows() -> None:
     card = card_of("independent", split("digits", setting="task"))
     assert answers(card, "bytes grow", "identity in training", "identity at test") == ["yes"] * 3
     assert not card.forbidden
 
 
-def test_samples_are_found_among_what_is_held() -> None:
+def test_samples_are_recognised_among_attributes() -> None:
     outcome = run(plan("er", settings={"memory": 40}))
     assert outcome.account is not None
     assert outcome.account.kept_samples == (40,) * 5
     assert len(outcome.account.update_seconds) == 5
-    # An anchor of the first layer has the shape of many vectors, but no labels beside it.
+    # An anchor of the first layer has the shape of many vectors, but no labels with it.
     *_, last = run_steps(plan("ewc"))
     assert last.method is not None
     assert retained_samples(last.method, (64,)) == 0
@@ -452,8 +452,8 @@ HIDING_PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Batch], Any]
 
 
 @pytest.mark.parametrize("place", HIDING_PLACES)
-def test_what_is_kept_is_found(place: str) -> None:
-    """Every sample counts with its bytes, wherever it is and whatever the method says."""
+def test_kept_samples_are_counted(place: str) -> None:
+    """Every sample counts with its bytes, wherever it is stored and whatever the method declares."""
 
     @final
     @dataclass(kw_only=True, eq=False)
@@ -478,7 +478,7 @@ def test_what_is_kept_is_found(place: str) -> None:
     assert held.bytes >= 64 * 64 * 4
 
 
-def test_a_method_that_denies_what_it_keeps_is_not_believed() -> None:
+def test_what_is_measured_overrides_what_a_method_declares() -> None:
     card = card_of("test-denies")
     kept = sum(len(OPEN.train(task)) for task in range(5)) * 64 * 4
     assert card.fact("kept bytes").answer == kept
@@ -486,8 +486,8 @@ def test_a_method_that_denies_what_it_keeps_is_not_believed() -> None:
     assert verdicts(card) == ["broken", "held", "broken"]
 
 
-def test_weights_features_and_old_networks_are_no_samples() -> None:
-    """Though layers are as wide as inputs are long, and as high as a batch."""
+def test_weights_features_and_old_networks_are_not_samples() -> None:
+    """Even if layers are as wide as inputs and have as many rows as a batch."""
     for hidden in ((64,), (64, 64), (32,)):
         for method in ("ewc", "si", "imm-mode", "lwf", "packnet"):
             network = build(ModelSpec(hidden=hidden), shape=(1, 8, 8), n_units=10, seed=0)
@@ -541,7 +541,7 @@ def test_normalisation() -> None:
     assert not later_through_normalisation(split("mnist", setting="class", transforms=(UNIT_RANGE,)))
     assert not later_through_normalisation(joint(split("mnist", setting="class")))
     assert not later_through_normalisation(permuted("mnist", 3, setting="domain", seed=0))
-    # SVHN is normalised with the numbers of CIFAR-10, of which this stream has nothing.
+    # SVHN is normalised with the statistics of CIFAR-10, which is not in this stream.
     assert not later_through_normalisation(split("svhn", setting="class"))
 
 
@@ -552,8 +552,8 @@ def test_normalisation() -> None:
     batch_size=st.integers(20, 90),
     visible=st.booleans(),
 )
-def test_nothing_to_hide(n_tasks: int, epochs: int, batch_size: int, visible: bool) -> None:
-    """Fine-tuning on tasks that come one by one, scaled without statistics, breaks no constraint."""
+def test_fine_tuning_breaks_no_constraint(n_tasks: int, epochs: int, batch_size: int, visible: bool) -> None:
+    """On tasks that come one after the other, scaled without statistics."""
     scenario = prefix(split("digits", setting=ClassSetting(boundaries=visible)), n_tasks)
     card = card_of("finetune", scenario, epochs=epochs, batch_size=batch_size)
     assert verdicts(card) == ["held", "held", "held"]
@@ -604,7 +604,7 @@ def test_a_checkpoint_without_an_account_leaves_no_card(tmp_path: Path) -> None:
     assert "card" not in read_json(folder / RESULT)
 
 
-def test_a_broken_card_is_one_line() -> None:
+def test_a_damaged_card_raises_one_line() -> None:
     with pytest.raises(InputError, match="cannot be read"):
         Card.of_json({"lines": [{"strange": 1}], "constraints": [], "reads": [], "forbidden": {}})
 

@@ -1,4 +1,4 @@
-"""Experiments from names and from values, and back from what is written of them."""
+"""Experiments from names and values, and from `experiment.json`."""
 
 import json
 import pickle
@@ -64,7 +64,7 @@ def test_every_field_is_read_again(tmp_path: Path) -> None:
         ({"model": {"name": "mlp", "hiden": [3]}}, "option of the model mlp 'hiden'; did you mean 'hidden'"),
     ],
 )
-def test_what_cannot_be_read_is_said_where_it_stands(change: dict[str, Any], message: str) -> None:
+def test_errors_name_the_field_that_cannot_be_read(change: dict[str, Any], message: str) -> None:
     written = json.loads(json.dumps(experiment("split-digits", "er").as_json()))
     with pytest.raises(InputError, match=message):
         Experiment.of_json({**written, **change})
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_said_where_it_stands(change: dict[str, Any], mes
         Experiment.of_json({"method": "er"})
 
 
-def test_a_scenario_is_as_good_as_its_name() -> None:
+def test_a_scenario_and_its_name_give_the_same_experiment() -> None:
     named = experiment("split-digits", "er")
     assert experiment(BENCHMARKS["split-digits"].scenario(), "er").id == named.id
     short = experiment(prefix(named.scenario, 2), "er")
@@ -118,7 +118,7 @@ def test_a_module_is_a_network_and_its_weights_are_part_of_the_identity() -> Non
     with torch.no_grad():
         module[1].weight[0, 0] += 1  # type: ignore[index]
     assert experiment("split-digits", "finetune", model=module, updates=2, every=100).id != planned.id
-    # It travels to other processes.
+    # It can be pickled for other processes.
     assert pickle.loads(pickle.dumps(planned)).model.model.build  # noqa: S301
 
 
@@ -153,19 +153,19 @@ def test_modules_that_cannot_be_networks(module: nn.Module, message: str) -> Non
 
 @dataclass(kw_only=True, eq=False)
 class Mine(engram.Learner):
-    """Fine-tuning by another name."""
+    """Fine-tuning under another name."""
 
     knob: int = 3
 
 
-def test_a_class_is_as_good_as_its_name() -> None:
+def test_a_class_and_its_name_give_the_same_experiment() -> None:
     assert experiment("split-digits", METHODS["er"]).id == experiment("split-digits", "er").id
     try:
         planned = experiment("split-digits", Mine, settings={"knob": 4})
         assert (planned.method, planned.settings) == ("Mine", {"knob": 4})
         assert len(planned.as_json()["code"]["method"]) == 12
         assert experiment("split-digits", Mine).id == experiment("split-digits", "Mine").id
-        # It travels to other processes, where nobody registered it.
+        # It is pickled with the experiment for other processes, where it is not registered.
         packed = pickle.dumps(planned)
         METHODS.remove("Mine")
         restored = pickle.loads(packed)  # noqa: S301
@@ -185,7 +185,7 @@ def test_a_class_is_as_good_as_its_name() -> None:
         ({"classes": "many"}, "classes must be known or unknown, got 'many'"),
     ],
 )
-def test_options_that_nobody_knows(options: dict[str, Any], message: str) -> None:
+def test_unknown_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         experiment("split-digits", "er", **options)
 

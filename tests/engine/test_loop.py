@@ -1,4 +1,4 @@
-"""One experiment as a straight line: determinism, pairing, resuming, diverging."""
+"""The training loop: determinism, pairing, resuming, diverging."""
 
 import re
 import subprocess
@@ -45,7 +45,7 @@ def method_of(step: Step) -> Method:
 
 
 def leave_checkpoint(out: Path, planned: Experiment, state: object) -> Path:
-    """A checkpoint where a run of that experiment looks for it."""
+    """Save a checkpoint where a run of that experiment expects it."""
     place = out / planned.id / CHECKPOINT
     place.parent.mkdir(parents=True)
     if isinstance(state, bytes):
@@ -66,7 +66,7 @@ def account_of(finished: Run) -> Account:
 
 
 class Steps(Watcher):
-    """Remembers which updates it was told of."""
+    """Records the updates that it was notified of."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -76,7 +76,7 @@ class Steps(Watcher):
 
 
 def kept(out: Path, planned: Experiment) -> Run:
-    """What lies in the folder of a run that failed, which says so."""
+    """The failed run in its folder."""
     loaded = Run.load(out / planned.id)
     assert loaded.status == "failed" and loaded.failure is not None
     assert len(loaded.trace) > 0 and not (out / planned.id / RESULT).exists()
@@ -160,14 +160,14 @@ def test_a_checkpoint_of_another_layout_is_not_used(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"not a checkpoint", {"a": 1}, [1]])
-def test_a_broken_checkpoint_is_one_line(content: Any, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_raises_one_line(content: Any, tmp_path: Path) -> None:
     leave_checkpoint(tmp_path, small(), content)
     with pytest.raises(InputError, match="is damaged: delete it to start the run from the beginning"):
         execute(small(), Where(out=tmp_path))
 
 
 @pytest.mark.slow
-def test_killed_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
     """A real process, killed without warning."""
     program = (
         "from pathlib import Path; import sys, time\n"
@@ -214,7 +214,7 @@ def test_diverging_run_stops_and_keeps_what_was_measured(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name not in ("gdumb", "offline")])
-def test_whatever_diverges_says_so_and_keeps_what_was_measured(method: str, tmp_path: Path) -> None:
+def test_every_method_that_diverges_keeps_what_was_measured(method: str, tmp_path: Path) -> None:
     """In the second task, where there is something to remember; `offline` has none, `gdumb` its own rate."""
     planned = replace(
         experiment("split-digits", method, setting="task", lr=1e12, updates=3, evaluation={"every": 2}),
@@ -230,7 +230,7 @@ def test_whatever_diverges_says_so_and_keeps_what_was_measured(method: str, tmp_
     ("method", "settings", "lr"),
     [("ewc", {"label": "sampled"}, 1e10), ("gem", {}, 1e10), ("imm-mode", {"l2_transfer": 100.0}, 0.1)],
 )
-def test_what_a_method_cannot_compute_from_such_weights_is_no_traceback(
+def test_errors_that_come_from_infinite_weights_are_divergence(
     method: str, settings: dict[str, Any], lr: float
 ) -> None:
     """What is drawn or solved when a task ends, or in an update, before the loss is known."""
@@ -265,7 +265,7 @@ def test_a_fit_that_diverges_keeps_what_was_measured(tmp_path: Path) -> None:
     kept(tmp_path, planned)
 
 
-def test_a_method_that_no_checkpoint_can_keep_runs_without(
+def test_a_method_that_cannot_be_saved_runs_without_checkpoints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def odd(self: Learner, batch: Batch) -> None:
@@ -279,7 +279,7 @@ def test_a_method_that_no_checkpoint_can_keep_runs_without(
     assert len(warned) == 1 and finished.updates == 100
 
 
-def test_defaults_and_the_same_values_by_hand_are_one_experiment() -> None:
+def test_defaults_and_the_same_explicit_values_are_one_experiment() -> None:
     implicit = experiment("split-digits", "gem")
     explicit = experiment("split-digits", "gem", settings={"margin": "0.5"})
     assert implicit.id == explicit.id

@@ -1,4 +1,4 @@
-"""Observers: who is told what, in which order, from here and from worker processes alike."""
+"""Observers: which calls they get, in which order, in this process and from worker processes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ def small(method: str = "er", *, seed: int = 0, **options: float) -> Experiment:
 
 @dataclass
 class Diary(Watcher):
-    """Writes down every call."""
+    """Records every call."""
 
     calls: list[tuple[str, Run | Step]] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Diary(Watcher):
 
 
 def check_order(diary: Diary) -> None:
-    """A run begins once, its steps come in order, each told as it happened, and it ends once."""
+    """A run begins once, its steps come in order, and it ends once."""
     names = diary.names()
     assert names[0] == "began" and names[-1] == "ended"
     assert names.count("began") == names.count("ended") == 1
@@ -79,7 +79,7 @@ def check_order(diary: Diary) -> None:
 
 
 def told(diary: Diary) -> list[tuple[str, int, int, int, float, dict[int, float], bool]]:
-    """Every evaluated step and every end of a task, with all that is said of it."""
+    """Every evaluated step and every end of a task, with all of its fields."""
     return [
         (
             name,
@@ -155,7 +155,7 @@ def test_worker_processes_tell_the_same(tmp_path: Path) -> None:
     assert told(worker) == told(here)
     assert len(told(worker)) == len(EVALUATED) + len(TASK_ENDS)
     assert runs[0].trace == runs[1].trace
-    # Live objects stay where they are.
+    # Live objects are not sent between processes.
     assert all(step.method is None and step.snapshot is None for step in worker.steps("updated"))
     assert worker.runs("began")[0].id == here.runs("began")[0].id == small().id
     (ended_here,), (ended_there,) = here.runs("ended"), worker.runs("ended")
@@ -230,7 +230,7 @@ def test_a_run_that_resumes_begins_where_it_was(tmp_path: Path) -> None:
 
 def test_watching_changes_no_bits(tmp_path: Path) -> None:
     class Looking(Diary):
-        """Looks at everything that a step has."""
+        """Reads all fields of a step."""
 
         def updated(self, step: Step) -> None:
             assert step.method is not None and step.snapshot is not None
@@ -264,7 +264,7 @@ def test_observers_are_told_in_the_order_in_which_they_are_given() -> None:
 
 
 def test_checkpoints_are_an_observer(tmp_path: Path) -> None:
-    """Nothing but the calls of an observer is needed to resume a run."""
+    """The calls of an observer are enough to resume a run."""
     place = tmp_path / small().id / CHECKPOINT
     place.parent.mkdir()
     checkpoints = Checkpoints(place, seconds=1e-9)
@@ -279,7 +279,7 @@ def test_checkpoints_are_an_observer(tmp_path: Path) -> None:
     assert resumed.trace == run(small()).trace and not place.exists()
 
 
-def test_checkpoints_are_saved_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_saved_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("engram.engine.checkpoint.time.monotonic", lambda: now[0])
     checkpoints = Checkpoints(tmp_path / CHECKPOINT, seconds=10)

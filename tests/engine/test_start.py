@@ -78,7 +78,7 @@ def _before(planned: Experiment) -> list[float]:
     return [float(value) for step, value in zip(trace.step, trace.accuracy(), strict=True) if step == 0]
 
 
-def test_a_run_that_was_killed_goes_on_from_the_same_start(weights: Path, tmp_path: Path) -> None:
+def test_a_killed_run_resumes_from_the_same_start(weights: Path, tmp_path: Path) -> None:
     planned = short("er", weights)
 
     class Killed(Exception):
@@ -97,7 +97,7 @@ def test_a_run_that_was_killed_goes_on_from_the_same_start(weights: Path, tmp_pa
     assert Trace.load(folder / "trace.parquet") == run(planned).trace
 
 
-def test_a_file_that_changed_is_found_out(weights: Path, tmp_path: Path) -> None:
+def test_a_changed_file_is_refused(weights: Path, tmp_path: Path) -> None:
     moved = tmp_path / weights.name
     moved.write_bytes(weights.read_bytes())
     planned = short(weights=moved)
@@ -144,7 +144,7 @@ def test_upstream_accuracy(weights: Path, tmp_path: Path) -> None:
     transfer = drive(plan, Serial(Where(out=tmp_path / "runs"))).methods["finetune"]
     measured = transfer.runs[0].upstream
     assert len(measured) == 6 and measured[0] == at_start
-    # Long strides on pairs of digits take the features away from where the old head can read them.
+    # Training on pairs of digits at a high rate changes the features that the old head needs.
     assert measured[-1] < at_start - 0.1
     printed = transfer.as_json()
     assert printed["upstream start"] == at_start and printed["upstream"] == measured[-1]

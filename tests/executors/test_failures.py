@@ -1,4 +1,4 @@
-"""One failure, one record: whatever runs an experiment, its folder says the same of what went wrong."""
+"""A failure leaves the same record in the run's folder, whichever executor runs the experiment."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ def single_sample() -> Experiment:
 
 
 class Case:
-    """An experiment that fails, and what is said of it."""
+    """An experiment that fails, and its expected failure."""
 
     def __init__(
         self,
@@ -199,7 +199,7 @@ def test_the_same_failure_leaves_the_same_record(
     }
     assert (case.raised in details) if case.raised else details == ""
     assert not (folder / RESULT).exists() and (folder / EXPERIMENT).is_file()
-    # What is read back is what was said, and what was measured until then.
+    # The failure and what was measured until then are read back.
     kept = Run.load(folder)
     assert kept.failure == run.failure and kept.trace == run.trace
     # As text, because losses that are NaN are unequal to themselves.
@@ -258,7 +258,7 @@ def test_missing_data_leave_no_folder_of_a_single_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_cannot_begin_is_recorded_where_others_go_on(tmp_path: Path) -> None:
+def test_a_run_that_cannot_start_is_recorded_and_others_continue(tmp_path: Path) -> None:
     """A checkpoint that cannot be read concerns one run of several."""
     good = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
     broken = replace(good, seed=1)

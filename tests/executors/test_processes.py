@@ -99,7 +99,7 @@ def same_bits(result: Run) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="needs limits and signals as Linux has them")
-def test_failures_are_runs_the_rest_goes_on_and_the_next_call_runs_what_is_missing(
+def test_failed_runs_are_returned_others_continue_and_the_next_call_runs_missing_ones(
     plugin: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "runs"
@@ -153,7 +153,7 @@ def test_failures_are_runs_the_rest_goes_on_and_the_next_call_runs_what_is_missi
         result = second[bad[name].id]
         assert result.status == "done" and result.folder is not None
         assert not (result.folder / FAILURE).exists() and not (result.folder / CHECKPOINT).exists()
-    assert same_bits(second[bad["killed"].id]), "what goes on from a checkpoint has the same bits"
+    assert same_bits(second[bad["killed"].id]), "a run that resumes from a checkpoint has the same bits"
 
 
 def _alive(pid: int) -> bool:
@@ -165,7 +165,7 @@ def _alive(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_workers_of_a_killed_process_put_their_runs_down(plugin: Path, tmp_path: Path) -> None:
+def test_workers_of_a_killed_process_save_checkpoints_and_end(plugin: Path, tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
 from engram.core.plugins import load_plugin
@@ -200,7 +200,7 @@ if __name__ == "__main__":
 
 
 def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended, although nobody has asked for its exit code."""
+    """Whether a process has ended, even if its exit code was not read yet."""
     return (
         sys.platform == "linux" and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     )
@@ -214,7 +214,7 @@ def _until(happened: Callable[[], bool], *, seconds: float = 60) -> None:
 
 
 @pytest.mark.slow
-def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_raises_a_clear_error(tmp_path: Path) -> None:
     program = f"""
 from pathlib import Path
 from engram.engine.recipe import experiment
@@ -232,7 +232,7 @@ Processes(Where(out=Path({str(tmp_path / "runs")!r}), jobs=1))([experiment("spli
     assert 'under `if __name__ == "__main__":`' in done.stderr.strip().splitlines()[-1]
 
 
-def test_nothing_starts_where_something_is_wrong(tmp_path: Path) -> None:
+def test_nothing_starts_if_an_input_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="jobs must be at least 1, got 0"):
         Where(out=tmp_path, jobs=0)
     with pytest.raises(InputError, match="nowhere is not a folder"):
@@ -264,8 +264,8 @@ print(*kilobytes.values(), flush=True)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the share of memory is read from /proc")
 @pytest.mark.slow
-def test_processes_hold_the_data_together_once(tmp_path: Path) -> None:
-    """Two processes that have read everything hold half of it each, and nothing of their own."""
+def test_processes_share_one_copy_of_the_data(tmp_path: Path) -> None:
+    """Two processes that have read everything account for half of it each, and have no private copy."""
     pixels = torch.randint(0, 256, (10_000, 1, 32, 32), dtype=torch.uint8)
     kept = InMemory(pixels.clone(), torch.zeros(10_000))
     shared = SharedImages.of(kept, tmp_path / "train")

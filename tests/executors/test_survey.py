@@ -1,4 +1,4 @@
-"""What is there of a sweep, and how long the rest takes."""
+"""The state of a sweep, and the expected time of its missing runs."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_a_survey_reads_results_and_failures(planned: list[Experiment], tmp_path
     Trace().save(tmp_path / planned[0].id / TRACE)
     why = {"kind": "killed", "reason": "its process was killed by SIGKILL", "details": ""}
     write_json(tmp_path / planned[1].id / FAILURE, why)
-    # A run that was done after it had failed is done.
+    # A run that finished after it had failed is finished.
     write_json(tmp_path / planned[0].id / FAILURE, why)
     runs = survey(planned, tmp_path)
     assert [run.status for run in runs] == ["done", "failed", "missing"]

@@ -15,7 +15,7 @@ SAMPLES = 100
 
 
 class Recorder:
-    """Makes results up, and remembers what was asked, round by round."""
+    """Makes results up, and records the experiments of every round."""
 
     def __init__(self, make: Callable[[Experiment], Run]) -> None:
         self.make = make

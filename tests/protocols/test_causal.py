@@ -1,4 +1,4 @@
-"""Causal selection with made-up accuracies: what may be known when, and what is chosen by what."""
+"""Causal selection with made-up accuracies: which data each choice may use."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +31,7 @@ def second_rate(planned: Experiment) -> float | None:
 
 
 def made_up(planned: Experiment) -> Run:
-    """D1 likes the rate .01; a fast second rate learns D2 well and forgets, a slow one keeps more."""
+    """D1 is learned best at rate .01; a high second rate learns D2 well and forgets, a low one keeps more."""
     if len(planned.scenario.phases) == 1 and len(planned.scenario.phases[0]) == 2:
         return with_curve(
             planned, [(10, 1, {0: 0.5, 1: 0.7}), (20, 1, {0: 0.9, 1: 0.9}), (30, 1, {0: 0.8, 1: 0.8})]
@@ -126,7 +126,9 @@ def test_where_a_task_stops_is_a_choice() -> None:
         ("gdumb", CausalOptions(), "one learning rate for all tasks"),
     ],
 )
-def test_what_later_tasks_cannot_use_is_said_first(method: str, options: CausalOptions, words: str) -> None:
+def test_rates_that_later_tasks_cannot_use_are_refused_first(
+    method: str, options: CausalOptions, words: str
+) -> None:
     execute = Recorder(made_up)
     with pytest.raises(InputError, match=words):
         drive(causal([base(method)], {"lr": [0.01]}, options=options), execute)
@@ -167,7 +169,7 @@ def test_any_number_of_tasks_and_never_a_later_one() -> None:
         for number in range(len(phases)):
             rate = planned.of_phase(number).lr or 1e-4
             old = 0.4 if rate == 1e-3 else 0.6
-            # The second task wants the fast rate, the third the slow one.
+            # The second task is learned best at the high rate, the third at the low one.
             new = 0.9 if (rate == 1e-3) == (number == 1) else 0.5
             for later, shift in ((1, 0.0), (2, -0.1)):
                 accuracies = dict.fromkeys(range(number), old + shift) | {number: new + shift}

@@ -1,4 +1,4 @@
-"""Every protocol with real runs: on Split-Digits always, on MNIST where it is at hand."""
+"""Every protocol with real runs: on Split-Digits always, on MNIST where it is available."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -105,7 +105,7 @@ def test_queue(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_at_a_time_find_the_same(tmp_path: Path) -> None:
+def test_parallel_runs_give_the_same_outcome(tmp_path: Path) -> None:
     def plan() -> Plan[GridOutcome]:
         return grid(bases("finetune", updates=3), {"lr": ["0.1", "1e9"]})
 
@@ -145,7 +145,7 @@ def test_protocols_on_mnist(real_data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_probing_costs_less_than_an_epoch_of_the_task(real_data: Path) -> None:
-    """003's four numbers of shots beside one pass over the task, each with the benchmark's own batches."""
+    """Probes with the shots of Chen et al. (2023) take less time than a pass over one task."""
     planned = shortened(bases("finetune", "split-mnist", setting="task", epochs=1), 2)[0]
     probed = replace(planned, evaluation=replace(planned.evaluation, transfer=TransferSpec()))
     where = Where(out=None, data=real_data)

@@ -166,12 +166,12 @@ def test_serial_execution_runs_each_experiment_once(tmp_path: Path) -> None:
     (diverged,) = [run.failure for run in ended if run.failure is not None]
     assert diverged.kind is FailureKind.DIVERGED and diverged.reason == outcome.candidates[1].failures[0]
     chosen = outcome.results[0].experiment.id
-    # It is asked for twice, and run once.
+    # It is requested twice and run once.
     assert began.count(chosen) == 1 and [run.id for run in ended].count(chosen) == 2
     assert steps.count(15) == 1
 
 
-def test_a_run_that_crashes_is_a_failure_and_the_others_go_on(
+def test_a_run_that_crashes_is_a_failure_and_the_others_continue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def crashing(planned: Experiment, where: Where, observers: Any) -> Run:

@@ -1,4 +1,4 @@
-"""The k-shot probe: what it computes, and that it leaves the watched network alone."""
+"""The k-shot probe: what it computes, and that it does not change the network."""
 
 import copy
 from dataclasses import replace
@@ -34,7 +34,7 @@ def blobs(n: int, seed: int) -> Examples:
 
 
 def learned(planned: Experiment) -> str:
-    """What the weights are at the end."""
+    """The final weights."""
     *_, last = run_steps(planned)
     assert last.method is not None
     return weights_digest(last.method)

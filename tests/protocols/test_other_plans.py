@@ -25,7 +25,7 @@ def bases(method: str = "er", seeds: int = 1) -> list[Experiment]:
 
 
 def transferred(planned: Experiment) -> Run:
-    """ER forgets less and transfers better; fine-tuning wants lr .001 and 50 passes."""
+    """ER forgets less and transfers better; fine-tuning is best with lr .001 and 50 epochs."""
     good = 0.1 * (planned.method == "er") + 0.01 * planned.seed
     metrics = {"AvgFgt": -0.3 + good, "AvgAcc": 0.7, "AvgLAcc": planned.optimizer.lr}
     readings: list[Reading] = []

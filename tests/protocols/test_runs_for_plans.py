@@ -70,7 +70,7 @@ def test_evaluation_on_validation_samples() -> None:
     }
 
 
-def test_what_says_nothing_new_keeps_its_name() -> None:
+def test_defaults_of_later_fields_keep_the_id() -> None:
     written = small().as_json()
     assert "by_phase" not in written and "held_out" not in written["scenario"]
     assert not {"transfer", "balances"} & set(written["evaluation"])

@@ -1,4 +1,4 @@
-"""What selection read is measured on the candidates' runs, and stands in the protocol's card."""
+"""The data that selection read is measured on the candidates' runs and shown in the protocol's card."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_a_grid_sees_every_task(on: Literal["test", "validation"], touched: str,
     assert outcome["selection"]["selection on test data"]["figure"] == f"fields chosen among 2 on {on} data"
 
 
-def test_one_candidate_is_no_choice(tmp_path: Path) -> None:
+def test_a_single_candidate_is_not_a_choice(tmp_path: Path) -> None:
     outcome = drive(grid(bases(), {"lr": [0.1]}), Serial(Where(out=tmp_path))).as_json()
     assert selection(outcome) == ["none", "none"]
     assert causality(outcome) == "held"

@@ -1,4 +1,4 @@
-"""What a sweep's table stands for, and how its mistakes are named."""
+"""The experiments of a sweep's table, and its error messages."""
 
 import time
 import tomllib
@@ -32,7 +32,7 @@ def test_every_combination_once_and_seeds_fastest() -> None:
     assert {planned.optimizer.lr for planned in experiments} == {0.1, 0.01}
 
 
-def test_the_same_words_mean_the_same_experiment_as_with_run() -> None:
+def test_options_give_the_same_experiment_as_with_run() -> None:
     options: dict[str, Any] = {
         "scenario": "split-digits",
         "method": "er",
@@ -91,7 +91,7 @@ def test_every_option_is_one_of_run() -> None:
     assert set(OPTIONS) < set(signature(run).parameters)
 
 
-def test_what_holds_for_all_gives_way_to_what_holds_here() -> None:
+def test_options_of_a_group_override_shared_ones() -> None:
     experiments = plan(
         """
         scenario = "split-digits"
@@ -138,7 +138,7 @@ def test_hidden_widths_are_one_value_and_may_be_several() -> None:
     assert [planned.model.hidden for planned in several] == [(8,), (4, 4)]
 
 
-def test_what_is_asked_for_twice_is_run_once() -> None:
+def test_equal_experiments_are_run_once() -> None:
     sweep = plan(
         """
         scenario = "split-digits"
@@ -151,7 +151,7 @@ def test_what_is_asked_for_twice_is_run_once() -> None:
     assert [planned.method for planned in sweep.experiments] == ["er", "gem"] and sweep.repeated == 2
 
 
-def test_what_makes_no_sense_is_left_out_and_listed() -> None:
+def test_impossible_combinations_are_skipped_and_listed() -> None:
     sweep = plan(
         """
         scenario = ["split-digits", "mini-domainnet"]
@@ -270,7 +270,7 @@ def test_every_mistake_is_named_with_its_key(text: str, words: list[str]) -> Non
     assert "\n" not in message and all(word in message for word in words), message
 
 
-def test_a_mistake_is_said_once_however_many_runs_have_it() -> None:
+def test_a_mistake_is_reported_once_however_many_runs_have_it() -> None:
     with pytest.raises(InputError) as error:
         plan(START + 'method = ["er", "ewc"]\nlr = -1\nseeds = 5')
     assert str(error.value).count("lr must be above 0, got -1") == 1

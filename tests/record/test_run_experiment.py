@@ -217,7 +217,7 @@ def test_a_run_of_a_training_loop_has_no_experiment(tmp_path: Path) -> None:
 
 @dataclass(kw_only=True, eq=False)
 class Mine(engram.Learner):
-    """Fine-tuning by another name."""
+    """Fine-tuning under another name."""
 
 
 def test_code_that_is_not_loaded_is_not_taken_for_the_same_experiment(tmp_path: Path) -> None:
