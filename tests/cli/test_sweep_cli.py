@@ -86,7 +86,7 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
         ),
         (SHORT + 'method = "er"', ["--jobs", "0"], "jobs must be at least 1, got 0"),
         (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py is not there"),
-        (SHORT + 'method = "er"', ["--device", "tpu"], "device 'tpu'"),
+        (SHORT + 'method = "er"', ["--device", "tpu"], "on this machine, got 'tpu'"),
         ('scenario = "split-kmnist"\nmethod = "er"', ["--data", "nowhere"], "nowhere"),
     ],
 )
