@@ -21,14 +21,14 @@ SHORT = ["--updates", "6", "--subset", "20"]
 def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engram) -> None:
     done = engram("run", "split-digits", "er", *SHORT, "--seeds", 2, "--out", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [run["seed"] for run in found["runs"]] == [0, 1]
-    first = found["runs"][0]
+    output = json.loads(done.stdout)
+    assert [run["seed"] for run in output["runs"]] == [0, 1]
+    first = output["runs"][0]
     assert first.keys() == {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds", "account"}
     assert first["updates"] == 30 and first["evaluations"] == 31
     assert first["seconds"].keys() == {"train", "evaluate", "total"}
-    assert found["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "n"}
-    assert found["summary"]["ACC"]["n"] == 2
+    assert output["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "n"}
+    assert output["summary"]["ACC"]["n"] == 2
     folder = Path(first["folder"])
     assert {p.name for p in folder.iterdir()} == {"experiment.json", "trace.parquet", "result.json"}
     account = json.loads((folder / "result.json").read_text())["account"]
@@ -193,7 +193,7 @@ def test_again_keeps_what_is_there_until_something_better_is(tmp_path: Path, eng
     assert result.stat().st_mtime_ns == first
     assert engram(*command, "--again").returncode == 0
     assert result.stat().st_mtime_ns > first
-    assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == [result.parent.name]
+    assert [folder.name for folder in tmp_path.iterdir() if folder.is_dir()] == [result.parent.name]
     # Killed in the middle, such a command leaves the old run aside; the next one finds it.
     second = result.stat().st_mtime_ns
     result.parent.replace(tmp_path / f".{result.parent.name}.before")
@@ -217,11 +217,11 @@ def test_evaluations_within_epochs_do_not_miss_the_ends_of_tasks(tmp_path: Path,
         "0",
         "--json",
     )
-    found = [
+    output = [
         engram(*command, *more, "--out", tmp_path).json["runs"][0]["metrics"]
         for more in ([], ["--per-epoch"])
     ]
-    assert found[0]["ACC"] == found[1]["ACC"] and found[0]["FORG"] == found[1]["FORG"]
+    assert output[0]["ACC"] == output[1]["ACC"] and output[0]["FORG"] == output[1]["FORG"]
 
 
 @pytest.mark.slow
@@ -249,8 +249,8 @@ def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
 def test_verify_isolation(engram: Engram) -> None:
     done = engram("verify", "isolation", "finetune", "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["holds"] and all(len(check["watched"]) == 64 for check in found["checks"])
+    output = json.loads(done.stdout)
+    assert output["holds"] and all(len(check["watched"]) == 64 for check in output["checks"])
     assert engram("verify", "isolation", "nothing").returncode == 2
 
 
