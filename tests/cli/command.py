@@ -13,8 +13,8 @@ class Done(NamedTuple):
     @property
     def json(self) -> dict[str, Any]:
         assert self.returncode == 0, self.stderr
-        found: dict[str, Any] = json.loads(self.stdout)
-        return found
+        output: dict[str, Any] = json.loads(self.stdout)
+        return output
 
 
 Engram = Callable[..., Done]

@@ -62,7 +62,7 @@ def test_as_json(out: Path, engram: Engram) -> None:
     said = engram("audit", out, "--json").json
     assert len(said["runs"]) == 2
     card = said["runs"][0]["card"]
-    assert [found["verdict"] for found in card["constraints"]] == ["broken", "held", "held"]
+    assert [constraint["verdict"] for constraint in card["constraints"]] == ["broken", "held", "held"]
     assert all(constraint["figure"] and constraint["how"] for constraint in card["constraints"])
     assert all(line["question"] and line["answer"] and line["how"] for line in card["lines"])
     facts = {fact["name"]: fact for fact in card["facts"]}

@@ -44,10 +44,10 @@ def test_tables_for_people(runs: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 def test_one_json_object(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run([runs, "--json"], capsys)
-    found = json.loads(out)
+    output = json.loads(out)
     assert code == 0
-    assert list(found["metrics"]) == ["ACC", "FORG", "min-ACC", "WC-ACC"]
-    acc = found["metrics"]["ACC"]
+    assert list(output["metrics"]) == ["ACC", "FORG", "min-ACC", "WC-ACC"]
+    acc = output["metrics"]["ACC"]
     assert [place["method"] for place in acc["ranking"]] == ["er", "finetune"]
     assert 0 < acc["ranking"][0]["mean"] < 1
     assert acc["groups"] == [["er"], ["finetune"]]

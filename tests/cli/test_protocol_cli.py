@@ -43,41 +43,41 @@ def make_up(monkeypatch: pytest.MonkeyPatch) -> MakeUp:
     return with_results
 
 
-def learned(each: Experiment) -> Run:
+def learned(planned: Experiment) -> Run:
     """Each task is known while it is learned, and half known afterwards."""
     points = [
         (step, tasks[-1], {task: 0.9 if task in tasks else 0.5 for task in range(max(tasks) + 1)})
-        for step, tasks in enumerate(each.scenario.phases, start=1)
+        for step, tasks in enumerate(planned.scenario.phases, start=1)
     ]
-    return with_curve(each, points)
+    return with_curve(planned, points)
 
 
 def test_grid(protocol: Engram) -> None:
     command = ["grid", "split-digits", "er", "--updates", 20, "--seeds", 2, "--json"]
-    found = protocol(*command, "--grid", "lr=.1,.0001", "--grid", "weight=.5").json
-    assert [c["fields"] for c in found["candidates"]] == [
+    output = protocol(*command, "--grid", "lr=.1,.0001", "--grid", "weight=.5").json
+    assert [c["fields"] for c in output["candidates"]] == [
         {"lr": 0.1, "weight": 0.5},
         {"lr": 0.0001, "weight": 0.5},
     ]
-    assert found["choice"] == {"lr": 0.1, "weight": 0.5} and found["metric"] == "ACC"
-    assert found["candidates"][0]["score"] == pytest.approx(found["summary"]["ACC"]["mean"])
-    assert len(found["candidates"][0]["scores"]) == len(found["runs"]) == 2
+    assert output["choice"] == {"lr": 0.1, "weight": 0.5} and output["metric"] == "ACC"
+    assert output["candidates"][0]["score"] == pytest.approx(output["summary"]["ACC"]["mean"])
+    assert len(output["candidates"][0]["scores"]) == len(output["runs"]) == 2
 
 
 def test_grid_by_a_metric_of_the_curve_looks_after_every_update(protocol: Engram, tmp_path: Path) -> None:
     command = ["grid", "split-digits", "er", "--updates", 6, "--subset", 20, "--grid", "lr=.1,.05"]
-    found = protocol(*command, "--metric", "WC-ACC", "--select-on", "validation", "--json").json
-    assert found["selected_on"] == "validation"
-    result = json.loads((tmp_path / "runs" / found["runs"][0] / "result.json").read_text())
+    output = protocol(*command, "--metric", "WC-ACC", "--select-on", "validation", "--json").json
+    assert output["selected_on"] == "validation"
+    result = json.loads((tmp_path / "runs" / output["runs"][0] / "result.json").read_text())
     assert result["evaluations"] == 31
 
 
 def test_causal(protocol: Engram) -> None:
     command = ["causal", "slt-D5-5a-digits", "finetune", "--epochs", 2, "--grid", "lr=.01,.001", "--json"]
-    found = protocol(*command, "--later-lr", ".1,.001").json
-    assert {"best", "last", "baseline", "omega_all", "forgets", "candidates", "choice"} <= found.keys()
-    assert found["omega_all"] == pytest.approx(found["best"] / found["baseline"])
-    assert found["choice"]["later_lr"] in ([0.1], [0.001]) and isinstance(found["forgets"], bool)
+    output = protocol(*command, "--later-lr", ".1,.001").json
+    assert {"best", "last", "baseline", "omega_all", "forgets", "candidates", "choice"} <= output.keys()
+    assert output["omega_all"] == pytest.approx(output["best"] / output["baseline"])
+    assert output["choice"]["later_lr"] in ([0.1], [0.001]) and isinstance(output["forgets"], bool)
 
 
 def test_causal_measures_short_tasks_as_often_as_long_ones(protocol: Engram, make_up: MakeUp) -> None:
@@ -129,9 +129,9 @@ def test_candidates_of_a_type_name_their_stream_and_rates_are_shown(
 def test_runs_that_failed_are_told_and_change_the_exit_code(
     kind: FailureKind, reason: str, code: int, protocol: Engram, make_up: MakeUp
 ) -> None:
-    def make(each: Experiment) -> Run:
-        diverges = each.optimizer.lr == 0.1
-        return failed(each, reason, kind=kind) if diverges else with_metrics(each, {"ACC": 0.5})
+    def make(planned: Experiment) -> Run:
+        diverges = planned.optimizer.lr == 0.1
+        return failed(planned, reason, kind=kind) if diverges else with_metrics(planned, {"ACC": 0.5})
 
     make_up(make)
     command = ["grid", "split-digits", "er", "--grid", "lr=.1,.01"]
@@ -142,17 +142,17 @@ def test_runs_that_failed_are_told_and_change_the_exit_code(
 
 
 def test_values_of_a_field_may_be_given_one_by_one(protocol: Engram, make_up: MakeUp) -> None:
-    execute = make_up(lambda each: with_metrics(each, {"ACC": 0.5}))
+    execute = make_up(lambda planned: with_metrics(planned, {"ACC": 0.5}))
     protocol("grid", "split-digits", "er", "--grid", "lr=.1", "--grid", "lr=.01,.1", "--metric", "acc")
-    assert [each.optimizer.lr for each in execute.rounds[0]] == [0.1, 0.01]
+    assert [planned.optimizer.lr for planned in execute.rounds[0]] == [0.1, 0.01]
 
 
 def test_more_shots_than_there_are_samples_are_told(protocol: Engram, make_up: MakeUp) -> None:
-    def make(each: Experiment) -> Run:
-        probe = each.evaluation.transfer
+    def make(planned: Experiment) -> Run:
+        probe = planned.evaluation.transfer
         readings: list[Reading] = [(9, 0, 1, probe_name(k), 0.5) for k in (probe.shots if probe else ())]
-        found = {"AvgFgt": -0.2, "AvgAcc": 0.7, "AvgLAcc": 0.9}
-        return Run(planned=each, finished=True, stored=found, tables=Tables(readings=readings))
+        metrics = {"AvgFgt": -0.2, "AvgAcc": 0.7, "AvgLAcc": 0.9}
+        return Run(planned=planned, finished=True, stored=metrics, tables=Tables(readings=readings))
 
     make_up(make)
     done = protocol("forward-transfer", "split-digits", "er", "--shots", "5,1000", "--json")
@@ -164,23 +164,23 @@ def test_more_shots_than_there_are_samples_are_told(protocol: Engram, make_up: M
 
 
 def test_causal_with_merged_networks(protocol: Engram) -> None:
-    found = protocol("causal", "slt-D9-1b-digits", "imm-mean", "--epochs", 1, "--lr", ".05", "--json").json
-    assert len(found["runs"][0]["balances"]) == 101 and found["choice"] == {"later_lr": [None]}
+    output = protocol("causal", "slt-D9-1b-digits", "imm-mean", "--epochs", 1, "--lr", ".05", "--json").json
+    assert len(output["runs"][0]["balances"]) == 101 and output["choice"] == {"later_lr": [None]}
 
 
 def test_causal_over_all_streams_of_a_type(protocol: Engram) -> None:
     command = ["causal", "slt-D9-1-digits", "finetune", "--updates", 5, "--later-lr", "first", "--json"]
-    found = protocol(*command).json
-    assert sorted(found["streams"]) == [f"slt-D9-1{letter}-digits" for letter in "abc"]
-    assert found["best"] == min(stream["best"] for stream in found["streams"].values())
+    output = protocol(*command).json
+    assert sorted(output["streams"]) == [f"slt-D9-1{letter}-digits" for letter in "abc"]
+    assert output["best"] == min(stream["best"] for stream in output["streams"].values())
 
 
 def test_forward_transfer(protocol: Engram) -> None:
     command = ["forward-transfer", "split-digits", "finetune", "--setting", "task", "--updates", 10]
-    found = protocol(*command, "--shots", "2,5", "--json").json
-    assert set(found["AvgFwt"]) == {"2", "5"}
+    output = protocol(*command, "--shots", "2,5", "--json").json
+    assert set(output["AvgFwt"]) == {"2", "5"}
     for name in ("AvgFDiv", "AvgFgt", "AvgAcc", "AvgLAcc"):
-        assert isinstance(found[name], float)
+        assert isinstance(output[name], float)
     several = protocol(
         "forward-transfer", "split-digits", "finetune,er", *command[3:], "--shots", "2", "--seeds", 2
     )
@@ -196,8 +196,8 @@ def test_online_and_queue(protocol: Engram) -> None:
     averages = [sum(cell for cell in row if cell is not None) / (k + 1) for k, row in enumerate(rows)]
     assert averages == pytest.approx(once["curves"]["AA"])
     command = ["queue", "split-digits", "ewc", "--updates", 5, "--grid", "strength=1,100"]
-    found = protocol(*command, "--report-every", 2, "--json").json
-    assert found["tasks"] == [1, 3, 5] and len(found["best"]["averages"]) == 3
+    output = protocol(*command, "--report-every", 2, "--json").json
+    assert output["tasks"] == [1, 3, 5] and len(output["best"]["averages"]) == 3
     assert protocol(*command).stdout.count("averages=") == 2
 
 
@@ -216,26 +216,26 @@ def test_people_get_a_table_and_the_choice(protocol: Engram) -> None:
 
 def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Path) -> None:
     command = ["grid", "split-digits", "finetune", "--updates", 2, "--losses", "--json"]
-    found = protocol(*command).json
-    place = tmp_path / "runs" / found["runs"][0] / "result.json"
+    output = protocol(*command).json
+    place = tmp_path / "runs" / output["runs"][0] / "result.json"
     stamp = place.stat().st_mtime_ns
     assert (place.parent / "probes.parquet").is_file()
-    assert protocol(*command).json == found and place.stat().st_mtime_ns == stamp
+    assert protocol(*command).json == output and place.stat().st_mtime_ns == stamp
     with patch("engram.engine.execute.run_steps", side_effect=InputError("the data are gone")):
         assert protocol(*command, "--again").returncode == 2
     assert place.stat().st_mtime_ns == stamp
-    assert protocol(*command, "--again").json["summary"]["ACC"] == found["summary"]["ACC"]
+    assert protocol(*command, "--again").json["summary"]["ACC"] == output["summary"]["ACC"]
     assert place.stat().st_mtime_ns != stamp
-    assert [each.name for each in place.parent.parent.iterdir()] == [place.parent.name]
+    assert [folder.name for folder in place.parent.parent.iterdir()] == [place.parent.name]
 
 
 def test_what_fails_when_it_is_run_again_has_failed(protocol: Engram, tmp_path: Path) -> None:
     command = ["grid", "split-digits", "finetune", "--updates", 2, "--grid", "lr=.1,.01", "--json"]
-    found = protocol(*command).json
+    output = protocol(*command).json
     with patch("engram.engine.execute.run_steps", side_effect=RuntimeError("no luck")):
         done = protocol(*command, "--again")
     assert done.returncode == 2 and "no luck" in done.stderr
-    folder = tmp_path / "runs" / found["runs"][0]
+    folder = tmp_path / "runs" / output["runs"][0]
     assert "no luck" in (folder / "failure.json").read_text() and not (folder / "result.json").exists()
 
 
@@ -248,9 +248,9 @@ def test_a_folder_that_cannot_be_is_one_line(more: tuple[str, ...], engram: Engr
 
 def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Engram, tmp_path: Path) -> None:
     command = ["queue", "split-digits", "ewc", "--updates", 2, "--grid", "strength=0,1,10", "--json"]
-    found = protocol(*command).json
-    chosen = {run for end in ("best", "worst") for run in found[end]["runs"]}
-    assert {each.parent.name for each in (tmp_path / "runs").glob("*/selection.json")} == chosen
+    output = protocol(*command).json
+    chosen = {run for end in ("best", "worst") for run in output[end]["runs"]}
+    assert {file.parent.name for file in (tmp_path / "runs").glob("*/selection.json")} == chosen
 
 
 @pytest.mark.parametrize(

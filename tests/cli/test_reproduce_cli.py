@@ -20,15 +20,15 @@ def said(*words: str) -> str:
 
 def test_without_a_name_all_tables_and_what_they_need(tmp_path: Path) -> None:
     listed = json.loads(said("--json", "--out", str(tmp_path)))["artefacts"]
-    entries = {each["name"]: each for each in listed if each["follow"] is None}
+    entries = {entry["name"]: entry for entry in listed if entry["follow"] is None}
     split = entries["002-table2"]
     assert (split["runs"], split["done"], split["data"]) == (420, 0, ["mnist"])
     assert split["seconds"] > 60
     assert entries["002-table3"]["updates"] > 10 * split["updates"]
     kept = split["recorded"]
-    assert kept["verdicts"]["reproduced"] > 0 and all(each["holds"] for each in kept["statements"])
+    assert kept["verdicts"]["reproduced"] > 0 and all(statement["holds"] for statement in kept["statements"])
     assert "imagenet" in entries["003-figure4"]["data"], "where its first weights come from"
-    small = {each["name"]: each for each in listed if each["follow"] == "small"}
+    small = {entry["name"]: entry for entry in listed if entry["follow"] == "small"}
     assert small["004-table3"]["recorded"]["scale"] == "small"
     assert "reproduced" not in small["004-table3"]["recorded"]["verdicts"]
 
@@ -42,9 +42,9 @@ def test_the_list_as_people_read_it(tmp_path: Path) -> None:
 
 def test_what_is_there_is_shown_and_nothing_is_run(tmp_path: Path) -> None:
     text = said("002-table2", "--done", "--cells", "task/EWC", "--json", "--out", str(tmp_path))
-    found = json.loads(text)
-    assert found["verdicts"] == {"open": 1}
-    assert found["pieces"][0]["missing"] == 10
+    output = json.loads(text)
+    assert output["verdicts"] == {"open": 1}
+    assert output["pieces"][0]["missing"] == 10
     assert list(tmp_path.iterdir()) == []
 
 
@@ -72,16 +72,16 @@ def test_bad_input_is_refused(words: tuple[str, ...]) -> None:
 def test_quick_runs_and_is_labelled(real_data: Path, tmp_path: Path) -> None:
     words = ("002-table2", "--scale", "quick", "--cells", "task/(Adam|EWC)", "--seeds", "1", "--on", "serial")
     text = said(*words, "--json", "--out", str(tmp_path), "--data", str(real_data))
-    found = json.loads(text)
-    assert found["scale"] == "quick"
-    assert found["verdicts"] == {"not compared": 2}
+    output = json.loads(text)
+    assert output["scale"] == "quick"
+    assert output["verdicts"] == {"not compared": 2}
     assert len(list(tmp_path.glob("*/result.json"))) == 2
 
 
 def test_a_page_says_what_it_shows(tmp_path: Path) -> None:
     def page(*words: str) -> str:
-        found = json.loads(said("001-figure2", "--json", "--out", str(tmp_path), *words))
-        return Path(found["page"]).read_text(encoding="utf-8").split("<script")[0]
+        output = json.loads(said("001-figure2", "--json", "--out", str(tmp_path), *words))
+        return Path(output["page"]).read_text(encoding="utf-8").split("<script")[0]
 
     assert "Quick: a few updates of each run" in page("--scale", "quick")
     assert "Quick" not in page()

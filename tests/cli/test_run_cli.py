@@ -21,14 +21,14 @@ SHORT = ["--updates", "6", "--subset", "20"]
 def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engram) -> None:
     done = engram("run", "split-digits", "er", *SHORT, "--seeds", 2, "--out", tmp_path, "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert [run["seed"] for run in found["runs"]] == [0, 1]
-    first = found["runs"][0]
+    output = json.loads(done.stdout)
+    assert [run["seed"] for run in output["runs"]] == [0, 1]
+    first = output["runs"][0]
     assert first.keys() == {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds", "account"}
     assert first["updates"] == 30 and first["evaluations"] == 31
     assert first["seconds"].keys() == {"train", "evaluate", "total"}
-    assert found["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "n"}
-    assert found["summary"]["ACC"]["n"] == 2
+    assert output["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "n"}
+    assert output["summary"]["ACC"]["n"] == 2
     folder = Path(first["folder"])
     assert {p.name for p in folder.iterdir()} == {"experiment.json", "trace.parquet", "result.json"}
     account = json.loads((folder / "result.json").read_text())["account"]
@@ -111,7 +111,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--set", "memori=3"], "its fields are memory, memory_batch, weight, policy"),
         (["split-digits", "er", "--set", "memory=-3"], "memory must be greater than 0, got '-3'"),
         (["split-digits", "er", "--set", "memory"], "FIELD=VALUE"),
-        (["split-digits", "er", "--set", "memory=5", "--set", "memory=6"], "memory twice, 5 and 6"),
+        (["split-digits", "er", "--set", "memory=5", "--set", "memory=6"], "memory twice, to 5 and 6"),
         (
             ["split-digits", "ewc", "--set", "strength=-1"],
             "strength must be greater than or equal to 0, got '-1'",
@@ -135,11 +135,14 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--every", "0"], "every must be at least 1, got 0"),
         (["split-digits", "er", "--subset", "-1"], "subset must be at least 1, got -1"),
         (["split-digits", "er", "--epochs", "0"], "epochs must be at least 1, got 0"),
-        (["split-digits", "er", "--epochs", "1", "--updates", "3"], "give one of them"),
+        (
+            ["split-digits", "er", "--epochs", "1", "--updates", "3"],
+            "--updates cannot be used together",
+        ),
         (["split-digits", "er", "--weight-decay", "nan"], "weight_decay must be at least 0, got nan"),
         (["split-digits", "ewc", "--set", "strength=inf"], "strength must be a finite number, got 'inf'"),
         (["split-digits", "er", "--threads", "0"], "threads must be at least 1, got 0"),
-        (["split-digits", "er", "--device", "tpu"], "device 'tpu'"),
+        (["split-digits", "er", "--device", "tpu"], "on this machine, got 'tpu'"),
         (["split-digits", "er", "--classes", "many"], "classes must be known or unknown, got 'many'"),
         (["split-digits", "er", "--plugin", "nowhere.py"], "nowhere.py does not exist"),
         (["split-digits", "independent", "--setting", "class"], "needs task identity"),
@@ -190,7 +193,7 @@ def test_again_keeps_what_is_there_until_something_better_is(tmp_path: Path, eng
     assert result.stat().st_mtime_ns == first
     assert engram(*command, "--again").returncode == 0
     assert result.stat().st_mtime_ns > first
-    assert [each.name for each in tmp_path.iterdir() if each.is_dir()] == [result.parent.name]
+    assert [folder.name for folder in tmp_path.iterdir() if folder.is_dir()] == [result.parent.name]
     # Killed in the middle, such a command leaves the old run aside; the next one finds it.
     second = result.stat().st_mtime_ns
     result.parent.replace(tmp_path / f".{result.parent.name}.before")
@@ -214,11 +217,11 @@ def test_evaluations_within_epochs_do_not_miss_the_ends_of_tasks(tmp_path: Path,
         "0",
         "--json",
     )
-    found = [
+    output = [
         engram(*command, *more, "--out", tmp_path).json["runs"][0]["metrics"]
         for more in ([], ["--per-epoch"])
     ]
-    assert found[0]["ACC"] == found[1]["ACC"] and found[0]["FORG"] == found[1]["FORG"]
+    assert output[0]["ACC"] == output[1]["ACC"] and output[0]["FORG"] == output[1]["FORG"]
 
 
 @pytest.mark.slow
@@ -246,8 +249,8 @@ def test_interrupt_keeps_finished_runs(tmp_path: Path) -> None:
 def test_verify_isolation(engram: Engram) -> None:
     done = engram("verify", "isolation", "finetune", "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["holds"] and all(len(check["watched"]) == 64 for check in found["checks"])
+    output = json.loads(done.stdout)
+    assert output["holds"] and all(len(check["watched"]) == 64 for check in output["checks"])
     assert engram("verify", "isolation", "nothing").returncode == 2
 
 

@@ -35,10 +35,10 @@ def test_a_dry_run_shows_and_runs_nothing(file: Path, tmp_path: Path, engram: En
         "left out: independent on split-digits (class): method independent needs task identity" in done.stderr
     )
     assert "repeated combinations, run once: 4" in done.stderr
-    found = json.loads(engram("sweep", file, "--dry-run", "--out", tmp_path / "runs", "--json").stdout)
+    output = json.loads(engram("sweep", file, "--dry-run", "--out", tmp_path / "runs", "--json").stdout)
     assert (
-        found["counts"] == {"done": 0, "failed": 0, "unfinished": 0, "missing": 6}
-        and found["seconds_left"] is None
+        output["counts"] == {"done": 0, "failed": 0, "unfinished": 0, "missing": 6}
+        and output["seconds_left"] is None
     )
     assert not (tmp_path / "runs").exists()
 
@@ -59,17 +59,17 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
     file.write_text(file.read_text().replace("1e9", "0.2"))
     again = engram(*command, "--json")
     assert again.returncode == 0, again.stderr
-    found = json.loads(again.stdout)
+    output = json.loads(again.stdout)
     assert (
-        found["counts"] == {"done": 4, "failed": 0, "unfinished": 0, "missing": 0}
-        and found["seconds_left"] == 0
+        output["counts"] == {"done": 4, "failed": 0, "unfinished": 0, "missing": 0}
+        and output["seconds_left"] == 0
     )
-    first = found["runs"][0]
+    first = output["runs"][0]
     assert first.keys() == {
         *("id", "scenario", "setting", "method", "seed", "folder", "status", "metrics", "failure")
     }
     assert first["status"] == "done" and 0 <= first["metrics"]["ACC"] <= 1 and first["failure"] is None
-    assert all((Path(each["folder"]) / RESULT).is_file() for each in found["runs"])
+    assert all((Path(run["folder"]) / RESULT).is_file() for run in output["runs"])
     # The two that failed are no part of the sweep any more, and what they left is still there to be read.
     assert len(list((tmp_path / "runs").glob(f"*/{FAILURE}"))) == 2
 
@@ -86,7 +86,7 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
         ),
         (SHORT + 'method = "er"', ["--jobs", "0"], "jobs must be at least 1, got 0"),
         (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py does not exist"),
-        (SHORT + 'method = "er"', ["--device", "tpu"], "device 'tpu'"),
+        (SHORT + 'method = "er"', ["--device", "tpu"], "on this machine, got 'tpu'"),
         ('scenario = "split-kmnist"\nmethod = "er"', ["--data", "nowhere"], "nowhere"),
     ],
 )

@@ -102,8 +102,8 @@ def test_a_model_of_ones_own_with_weights_of_its_own(tmp_path: Path, engram: Eng
 def test_upstream_accuracy_of_a_protocol(weights: Path, tmp_path: Path, engram: Engram) -> None:
     command = ["protocol", "forward-transfer", "split-digits", "finetune,lp-ft", "--setting", "task"]
     short = ["--updates", 10, "--shots", "2", "--out", tmp_path / "runs"]
-    found = engram(*command, *short, "--weights", weights, "--upstream", "digits", "--json").json
-    for method in found["methods"].values():
+    output = engram(*command, *short, "--weights", weights, "--upstream", "digits", "--json").json
+    for method in output["methods"].values():
         at_start, *after = method["runs"][0]["upstream"]
         assert at_start == method["upstream start"] > 0.8
         assert len(after) == 5 and after[-1] == method["upstream"]

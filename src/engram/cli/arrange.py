@@ -18,25 +18,23 @@ from engram.cli.completion import COMPLETED, completion
 from engram.cli.output import set_verbosity
 from engram.cli.signature import Verb, option, with_parameters
 
-NETWORK, TRAINING, EVALUATION = "Network", "Training", "Evaluation"
-SCENARIO, EXECUTION, OUTPUT = "Scenario", "Execution", "Output"
+SCENARIO, NETWORK, TRAINING, EVALUATION = "Scenario", "Network", "Training", "Evaluation"
+EXECUTION, OUTPUT = "Execution", "Output"
 PANELS = {
-    SCENARIO: ("setting", "classes", "hide_boundaries"),
-    NETWORK: ("model", "hidden", "dropout_input", "dropout_hidden", "block", "stem", "weights"),
-    TRAINING: (
-        *("optimizer", "lr", "momentum", "weight_decay", "epochs", "updates", "batch_size", "augment"),
-        *("set_", "budget_bytes"),
-    ),
-    EVALUATION: (
-        *("every", "subset", "on", "full_ends", "tasks", "redraw", "per_epoch", "losses", "gradients"),
-    ),
+    SCENARIO: (),
+    NETWORK: (),
+    TRAINING: ("set_",),
+    EVALUATION: ("every", "subset"),
     EXECUTION: (
         *("seeds", "first_seed", "jobs", "threads", "device", "strict", "again", "dry_run", "config"),
         *("plugin", "data"),
     ),
     OUTPUT: ("out", "json", "quiet", "verbose"),
 }
-"""The heading under which the help shows an option, by the name of its parameter."""
+"""The headings of the help in their order, and the names of parameters that are shown under them.
+
+Options that declare a panel, as those of an experiment do, are not named here.
+"""
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print results and errors only.")]
 Verbose = Annotated[

@@ -86,7 +86,9 @@ def read_defaults(path: Path, known: Collection[str]) -> JsonObject:
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"cannot read the configuration {path}: {error}") from error
     defaults: JsonObject = {}
     for key, value in table.items():
@@ -94,7 +96,8 @@ def read_defaults(path: Path, known: Collection[str]) -> JsonObject:
         name = f"{name}_" if f"{name}_" in known else name
         if name not in known:
             shown = [option.rstrip("_").replace("_", "-") for option in known]
-            raise InputError(f"{path}: {unknown_name('key', key, sorted(shown))}")
+            wrong = unknown_name("key", key, sorted(shown), listed_by="engram run --help")
+            raise InputError(f"{path}: {wrong}")
         defaults[name] = _value(path, key, value)
     return defaults
 

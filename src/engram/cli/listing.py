@@ -10,7 +10,7 @@ import typer
 
 from engram.cli.completion import completion
 from engram.cli.options import Plugin, load_own
-from engram.cli.output import print_json, stderr, stdout
+from engram.cli.output import name_broken, print_json, stdout
 from engram.cli.tables import Column, print_table
 from engram.core.errors import unknown_name
 from engram.core.jsons import JsonObject
@@ -102,8 +102,7 @@ def _models() -> list[Entry]:
     from engram.models import MODELS
 
     models, broken = MODELS.loaded()
-    for line in broken:
-        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    name_broken(broken)
     return [
         {
             "name": name,
@@ -122,8 +121,7 @@ def _methods() -> list[Entry]:
     from engram.methods.fields import fields_of
 
     methods, broken = METHODS.loaded()
-    for line in broken:
-        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    name_broken(broken)
     return [
         {
             "name": name,
@@ -141,8 +139,7 @@ def _metrics() -> list[Entry]:
     from engram.metrics.explanation import list_metrics
 
     entries, broken = list_metrics()
-    for line in broken:
-        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    name_broken(broken)
     return entries
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
@@ -44,6 +45,12 @@ def name_incomplete(runs: Runs) -> None:
     for run in runs.incomplete:
         why = "it is not finished" if run.failure is None else f"it failed: {run.failure.reason}"
         stderr.print(f"left out, because {why}: {run.folder}", markup=False, soft_wrap=True)
+
+
+def name_broken(errors: Iterable[str]) -> None:
+    """List the plugins of installed packages that are left out because they cannot be loaded."""
+    for error in errors:
+        stderr.print(f"left out: {error}", markup=False, soft_wrap=True)
 
 
 def set_verbosity(*, quiet: bool = False, verbose: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from engram.cli.arrange import EVALUATION, NETWORK, SCENARIO, TRAINING
 from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
 from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
@@ -116,11 +117,11 @@ class RunOptions:
 
 
 _PANELS = {
-    "scenario": "Scenario",
-    "network": "Network",
-    "optimizer": "Training",
-    "training": "Training",
-    "evaluation": "Evaluation",
+    "scenario": SCENARIO,
+    "network": NETWORK,
+    "optimizer": TRAINING,
+    "training": TRAINING,
+    "evaluation": EVALUATION,
 }
 
 
@@ -129,7 +130,7 @@ def _typed(declared: Option, panel: str) -> inspect.Parameter:
     kinds: dict[type, type] = {bool: bool, int: int, float: float, Path: Path}
     kind = kinds.get(declared.kind, str)
     names = [declared.flag or f"--{declared.name.replace('_', '-')}"] if kind is bool else []
-    default = declared.default if panel == "Evaluation" and not isinstance(declared.default, bool) else None
+    default = declared.default if panel == EVALUATION and not isinstance(declared.default, bool) else None
     shows_default = default is not None and not declared.zero_means_all
     text = f"{declared.help}  [default: {default}]" if shows_default else declared.help
     shown = typer.Option(*names, help=text, rich_help_panel=panel)

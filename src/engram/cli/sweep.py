@@ -113,6 +113,9 @@ def describe(plan: Plan, runs: Sequence[Run], seconds: float | None) -> None:
     if plan.repeated:
         stderr.print(f"repeated combinations, run once: {plan.repeated}")
     done = sum(run.finished for run in runs)
+    if done == len(runs):
+        stderr.print(f"{len(runs)} runs, all done")
+        return
     left = "unknown until the first runs are done" if seconds is None else f"about {duration(seconds)}"
     stderr.print(f"{len(runs)} runs, {done} done; time left: {left}")
 
@@ -155,7 +158,7 @@ def print_groups(runs: Sequence[Run]) -> None:
     finished = [run for run in runs if run.finished]
     if not finished:
         return
-    table = Table("mean ± SD (n − 1) in %", box=None, header_style="bold")
+    table = Table("method", box=None, header_style="bold")
     shown = (*SHOWN, *users_metrics())
     for column in (*shown, "seeds"):
         table.add_column(column, justify="right")
@@ -167,6 +170,7 @@ def print_groups(runs: Sequence[Run]) -> None:
             cells.append("–" if over.mean != over.mean else f"{100 * over.mean:.2f}{spread}")
         table.add_row(group.label, *cells, str(len(group.runs)))
     stdout.print(table)
+    stdout.print("mean ± SD (n − 1) over seeds, in percent")
 
 
 def print_failures(runs: Sequence[Run]) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import ClassVar
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from engram.cli.clicks import Click, UsageError
@@ -38,7 +38,7 @@ def parameter_rows(command: Click, ctx: Click) -> Rows:
         row = parameter.get_help_record(ctx)
         if parameter.param_type_name == "argument":
             arguments.append(("Arguments", row))
-        elif parameter.rich_help_panel:
+        elif isinstance(parameter, TyperOption) and parameter.rich_help_panel:
             in_panels.append((parameter.rich_help_panel, row))
         else:
             options.append(("Options", row))

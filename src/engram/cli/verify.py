@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.arrange import arranged
-from engram.cli.output import print_json, stderr, stdout
+from engram.cli.output import name_broken, print_json, stderr, stdout
 from engram.cli.verbs import VerbCommand, group_of_verbs
 from engram.core.jsons import JsonObject
 
@@ -27,6 +27,8 @@ def isolation(
 
     checks = []
     names = methods_to_check(methods or [])
+    if not json:
+        _print_row("method", "model", "watched", "unwatched", "weights")
     with stderr.status("training with and without evaluation") as status:
         for name in names:
             for model in MODELS:
@@ -58,18 +60,19 @@ def methods_to_check(names: list[str]) -> list[str]:
             METHODS[name]
         return names
     usable, broken = METHODS.loaded()
-    for line in broken:
-        stderr.print(f"left out: {line}", markup=False, soft_wrap=True)
+    name_broken(broken)
     return list(usable)
+
+
+def _print_row(method: str, model: str, *cells: str) -> None:
+    stdout.print(
+        " ".join([f"{method:17}", f"{model:29}", *(f"{cell:9}" for cell in cells)]).rstrip(), soft_wrap=True
+    )
 
 
 def _print_check(check: Isolation) -> None:
     verdict = "same" if check.holds else "DIFFERENT"
-    stdout.print(
-        f"{check.method:12} {check.model:30} {check.updates} updates  evaluated {check.watched[:16]}  "
-        f"not evaluated {check.unwatched[:16]}  {verdict}",
-        soft_wrap=True,
-    )
+    _print_row(check.method, check.model, check.watched[:8], check.unwatched[:8], verdict)
 
 
 def _as_json(check: Isolation) -> JsonObject:

@@ -96,7 +96,7 @@ def _print_candidates(heading: str, rows: list[tuple[str, JsonMapping]]) -> None
     columns = [Column(heading), Column("score", right=True), *([Column("failed")] if failed else [])]
     cells = []
     for where, candidate in rows:
-        fields = " ".join(f"{key}={value}" for key, value in candidate["fields"].items()) or "as it is"
+        fields = " ".join(f"{key}={value}" for key, value in candidate["fields"].items()) or "defaults"
         why = ["; ".join(dict.fromkeys(candidate["failures"]))] if failed else []
         cells.append([f"{where}{fields}", _shown(candidate["score"]), *why])
     print_table(columns, cells)
@@ -130,7 +130,7 @@ def _shown(value: Json) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, dict):
-        return " ".join(f"{key}={_shown(item)}" for key, item in value.items() if item != []) or "as it is"
+        return " ".join(f"{key}={_shown(item)}" for key, item in value.items() if item != []) or "defaults"
     if isinstance(value, list):
         return ", ".join(_shown(item) for item in value)
     return "–" if value is None else str(value)
