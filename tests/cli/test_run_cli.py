@@ -123,6 +123,10 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
             ["split-digits", "er", "--hidden", "4,a"],
             "hidden must be whole numbers with commas, such as 400,400, got '4,a'",
         ),
+        (
+            ["split-digits", "er", "--hidden", "4,x"],
+            "hidden must be whole numbers with commas, such as 400,400, got '4,x'",
+        ),
         (["split-digits", "er", "--hidden", "-4"], "hidden must be at least 1, got '-4'"),
         (["split-digits", "er", "--block", "4"], "model mlp has no option block: it belongs to lwta"),
         (["split-digits", "er", "--model", "lwta", "--block", "1"], "block must be at least 2, got 1"),

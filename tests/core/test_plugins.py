@@ -159,3 +159,13 @@ def test_a_scenario_that_cannot_be_made(text: str, message: str, script: Path) -
     load_plugin(script)
     with pytest.raises(InputError, match=message):
         engram.experiment("test-broken", "er")
+
+
+@pytest.mark.parametrize("text", ["import engram\n\nx = undefined", "import engram\n\ndef"])
+def test_a_plugin_named_by_a_relative_path_is_told_with_its_line(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"^the plugin mine\.py, line 3: (Name|Syntax)Error"):
+        load_plugin(Path("mine.py"))

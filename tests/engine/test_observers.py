@@ -19,6 +19,7 @@ from engram.engine.where import Where
 from engram.executors.processes import Processes
 from engram.executors.serial import Serial
 from engram.record.experiment import Experiment
+from engram.record.failure import FailureKind
 from engram.record.run import Run
 
 EVALUATED = [5, 8, 10, 15, 16, 20, 24, 25, 30, 32, 35, 40]
@@ -301,3 +302,34 @@ def test_a_run_in_memory_keeps_no_checkpoints(tmp_path: Path, monkeypatch: pytes
     assert not Where(out=None).keeps_checkpoints and Where(out=tmp_path).keeps_checkpoints
     execute(small(), Where(out=tmp_path, checkpoint_seconds=float("inf")))
     assert (tmp_path / small().id / TRACE).is_file()
+
+
+@pytest.mark.parametrize("how", [in_memory, in_a_folder])
+def test_a_run_that_fails_in_its_first_update_began_and_ended(
+    how: Callable[[Experiment, Path, Diary], Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    diary = Diary()
+
+    def fail(self: object, batch: object) -> float:
+        raise LookupError("nothing here")
+
+    monkeypatch.setattr("engram.methods.base.Learner.observe", fail)
+    with pytest.raises(RunFailed):
+        how(small(), tmp_path, diary)
+    assert diary.names() == ["began", "ended"]
+    [run] = diary.runs("ended")
+    assert run.failure is not None and (run.failure.step, run.failure.task) == (1, 0)
+
+
+def test_a_run_that_is_interrupted_ends(tmp_path: Path) -> None:
+    class Impatient(Diary):
+        def updated(self, step: Step) -> None:
+            raise KeyboardInterrupt
+
+    diary = Impatient()
+    with pytest.raises(KeyboardInterrupt):
+        execute(small(), Where(out=tmp_path), [diary])
+    [run] = diary.runs("ended")
+    assert diary.names() == ["began", "ended"]
+    assert run.failure is not None and run.failure.kind is FailureKind.INTERRUPTED
+    assert Run.find(small(), tmp_path).status == "unfinished"

@@ -75,9 +75,15 @@ def explain_failure(what: str, error: BaseException) -> InputError:
 
 def _line(error: BaseException, path: str) -> str:
     """Where in the script an error arose: the last line of it that was being run."""
-    if isinstance(error, SyntaxError) and error.filename == path:
+    place = Path(path).absolute()
+    if (
+        isinstance(error, SyntaxError)
+        and error.filename is not None
+        and Path(error.filename).absolute() == place
+    ):
         return f", line {error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).absolute() == place]
     return f", line {lines[-1]}" if lines else ""
 
 

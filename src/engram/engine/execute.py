@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from engram.core.errors import InputError
@@ -47,10 +47,12 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
     remove_file(folder / FAILURE)
     known = (folder / EXPERIMENT).is_file()
     save_description(folder, experiment.as_json())
+    checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
     try:
-        run = _run(experiment, where, observers)
-    except RunFailed as error:
-        _end(observers, error.run.save(folder))
+        saved = _observed(
+            _resumed(experiment, where), before, (*observers, checkpoints), lambda run: run.save(folder)
+        )
+    except RunFailed:
         raise
     except KeyboardInterrupt as error:
         record_failure(before, failure_of(error))
@@ -60,9 +62,7 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
             # The run did not start: leave nothing behind.
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    saved = run.save(folder)
     (folder / CHECKPOINT).unlink(missing_ok=True)
-    _end(observers, saved)
     return saved
 
 
@@ -80,9 +80,7 @@ def attempt(experiment: Experiment, where: Where, observers: Sequence[Observer] 
         if run.finished:
             # It has a result, but the result does not pass `strict`.
             return replace(run, finished=False, failure=failure_of(error))
-        run = record_failure(run, failure_of(error))
-        _end(observers, run)
-        return run
+        return record_failure(run, failure_of(error))
 
 
 def record_failure(run: Run, failure: Failure) -> Run:
@@ -110,39 +108,57 @@ def run_in_memory(experiment: Experiment, where: Where, observers: Sequence[Obse
     Raises:
         RunFailed: The run failed.
     """
-    try:
-        run = _tell(run_steps(experiment, where), observers)
-    except RunFailed as error:
-        _end(observers, error.run)
-        raise
-    _end(observers, run)
-    return run
+    begun = Run(planned=experiment)
+    return _observed(run_steps(experiment, where), begun, observers, lambda run: run)
 
 
-def _run(experiment: Experiment, where: Where, observers: Sequence[Observer]) -> Run:
+def _resumed(experiment: Experiment, where: Where) -> Generator[Step, None, Run]:
+    """The steps that are left of a run: all of them, or those after its checkpoint."""
     place = where.folder / experiment.id / CHECKPOINT
     state = load_checkpoint(place, experiment)
     if where.strict and state is not None and not state["ledger"]["whole"]:
         raise InputError(
             f"{place} was made before cards were recorded: delete it to start the run from the beginning"
         )
-    checkpoints = Checkpoints(place, seconds=where.checkpoint_seconds)
-    return _tell(run_steps(experiment, where, resume=state), (*observers, checkpoints))
+    return (yield from run_steps(experiment, where, resume=state))
 
 
-def _tell(steps: Generator[Step, None, Run], observers: Sequence[Observer]) -> Run:
-    """Run all steps, and notify observers of each."""
-    began = False
+def _observed(
+    steps: Generator[Step, None, Run],
+    begun: Run,
+    observers: Sequence[Observer],
+    save: Callable[[Run], Run],
+) -> Run:
+    """Take all steps of a run, and notify observers: it begins, each step, how it ended.
+
+    Args:
+        steps: The steps.
+        begun: The run, of which nothing is measured yet.
+        observers: Notified of everything.
+        save: Saves the run at its end, before observers see it.
+    """
+    for observer in observers:
+        observer.began(begun)
+    try:
+        run = _drained(steps, observers)
+    except RunFailed as error:
+        _end(observers, save(error.run))
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        _end(observers, replace(begun, failure=failure_of(error)))
+        raise
+    saved = save(run)
+    _end(observers, saved)
+    return saved
+
+
+def _drained(steps: Generator[Step, None, Run], observers: Sequence[Observer]) -> Run:
     while True:
         try:
             step = next(steps)
         except StopIteration as end:
             finished: Run = end.value
             return finished
-        if not began:
-            began = True
-            for observer in observers:
-                observer.began(step.run)
         tell(observers, step)
 
 

@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from engram.core.errors import InputError, NonFinite
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger
-from engram.engine.probing import Routes
+from engram.evaluation.evaluator import Routes
 from engram.methods.base import Method
 from engram.record.card import Reader
 

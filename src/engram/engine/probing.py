@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, cast
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from engram.core.values import Batch
 from engram.datasets.stream import Stream, TaskData
 from engram.engine.retained import network_of
 from engram.engine.upstream import Upstream
+from engram.evaluation.evaluator import Routes
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
 from engram.methods import traits_of
@@ -25,14 +26,6 @@ from engram.record.experiment import Experiment, TransferSpec
 from engram.scenarios.values import Scenario
 
 CHUNK = 1024
-
-
-@runtime_checkable
-class Routes(Protocol):
-    """A network that has a network of its own for every task."""
-
-    def route(self, task: int) -> nn.Module:
-        """The network of a task."""
 
 
 class _Merging(Protocol):

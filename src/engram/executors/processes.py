@@ -93,7 +93,7 @@ class Processes:
                 while waiting or any(worker.busy for worker in team):
                     while waiting and len(team) < (where.jobs or cores()):
                         team.append(_Worker(setup))
-                        team[-1].begin(waiting.popleft())
+                        team[-1].begin(waiting.popleft(), self.observers)
                     for worker in _with_news(team):
                         for run in worker.news(self.observers):
                             self._ended(run)
@@ -102,7 +102,7 @@ class Processes:
                             team.remove(worker)
                             _dismiss([worker])
                         elif waiting and not worker.busy:
-                            worker.begin(waiting.popleft())
+                            worker.begin(waiting.popleft(), self.observers)
             finally:
                 _dismiss(team)
 
@@ -136,12 +136,14 @@ class _Worker:
         """Whether it has an active run."""
         return self.running is not None
 
-    def begin(self, experiment: Experiment) -> None:
+    def begin(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
         """Start an experiment in the worker."""
         self.running = Run(planned=experiment, folder=self.out / experiment.id)
         # A failure that is there when the run ends is then one of this attempt.
         remove_file(self.out / experiment.id / FAILURE)
         self.tell(experiment)
+        for observer in observers:
+            observer.began(self.running)
 
     def tell(self, order: Experiment | None) -> None:
         """Send an experiment, or None to stop; that a worker is dead is noticed later."""
@@ -186,9 +188,6 @@ class _Worker:
         """Notify observers of the steps of a worker."""
         assert self.running is not None
         for report in told:
-            if report.step == report.began:
-                for observer in observers:
-                    observer.began(self.running)
             step = Step(
                 self.running,
                 report.step,

@@ -41,9 +41,8 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One step of a run, as it is sent through the pipe; `began` is the first step of this worker in it."""
+    """One step of a run, as it is sent through the pipe."""
 
-    began: int
     step: int
     steps: int
     learning: int
@@ -77,18 +76,15 @@ class _Reporter(Watcher):
     def __init__(self, pipe: Connection, folder: Path) -> None:
         self.pipe, self.folder = pipe, folder
         self.reported = 0.0
-        self.first: int | None = None
         self.waiting: list[Told] = []
 
     def updated(self, step: Step) -> None:
         """Record an update, and report if it is time."""
         now = time.monotonic()
-        self.first = step.step if self.first is None else self.first
         due = now - self.reported >= _NEWS_SECONDS
-        if due or step.accuracies or step.ends_task or step.step == self.first:
+        if due or step.accuracies or step.ends_task:
             self.waiting.append(
                 Told(
-                    self.first,
                     step.step,
                     step.steps,
                     step.learning,
