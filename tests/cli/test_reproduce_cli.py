@@ -18,6 +18,7 @@ def said(*words: str) -> str:
     return result.stdout
 
 
+@pytest.mark.slow
 def test_without_a_name_all_tables_and_what_they_need(tmp_path: Path) -> None:
     listed = json.loads(said("--json", "--out", str(tmp_path)))["artefacts"]
     entries = {entry["name"]: entry for entry in listed if entry["follow"] is None}

@@ -86,6 +86,7 @@ def test_the_example_metric_is_known_everywhere(page: str, name: str, tmp_path: 
     assert name in compared
 
 
+@pytest.mark.slow
 def test_the_example_scenario_runs(tmp_path: Path) -> None:
     script = write_example("my_stream.py", tmp_path)
     assert "my-stream" in command("-m", "engram", "list", "scenarios", "--plugin", script, folder=tmp_path)
@@ -93,6 +94,7 @@ def test_the_example_scenario_runs(tmp_path: Path) -> None:
     assert "ACC" in command("-m", "engram", *arguments, folder=tmp_path)
 
 
+@pytest.mark.slow
 def test_the_example_data_set_runs(tmp_path: Path) -> None:
     script = write_example("my_data.py", tmp_path)
     assert "my-data" in command("-m", "engram", "list", "datasets", "--plugin", script, folder=tmp_path)
@@ -104,6 +106,7 @@ def test_the_example_data_set_runs(tmp_path: Path) -> None:
     assert int(command("-c", code, folder=tmp_path)) > 0
 
 
+@pytest.mark.slow
 def test_the_example_tracker_is_told(tmp_path: Path) -> None:
     printed = command(write_example("my_tracker.py", tmp_path), folder=tmp_path).splitlines()
     assert len(printed) > 5 and printed[-1].startswith("done ")
