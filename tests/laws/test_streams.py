@@ -13,7 +13,7 @@ from engram.metrics.computing import Value, compute
 from engram.metrics.curve import Curve
 from engram.metrics.inputs import gather_inputs
 from engram.metrics.registry import Metric, all_metrics
-from engram.metrics.streaming import Stream, StreamingMetrics, stream_of
+from engram.metrics.streaming import StreamingMetric, StreamingMetrics, stream_of
 from engram.metrics.summary import summarise
 
 from .histories import curves
@@ -33,7 +33,7 @@ def options_of(metric: Metric) -> dict[str, st.SearchStrategy[Any]]:
     return {name: OPTIONS[name] for name in metric.options}
 
 
-def new_stream(metric: Metric, n_tasks: int, **options: Any) -> Stream:
+def new_stream(metric: Metric, n_tasks: int, **options: Any) -> StreamingMetric:
     stream = stream_of(metric, n_tasks, **options)
     assert stream is not None
     return stream
@@ -45,7 +45,7 @@ def pure(metric: Metric, curve: Curve, options: dict[str, Any]) -> Value:
     return compute(metric, inputs.arguments(metric), options, inputs.matrix)
 
 
-def feed(stream: Stream | StreamingMetrics, curve: Curve, n: int) -> None:
+def feed(stream: StreamingMetric | StreamingMetrics, curve: Curve, n: int) -> None:
     columns = curve.phases[curve.learning[n]]
     stream.update(
         columns[0] if len(columns) == 1 else columns, curve.accuracy[n], updated=bool(curve.step[n] > 0)

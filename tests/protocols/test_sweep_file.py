@@ -9,11 +9,11 @@ import pytest
 
 from engram.core.errors import InputError
 from engram.engine.recipe import experiment
-from engram.protocols.sweep_file import OPTIONS, Plan, expand, read_sweep
+from engram.protocols.sweep_file import OPTIONS, SweepPlan, expand, read_sweep
 from engram.scenarios import benchmark
 
 
-def plan(text: str) -> Plan:
+def plan(text: str) -> SweepPlan:
     return expand(tomllib.loads(text))
 
 

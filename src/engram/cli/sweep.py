@@ -19,7 +19,7 @@ from engram.core.words import duration
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
-    from engram.protocols.sweep_file import Plan
+    from engram.protocols.sweep_file import SweepPlan
     from engram.record.experiment import Experiment
     from engram.record.run import Run
 
@@ -81,7 +81,7 @@ def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
             )
 
 
-def read_plan(file: Path) -> Plan:
+def read_plan(file: Path) -> SweepPlan:
     """The experiments of a file; errors name the file and the key."""
     from engram.protocols.sweep_file import expand, read_sweep
 
@@ -92,7 +92,7 @@ def read_plan(file: Path) -> Plan:
         raise InputError(f"{file}: {error}") from error
 
 
-def describe(plan: Plan, runs: Sequence[Run], seconds: float | None) -> None:
+def describe(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> None:
     """Print on stderr what will be run, what is done already, and what is left out."""
     from rich.table import Table
 
@@ -120,7 +120,7 @@ def describe(plan: Plan, runs: Sequence[Run], seconds: float | None) -> None:
     stderr.print(f"{len(runs)} runs, {done} done; time left: {left}")
 
 
-def as_json(plan: Plan, runs: Sequence[Run], seconds: float | None) -> JsonObject:
+def as_json(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> JsonObject:
     """The sweep as `--json` prints it."""
     counts = Counter(run.status for run in runs)
     return {

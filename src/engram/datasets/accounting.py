@@ -69,15 +69,15 @@ class Ledger:
         self.forbidden: dict[ForbiddenRead, int] = {}
         self.whole = True
 
-    def reading(self, reader: Reader) -> _Reading:
+    def reading(self, reader: Reader) -> _ReadingContext:
         """Within this context, data are read by `reader`."""
-        return _Reading(self, reader)
+        return _ReadingContext(self, reader)
 
     def handed(self, batches: Iterable[T], reader: Reader) -> Iterator[T]:
         """The same batches, read by `reader` no matter who asks for the next one."""
         remaining = iter(batches)
         while True:
-            with _Reading(self, reader):
+            with _ReadingContext(self, reader):
                 batch = next(remaining, None)
             if batch is None:
                 return
@@ -184,7 +184,7 @@ def refusal(method: str, forbidden: Iterable[ForbiddenRead]) -> str:
 
 
 @final
-class _Reading:
+class _ReadingContext:
     """Who reads now; contexts nest, and the innermost counts."""
 
     __slots__ = ("_entry", "_token")

@@ -19,7 +19,7 @@ from engram.metrics.history import Curve, History
 from engram.metrics.registry import METRICS, Metric, find, higher_is_better, metric
 
 if TYPE_CHECKING:
-    from engram.metrics.streaming import Stream, StreamingMetrics
+    from engram.metrics.streaming import StreamingMetric, StreamingMetrics
     from engram.metrics.summary import Measurement, summarise
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "History",
     "Measurement",
     "Metric",
-    "Stream",
+    "StreamingMetric",
     "StreamingMetrics",
     "curve",
     "diversity",
@@ -40,5 +40,6 @@ __all__ = [
 ]
 
 __getattr__, __dir__ = lazy_package(
-    __name__, {".streaming": ("Stream", "StreamingMetrics"), ".summary": ("Measurement", "summarise")}
+    __name__,
+    {".streaming": ("StreamingMetric", "StreamingMetrics"), ".summary": ("Measurement", "summarise")},
 )

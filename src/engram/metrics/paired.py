@@ -32,7 +32,7 @@ _MOST_SEEDS: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PairedOutcome:
     """The result of a test of paired differences.
 
     Attributes:
@@ -63,7 +63,7 @@ def sign_flip_test(
     exact_up_to: int = EXACT_SEEDS,
     draws: int = DRAWS,
     seed: int = 0,
-) -> Outcome:
+) -> PairedOutcome:
     """The sign-flip test of the hypothesis that the two methods are exchangeable.
 
     If the methods are equally good, the difference of each seed could as well have had the other sign. The
@@ -85,9 +85,9 @@ def sign_flip_test(
 
     Example:
         >>> sign_flip_test([0.1, 0.2, 0.3])  # only + + + and - - - reach 0.6: 2 of 8
-        Outcome(p=0.25, exact=True)
+        PairedOutcome(p=0.25, exact=True)
         >>> sign_flip_test([0.1, 0.2, -0.3])  # a sum of 0: all reach it
-        Outcome(p=1.0, exact=True)
+        PairedOutcome(p=1.0, exact=True)
     """
     values = _checked(differences)
     bar = abs(values.sum()) - _ROUNDING * np.abs(values).sum()
@@ -96,14 +96,14 @@ def sign_flip_test(
         sums = values[:1] if len(values) else np.zeros(1)
         for value in values[1:]:
             sums = np.concatenate([sums + value, sums - value])
-        return Outcome(float((np.abs(sums) >= bar).mean()), exact=True)
+        return PairedOutcome(float((np.abs(sums) >= bar).mean()), exact=True)
     random, sums = np.random.default_rng(seed), np.zeros(draws)
     for value in values:
         sums += np.where(random.random(draws) < 0.5, value, -value)
-    return Outcome(float((1 + (np.abs(sums) >= bar).sum()) / (1 + draws)), exact=False)
+    return PairedOutcome(float((1 + (np.abs(sums) >= bar).sum()) / (1 + draws)), exact=False)
 
 
-def t_test(differences: Sequence[float] | Vector) -> Outcome:
+def t_test(differences: Sequence[float] | Vector) -> PairedOutcome:
     """The paired t test of the hypothesis that the differences are normal with mean 0.
 
     t = mean / (s/√n) with the sample SD s (divisor n - 1), two-sided with n - 1 degrees of freedom. For fewer
@@ -115,18 +115,18 @@ def t_test(differences: Sequence[float] | Vector) -> Outcome:
     """
     values = _checked(differences)
     if len(values) < 2:
-        return Outcome(1.0, exact=True)
+        return PairedOutcome(1.0, exact=True)
     mean, sd = _moments(values)
     if sd == 0:
-        return Outcome(1.0 if mean == 0 else 0.0, exact=True)
+        return PairedOutcome(1.0 if mean == 0 else 0.0, exact=True)
 
     from scipy.special import stdtr
 
     t = mean / (sd / math.sqrt(len(values)))
-    return Outcome(float(2 * stdtr(len(values) - 1, -abs(t))), exact=True)
+    return PairedOutcome(float(2 * stdtr(len(values) - 1, -abs(t))), exact=True)
 
 
-def paired_test(differences: Sequence[float] | Vector, test: Test = "sign-flip") -> Outcome:
+def paired_test(differences: Sequence[float] | Vector, test: Test = "sign-flip") -> PairedOutcome:
     """A test by its name.
 
     Example:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engram.metrics.arrays import Vector
     from engram.metrics.curve import Mode, Span
     from engram.metrics.history import History
-    from engram.metrics.streaming import Stream
+    from engram.metrics.streaming import StreamingMetric
 
     Returned: TypeAlias = float | Vector | History
     """One number; one number per task; or a value per task at every evaluation."""
@@ -107,7 +107,7 @@ class Metric:
     average: bool = False
     by_task: Callable[..., Vector] | None = None
     named_by: str = ""
-    stream: type[Stream] | str | None = None
+    stream: type[StreamingMetric] | str | None = None
     options: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -194,7 +194,7 @@ class Metric:
         """
         raise InputError(f"metric {self.name!r} in {self.where} {reason}")
 
-    def stream_class(self) -> type[Stream] | None:
+    def stream_class(self) -> type[StreamingMetric] | None:
         """The class of its streaming counterpart, if it has one.
 
         Example:
@@ -204,7 +204,7 @@ class Metric:
         if not isinstance(self.stream, str):
             return self.stream
         module, _, name = self.stream.partition(":")
-        stream: type[Stream] = getattr(import_module(module), name)
+        stream: type[StreamingMetric] = getattr(import_module(module), name)
         return stream
 
 
@@ -268,7 +268,7 @@ def metric(
     average: bool = False,
     by_task: Callable[..., Vector] | None = None,
     named_by: str = "",
-    stream: type[Stream] | str | None = None,
+    stream: type[StreamingMetric] | str | None = None,
 ) -> Callable[[F], F]:
     """Register a pure function as a metric, available to every command.
 
@@ -304,7 +304,7 @@ def metric(
         by_task: A function of the same arguments that computes the values per task, for a metric whose
             function returns one number.
         named_by: `window` or `beta`, for a function with this option whose value is part of the name (WF10).
-        stream: Its streaming counterpart, a subclass of `engram.metrics.streaming.Stream`.
+        stream: Its streaming counterpart, a subclass of `engram.metrics.streaming.StreamingMetric`.
 
     Raises:
         InputError: The name is taken, or the arguments of the function do not match `needs`.

@@ -20,7 +20,7 @@ from engram.metrics.curve import Mode, Span
 from engram.metrics.registry import WINDOWS, Keywords, Metric, Options, all_metrics
 
 
-class Stream(ABC):
+class StreamingMetric(ABC):
     """A metric that is updated with one evaluation after the other.
 
     Args:
@@ -73,7 +73,7 @@ class Stream(ABC):
         self._current[columns] = True
 
 
-class MinAccuracy(Stream):
+class MinAccuracy(StreamingMetric):
     """min-ACC: the lowest accuracy of earlier tasks since they were learned; see `curve.min_accuracy`.
 
     Example:
@@ -111,7 +111,7 @@ class MinAccuracy(Stream):
         self._latest[:] = accuracies
 
 
-class WorstCaseAccuracy(Stream):
+class WorstCaseAccuracy(StreamingMetric):
     """WC-ACC: the current task's accuracy and the lowest of earlier ones; see `curve.worst_case_accuracy`.
 
     Example:
@@ -139,7 +139,7 @@ class WorstCaseAccuracy(Stream):
         self._latest[:] = accuracies
 
 
-class _Windowed(Stream):
+class _Windowed(StreamingMetric):
     """The largest change of each task within a window so far."""
 
     def __init__(self, n_tasks: int, *, window: int | None = 10, mode: Mode = "exact") -> None:
@@ -194,7 +194,7 @@ class WindowedPlasticity(_Windowed):
         np.fmax(self._largest, rise, out=self._largest)
 
 
-class LearningCurveArea(Stream):
+class LearningCurveArea(StreamingMetric):
     """LCA: the mean of a task's first β accuracies while it is learned; see `curve.learning_curve_area`.
 
     Example:
@@ -222,7 +222,7 @@ class LearningCurveArea(Stream):
         self._number += counted
 
 
-class CurrentAccuracy(Stream):
+class CurrentAccuracy(StreamingMetric):
     """The accuracy of the task being learned, now; see `curve.current_accuracy`.
 
     Example:
@@ -244,7 +244,7 @@ class CurrentAccuracy(Stream):
         self._latest[:] = accuracies
 
 
-class MatrixStream(Stream):
+class MatrixStream(StreamingMetric):
     """A metric of the accuracy matrix: stores the matrix and computes the value on demand.
 
     Args:
@@ -298,7 +298,7 @@ class MatrixStream(Stream):
         self._row[:] = accuracies
 
 
-def stream_of(metric: Metric, n_tasks: int, **options: object) -> Stream | None:
+def stream_of(metric: Metric, n_tasks: int, **options: object) -> StreamingMetric | None:
     """The stream of a metric: its registered class, or a `MatrixStream`; None if it cannot be streamed.
 
     Example:
@@ -341,7 +341,7 @@ class StreamingMetrics:
         mode: Mode = "exact",
     ) -> None:
         options = Options(windows=windows, beta=beta, span=span, mode=mode)
-        self.streams: dict[str, Stream] = {
+        self.streams: dict[str, StreamingMetric] = {
             name: stream(n_tasks, **chosen)
             for metric in all_metrics()
             if (stream := metric.stream_class()) is not None
@@ -349,7 +349,7 @@ class StreamingMetrics:
         }
 
     def update(self, learning: int | Sequence[int], accuracies: Vector, *, updated: bool = True) -> None:
-        """Add one evaluation; see `Stream.update`."""
+        """Add one evaluation; see `StreamingMetric.update`."""
         for stream in self.streams.values():
             stream.update(learning, accuracies, updated=updated)
 

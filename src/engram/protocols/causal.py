@@ -32,7 +32,7 @@ LATER_RATES = (1e-3, 1e-4, 1e-5)
 _SLT_NAME = re.compile(rf"slt-({'|'.join(CF_THRESHOLDS)})[a-h]?-")
 
 ChooseBy = Literal["new", "union"]
-Start = Literal["last", "best"]
+StartFrom = Literal["last", "best"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class CausalOptions:
 
     later_rates: tuple[float, ...] = LATER_RATES
     choose_by: ChooseBy = "new"
-    start: Start = "last"
+    start: StartFrom = "last"
     on: SelectOn = "test"
     held_out: float = 0.2
     tie_strength: bool = False

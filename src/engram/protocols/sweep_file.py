@@ -72,7 +72,7 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class SweepPlan:
     """The experiments of a sweep.
 
     Attributes:
@@ -96,7 +96,7 @@ def read_sweep(path: Path) -> JsonObject:
         raise InputError(f"{path} is not TOML: {error}") from error
 
 
-def expand(table: JsonMapping) -> Plan:
+def expand(table: JsonMapping) -> SweepPlan:
     """The experiments that a table describes, all of them checked.
 
     Example:
@@ -127,7 +127,7 @@ def expand(table: JsonMapping) -> Plan:
     if mistakes:
         raise InputError("; ".join(dict.fromkeys(mistakes)))
     experiments = tuple(gathered.experiments.values())
-    return Plan(experiments, tuple(gathered.skipped), gathered.count - len(experiments))
+    return SweepPlan(experiments, tuple(gathered.skipped), gathered.count - len(experiments))
 
 
 def _blocks(table: JsonMapping, mistakes: list[str]) -> tuple[_Block, list[_Block]]:

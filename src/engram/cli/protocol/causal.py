@@ -36,7 +36,7 @@ ChooseBy = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
-Start = Annotated[
+StartFrom = Annotated[
     str, typer.Option(help="Continue from the last or the best weights of a task.", rich_help_panel=PANEL)
 ]
 TieStrength = Annotated[
@@ -63,7 +63,7 @@ def causal(
     *,
     later_lr: LaterRates = None,
     choose_by: ChooseBy = "new",
-    start: Start = "last",
+    start: StartFrom = "last",
     tie_strength: TieStrength = False,
     select_on: SelectOn = "test",
     held_out: HeldOut = None,
