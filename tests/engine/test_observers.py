@@ -299,7 +299,6 @@ def test_a_run_in_memory_keeps_no_checkpoints(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     run_in_memory(small(), Where(out=None, checkpoint_seconds=1e-9), [])
     assert list(tmp_path.iterdir()) == []
-    assert not Where(out=None).keeps_checkpoints and Where(out=tmp_path).keeps_checkpoints
     execute(small(), Where(out=tmp_path, checkpoint_seconds=float("inf")))
     assert (tmp_path / small().id / TRACE).is_file()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,8 +52,3 @@ class Where:
         if self.out is None:
             raise InputError("runs need a folder: name one with out=…")
         return self.out
-
-    @property
-    def keeps_checkpoints(self) -> bool:
-        """Whether a killed run can be resumed."""
-        return self.out is not None and math.isfinite(self.checkpoint_seconds)

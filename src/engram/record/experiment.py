@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
 
@@ -51,6 +51,7 @@ class Experiment:
         seed: Initial weights, order of data, the method's and the evaluation's randomness.
 
     Example:
+        >>> from dataclasses import replace
         >>> from engram.scenarios import split
         >>> one = Experiment(split("digits", setting="class"), "finetune")
         >>> one.id == replace(one, seed=0).id, one.id == replace(one, seed=1).id
@@ -155,10 +156,6 @@ class Experiment:
     def as_json(self) -> JsonObject:
         """What `experiment.json` says."""
         return {"format": FORMAT, "id": self.id, "label": self.label, **self._fields()}
-
-    def with_seed(self, seed: int) -> Experiment:
-        """The same experiment with another seed."""
-        return replace(self, seed=seed)
 
     @classmethod
     def of_json(cls, written: JsonMapping, *, weights: Path | None = None) -> Experiment:
