@@ -208,6 +208,18 @@ def test_files_that_cannot_be_read(place: str, tmp_path: Path, capsys: pytest.Ca
     assert "cannot read" in err
 
 
+def test_tasks_that_are_never_learned_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "slices.csv"
+    rows = [(1, "v1", "v1", 0.9), (1, "v1", "rare", 0.96), (2, "v2", "v2", 0.9), (2, "v2", "v1", 0.9)]
+    lines = [",".join(map(str, row)) for row in [*rows, (2, "v2", "rare", 0.008)]]
+    file.write_text("step,learning,task,accuracy\n" + "\n".join(lines) + "\n")
+    result = measure(file, capsys)
+    assert result["final"]["FORG-unlearned"] == pytest.approx(0.952)
+    assert "(task rare fell from 96.0 % to 0.8 %); see FORG-unlearned" in result["why"]["FORG"]
+    _, out, _ = run(["metrics", str(file)], capsys)
+    assert "95.20" in out and "does not count" in out
+
+
 @pytest.mark.parametrize(
     ("classes", "message"),
     [

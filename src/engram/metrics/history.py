@@ -92,7 +92,8 @@ class Curve:
 
         Raises:
             InputError: There are no rows, a step is negative or not a whole number below 2^63, a task's
-                number is negative, a task was evaluated twice at a step, or two tasks are being learned at one step.
+                number is negative, a task was evaluated twice at a step, or two tasks are being learned at
+                one step.
 
         Example:
             >>> curve = Curve.of_table(

@@ -29,7 +29,8 @@ class Measurement:
             task, of which the last is the final value. All others: the value of each task at the end, whose
             mean is the final value (AvgFgt: Fgt after each task).
         curve: One value per evaluation, for metrics of an evaluation history.
-        why: The reason for each metric that is undefined or left out.
+        why: The reason for each metric that is undefined or left out, and the reservation about each that
+            does not count everything that was evaluated.
         failed: The error of each plugin metric whose function failed.
     """
 
@@ -140,13 +141,13 @@ def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tu
 
 
 def _measured(metric: Metric, inputs: Inputs, options: Keywords) -> tuple[Value | None, str]:
-    """The value of a metric, or None if it is left out, and the reason if it is left out or undefined."""
+    """The value of a metric, or None if it is left out; and the reason, or a reservation about the value."""
     lacking = inputs.lacks(metric)
     if lacking:
         return None, lacking
     value = compute(metric, inputs.arguments(metric), options, inputs.matrix)
     if not np.isnan(value.final):
-        return value, ""
+        return value, inputs.reservation(metric)
     if "initial" in metric.needs:
         # Most runs evaluate no task before it is learned; the metric is then left out.
         return None, NEEDS["initial"]

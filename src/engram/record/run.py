@@ -63,7 +63,8 @@ class Run:
         failure: Why it did not; None where it did, or where that is unknown.
         stored: The metrics that were computed when the run ended; NaN where one is undefined.
         by_task: For each metric, one value per task.
-        why: For each metric that is undefined or left out, the reason.
+        why: For each metric that is undefined or left out, the reason; for each that does not count
+            everything, what it leaves out.
         classes: How many classes are in use after each phase; None where that is unknown.
         phases: For each value of the trace's `learning`, the tasks that were learned then.
         updates: How many updates were made.
