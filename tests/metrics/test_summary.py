@@ -149,8 +149,8 @@ def test_tasks_that_are_never_learned_are_counted() -> None:
     assert result.final["FORG"] == 0.0
     assert result.final["FORG-unlearned"] == pytest.approx((0.96 - 0.008) / 3)
     reservation = (
-        "does not count the 3 tasks that were evaluated but never learned (task 2 fell from 96.0 % to 0.8 %); "
-        "see FORG-unlearned"
+        "does not count the 3 tasks that were evaluated but never learned "
+        "(task 2 fell from 96.0 % to 0.8 %); see FORG-unlearned"
     )
     for name in ("ACC", "FORG", "AF", "BWT", "AvgFgt", "AvgAcc"):
         assert result.why[name] == reservation

@@ -15,7 +15,6 @@ from engram.metrics.arrays import Label, Matrix, Vector
 from engram.metrics.history import Curve, Phases
 from engram.metrics.registry import NEEDS, Metric
 
-
 _OF_UNLEARNED: Final = "FORG-unlearned"
 _OF_LEARNED: Final = (
     *("ACC", "AA", "AvgAcc", "ACC-pooled", "RAA", "FORG", "AF", "AvgFgt", "BWT", "RAF", "AvgLAcc"),

@@ -209,8 +209,8 @@ def unlearned_tasks(acc: Matrix) -> tuple[int, ...]:
         >>> unlearned_tasks(np.array([[0.9, 0.1], [np.nan, np.nan]]))
         (1,)
     """
-    evaluated = ~np.isnan(acc).all(axis=0)
-    return tuple(column for column in range(1 + last_learned(acc), len(acc)) if evaluated[column])
+    first = 1 + last_learned(acc)
+    return tuple(column for column in range(first, len(acc)) if not np.isnan(acc[:, column]).all())
 
 
 @metric(

@@ -146,7 +146,7 @@ def _long_table(frame: polars.DataFrame, path: Path) -> Curve:
         raise InputError(f"{path} has no rows: it must have one row per evaluation of a task")
     step = _counts(frame["step"], path)
     learning, task = _labels(frame["learning"], path), _labels(frame["task"], path)
-    if learning.dtype != task.dtype:
+    if learning.dtype.kind != task.dtype.kind:
         raise InputError(f"{path}: learning and task must both be numbers or both be names")
     try:
         if counted:
