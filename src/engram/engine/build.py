@@ -55,7 +55,8 @@ def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Eval
         every=spec.every,
         per_epoch=spec.per_epoch,
         subset=spec.subset,
-        redraw=spec.redraw,
+        # All samples cannot be drawn anew.
+        redraw=spec.redraw and spec.subset is not None,
         seed=seeds.evaluation,
         tasks=spec.tasks,
         full_ends=spec.full_ends,

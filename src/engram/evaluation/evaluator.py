@@ -118,6 +118,10 @@ class Evaluator:
             raise InputError("there is nothing to evaluate: give one test set per task")
         if subset is not None and subset < 1:
             raise InputError(f"subset must be at least 1, or None for all samples, got {subset}")
+        if redraw and subset is None:
+            raise InputError(
+                "redraw draws a new subset for every evaluation: set subset, or leave redraw out"
+            )
         if tasks not in ("seen", "all"):
             raise InputError(f"tasks must be 'seen' or 'all', got {tasks!r}")
         self.sets: list[EvaluationSet] = [as_evaluation_set(data) for data in test_sets]
