@@ -192,3 +192,11 @@ def test_state_that_does_not_exist_is_not_reset() -> None:
     kept = experiment(two(), "finetune", **small(two(), momentum=0.0, reset=False))
     assert outcome(plain) == outcome(kept)
     assert without_effect(kept, {"reset": False}) == {"reset": "sgd without momentum has no state"}
+
+
+def test_a_new_network_has_no_state_to_reset() -> None:
+    plain, kept = (
+        experiment(two("task"), "independent", **small(two(), reset=reset)) for reset in (True, False)
+    )
+    assert outcome(plain) == outcome(kept)
+    assert without_effect(kept, {"reset": False}) == {"reset": "every task begins with a new network"}

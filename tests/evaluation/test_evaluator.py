@@ -108,6 +108,12 @@ def test_subset_is_drawn_once_from_its_own_generator() -> None:
     assert seen[3] != seen[4]
 
 
+@pytest.mark.parametrize("subset", [None, 3, 4])
+def test_all_samples_cannot_be_drawn_anew(subset: int | None) -> None:
+    with pytest.raises(InputError, match="all samples are used: set subset below 3, or leave redraw out"):
+        Evaluator([(samples([0, 1, 2]), torch.tensor([0, 1, 3]))], subset=subset, redraw=True)
+
+
 @pytest.mark.parametrize("kind", ["tensors", "arrays", "dataset", "loader"])
 def test_any_kind_of_test_set(kind: str) -> None:
     x, y = samples([0, 1, 2]), torch.tensor([0, 1, 3])

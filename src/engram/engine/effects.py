@@ -104,6 +104,8 @@ def without_effect(planned: Experiment, chosen: JsonMapping) -> dict[str, str]:
         reasons = dict.fromkeys(("tasks", "reset", "classes", "boundaries"), "all tasks are learned at once")
     elif not planned.scenario.setting.shows_boundaries:
         reasons["reset"] = "the learner does not see where tasks begin"
+    elif traits_of(planned.method).fresh:
+        reasons["reset"] = "every task begins with a new network"
     elif planned.optimizer.name == "sgd" and not planned.optimizer.momentum:
         reasons["reset"] = "sgd without momentum has no state"
     return {name: reason for name, reason in reasons.items() if name in chosen}

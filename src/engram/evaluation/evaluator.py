@@ -118,16 +118,18 @@ class Evaluator:
             raise InputError("there is nothing to evaluate: give one test set per task")
         if subset is not None and subset < 1:
             raise InputError(f"subset must be at least 1, or None for all samples, got {subset}")
-        if redraw and subset is None:
-            raise InputError(
-                "redraw draws a new subset for every evaluation: set subset, or leave redraw out"
-            )
         if tasks not in ("seen", "all"):
             raise InputError(f"tasks must be 'seen' or 'all', got {tasks!r}")
         self.sets: list[EvaluationSet] = [as_evaluation_set(data) for data in test_sets]
         for number, test_set in enumerate(self.sets):
             if len(test_set.y) == 0:
                 raise InputError(f"the test set of task {number} is empty: give it samples, or leave it out")
+        largest = max(len(test_set.y) for test_set in self.sets)
+        if redraw and (subset is None or subset >= largest):
+            raise InputError(
+                "redraw draws a new subset for every evaluation, and all samples are used: set subset below "
+                f"{largest}, or leave redraw out"
+            )
         self.schedule = Schedule(every, per_epoch)
         self.subset, self.redraw = subset, redraw
         self.full_ends, self.losses = full_ends, losses
