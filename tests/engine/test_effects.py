@@ -146,6 +146,11 @@ def test_the_length_of_a_stream_that_is_seen_once_cannot_be_chosen(name: str, va
         changed(experiment("split-tiny-imagenet", "finetune"), {name: value})
 
 
+def test_epochs_and_updates_are_not_used_together() -> None:
+    with pytest.raises(InputError, match="epochs and updates cannot be used together"):
+        experiment("split-digits", "finetune", epochs=2, updates=3)
+
+
 def test_one_epoch_of_a_stream_that_is_seen_once_is_what_happens() -> None:
     assert experiment("split-tiny-imagenet", "finetune", epochs=1).scenario.passes == 1
 

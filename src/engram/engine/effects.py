@@ -53,7 +53,9 @@ def refuse_ignored(planned: Experiment, chosen: JsonMapping) -> None:
 
 
 def _refuse_length(planned: Experiment, chosen: JsonMapping) -> None:
-    """Refuse a number of epochs or updates for a stream that has its own number of passes."""
+    """Refuse epochs beside updates, and either of them for a stream that has its own number of passes."""
+    if "epochs" in chosen and "updates" in chosen:
+        raise InputError("epochs and updates cannot be used together: use one of them")
     passes = planned.scenario.passes
     if passes is None:
         return

@@ -127,6 +127,7 @@ def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tu
     """The registered metrics that a finished run does not have, such as new ones and those of plugins.
 
     If there are any, `summarise(trace, only=missing(…))` computes them; otherwise the trace need not be read.
+    Metrics of tasks that are never learned, which few runs have, are not worth reading the trace of all runs.
 
     Args:
         stored: The names of the metrics that the run has.
@@ -137,7 +138,11 @@ def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tu
         >>> missing(computed().keys() - {"AF", "FWT"}, {"FWT": "needs the accuracies at initialisation"})
         ('AF',)
     """
-    return tuple(name for name in computed() if name not in stored and name not in (why or {}))
+    return tuple(
+        name
+        for name, metric in computed().items()
+        if name not in stored and name not in (why or {}) and "unlearned" not in metric.needs
+    )
 
 
 def _measured(metric: Metric, inputs: Inputs, options: Keywords) -> tuple[Value | None, str]:
