@@ -63,6 +63,7 @@ def outcome(planned: Experiment) -> tuple[str, str]:
     hashed = hashlib.sha256(repr((run.updates, run.readings, run.account.kept_bytes)).encode())
     for trace in (run.trace, run.ends):
         hashed.update(repr(trace.frame().drop("bits").rows()).encode() + b"".join(trace.bits))
+    assert last.method is not None
     for name, weight in last.method.predictor().state_dict().items():
         hashed.update(name.encode() + weight.numpy().tobytes())
     # Only what was told: times are never the same twice.
@@ -80,6 +81,7 @@ def other_values(option: Option, base: Experiment, folder: Path) -> list[Any]:
         torch.save(network.state_dict(), folder / "weights.pt")
         return [folder / "weights.pt"]
     setting = base.scenario.setting
+    value: Any
     stated = {"setting": setting.kind, "classes": "unknown", "boundaries": setting.shows_boundaries}
     if option.name in stated:
         value = stated[option.name]
@@ -139,11 +141,12 @@ def test_options_do_something_on_every_stream(kind: str, tmp_path: Path, bases: 
 
 @pytest.mark.parametrize(("name", "value"), [("updates", 2), ("epochs", 3)])
 def test_the_length_of_a_stream_that_is_seen_once_cannot_be_chosen(name: str, value: int) -> None:
+    options: dict[str, Any] = {name: value}
     message = f"shows every sample once, so {name}={value} would be ignored: leave {name} out"
     with pytest.raises(InputError, match=message):
-        experiment("split-tiny-imagenet", "finetune", **{name: value})
+        experiment("split-tiny-imagenet", "finetune", **options)
     with pytest.raises(InputError, match=f"has its own number of passes, so {name} would be ignored"):
-        changed(experiment("split-tiny-imagenet", "finetune"), {name: value})
+        changed(experiment("split-tiny-imagenet", "finetune"), options)
 
 
 def test_epochs_and_updates_are_not_used_together() -> None:
