@@ -107,3 +107,27 @@ def test_comparing_needs_no_torch(runs: Path) -> None:
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_runs_on_other_test_data_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs of a training loop, with the same seed and labels, on inputs that are scaled differently."""
+    import torch
+
+    from engram import Evaluator
+
+    x, y = torch.eye(4), torch.tensor([0, 1, 2, 3])
+    for name, scale in (("plain", 1.0), ("scaled", 2.0)):
+        watch = Evaluator([(scale * x, y)])
+        watch(torch.nn.Linear(4, 4), learning=0)
+        watch.save(tmp_path / name)
+    code, out, err = run([tmp_path], capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert (
+        "plain and scaled cannot be compared: with seed 0 they were evaluated on different test data" in err
+    )
+    assert "task 0: as many samples, with other inputs" in err
+
+
+def test_what_could_not_be_checked_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run([runs, "--metric", "ACC"], capsys)
+    assert "note: the test data of er, finetune are not recorded" in " ".join(out.split())

@@ -47,6 +47,26 @@ def test_singular_and_plural() -> None:
     assert one["evaluation"].startswith("every update, on ")
     many = describe_run(planned(2, updates=30, evaluation={"every": 10, "subset": None}))
     assert many["training"].endswith("30 updates per task") and many["seeds"] == "2 seeds, 0 to 1"
-    assert many["evaluation"] == "every 10 updates, on all test samples per task"
+    assert many["evaluation"] == "every 10 updates, on all test samples of each task, about 71"
     assert many["to do"].startswith("300 updates, 32 evaluations, about ")
     assert Forecast(1, 0, 1, 1, None, measured=False).text() == "1 update, 1 evaluation"
+
+
+def test_no_more_samples_are_promised_than_there_are() -> None:
+    def samples(scenario: str, **options: Any) -> str:
+        return describe_run([experiment(scenario, "finetune", **options)])["evaluation"].partition(", on ")[2]
+
+    assert samples("split-digits") == "all test samples of each task, about 71"
+    assert samples("split-digits", subset=20) == "20 test samples per task"
+    assert samples("split-digits", subset=70) == "at most 70 test samples per task"
+    assert samples("split-mnist") == "1,000 test samples per task"
+    assert samples("split-mnist", subset=0) == "all test samples of each task, about 2,000"
+    assert samples("split-digits", on="train") == "all train samples of each task, about 288"
+
+
+def test_options_that_change_nothing_are_named() -> None:
+    rows = describe_run([experiment("split-digits", "offline", tasks="all")], chosen={"tasks": "all"})
+    assert rows["no effect"] == "tasks: all tasks are learned at once"
+    assert "no effect" not in describe_run(
+        [experiment("split-digits", "er", tasks="all")], chosen={"tasks": "all"}
+    )

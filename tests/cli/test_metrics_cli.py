@@ -12,6 +12,7 @@ from engram.cli import main
 from engram.core.trace import Trace
 
 MATRIX = ".98\n.91,.90\n.85,.92,.95\n.70,.94,.80,.96\n.75,.60,.85,.90,.93\n"
+COUNTS = "step,learning,task,correct,total\n1,0,0,3,4\n"
 LONG = "step,learning,task,accuracy\n1,0,0,0.9\n2,1,0,0.4\n2,1,1,0.2\n3,1,0,0.7\n3,1,1,0.8\n"
 
 
@@ -117,6 +118,26 @@ BAD = {
     "ragged": (LONG + "3,1,2,0.8,9,9\n", "cannot read"),
     "total": ("step,learning,task,correct,total\n1,0,0,0,-1\n", "total must be at least 1, got -1"),
     "correct": ("step,learning,task,correct,total\n1,0,0,5,4\n", "between 0 and total"),
+    "correct below 0": (
+        "step,learning,task,correct,total\n1,0,0,-1,4\n",
+        "row 1: '-1' in the column 'correct'",
+    ),
+    "half correct": (COUNTS + "2,0,0,1.5,4\n", "row 2: '1.5' in the column 'correct' is not a whole number"),
+    "half total": (COUNTS + "2,0,0,1,4.5\n", "row 2: '4.5' in the column 'total' is not a whole number"),
+    "nan correct": (COUNTS + "2,0,0,nan,4\n", "row 2: 'nan' in the column 'correct' is not a whole number"),
+    "inf correct": (COUNTS + "2,0,0,inf,4\n", "row 2: 'inf' in the column 'correct' is not a whole number"),
+    "blank correct": (COUNTS + "2,0,0,,4\n", "row 2: a blank cell in the column 'correct'"),
+    "huge total": (COUNTS + f"2,0,0,1,{2**53 + 1}\n", "row 2: '9007199254740993' in the column 'total'"),
+    "infinite accuracy": (LONG.replace("0.9", "inf"), "row 1: the column 'accuracy' must have values"),
+    "negative step": (LONG.replace("2,1,0", "-2,1,0"), "row 2: '-2' in the column 'step' must be at least 0"),
+    "infinite step": (LONG.replace("2,1,0", "inf,1,0"), "row 2: 'inf' in the column 'step'"),
+    "step from 2^63": (LONG + f"{2**63},1,1,0.8\n", "row 6: '9223372036854775808' in the column 'step'"),
+    "step that is rounded": (LONG + "9.1e15,1,1,0.8\n", "row 6: '9.1e15' in the column 'step'"),
+    "negative task": (
+        LONG.replace(",1,0.8", ",-1,0.8"),
+        "row 5: '-1' in the column 'task' must be at least 0",
+    ),
+    "negative learning": (LONG.replace("1,0,0,", "1,-1,0,"), "row 1: '-1' in the column 'learning'"),
     "tall matrix": ("0.5\n0.5\n", "2 rows but 1 columns"),
     "quote": ('0.5\n0.5,"0.5', "is not"),
 }
@@ -135,6 +156,41 @@ def test_bad_files_are_one_line(case: str, tmp_path: Path, capsys: pytest.Captur
     assert str(file) in err
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_large_steps_are_exact(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As floating-point numbers, the steps would be one step, or wrap around and come first."""
+    steps = [2**53, 2**53 + 1, 2**63 - 1, 2**63 - 1]
+    table = {"step": steps, "learning": [0, 0, 1, 1], "task": [0, 0, 0, 1], "accuracy": [0.5, 0.9, 0.2, 0.8]}
+    frame = pl.DataFrame(table)
+    file = tmp_path / f"large.{kind}"
+    frame.write_csv(file) if kind == "csv" else frame.write_parquet(file)
+    result = measure(file, capsys)
+    assert result["final"]["ACC"] == pytest.approx(0.5)
+    assert result["curve"]["current-ACC"] == [0.5, 0.9, 0.8]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("step", pl.Series([1, 2**63], dtype=pl.UInt64), "row 2: 9223372036854775808 in the column 'step'"),
+        ("step", pl.Series([1.0, 2.0**53 + 2]), "row 2: 9007199254740994.0 in the column 'step'"),
+        ("step", pl.Series([True, False]), "the column 'step' must be numbers, got Boolean"),
+        ("task", pl.Series([True, False]), "the column 'task' must be numbers or text, got Boolean"),
+        ("task", pl.Series([0, -1]), "row 2: -1 in the column 'task' must be at least 0"),
+        ("correct", pl.Series([True, False]), "the column 'correct' must be numbers, got Boolean"),
+        ("correct", pl.Series([1.0, 1.5]), "row 2: 1.5 in the column 'correct' is not a whole number"),
+    ],
+)
+def test_impossible_parquet_columns_are_one_line(
+    column: str, values: pl.Series, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = {"step": [1, 2], "learning": [0, 0], "task": [0, 0], "correct": [1, 2], "total": [4, 4]}
+    pl.DataFrame({**table, column: values}).write_parquet(tmp_path / "bad.parquet")
+    code, out, err = run(["metrics", str(tmp_path / "bad.parquet")], capsys)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+
+
 @pytest.mark.parametrize("content", [b"PAR1 not really", b"\xff\xfe\x00\x01", b"0.5,\x000.5\n"])
 def test_broken_bytes_are_one_line(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -150,6 +206,18 @@ def test_files_that_cannot_be_read(place: str, tmp_path: Path, capsys: pytest.Ca
     code, _, err = run(["metrics", str(tmp_path / place)], capsys)
     assert code == 2
     assert "cannot read" in err
+
+
+def test_tasks_that_are_never_learned_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "slices.csv"
+    rows = [(1, "v1", "v1", 0.9), (1, "v1", "rare", 0.96), (2, "v2", "v2", 0.9), (2, "v2", "v1", 0.9)]
+    lines = [",".join(map(str, row)) for row in [*rows, (2, "v2", "rare", 0.008)]]
+    file.write_text("step,learning,task,accuracy\n" + "\n".join(lines) + "\n")
+    result = measure(file, capsys)
+    assert result["final"]["FORG-unlearned"] == pytest.approx(0.952)
+    assert "(task rare fell from 96.0 % to 0.8 %); see FORG-unlearned" in result["why"]["FORG"]
+    _, out, _ = run(["metrics", str(file)], capsys)
+    assert "95.20" in out and "does not count" in out
 
 
 @pytest.mark.parametrize(

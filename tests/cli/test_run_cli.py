@@ -46,6 +46,15 @@ def test_a_run_that_exists_is_not_run_again(tmp_path: Path, engram: Engram) -> N
     assert place.stat().st_mtime_ns != stamp
 
 
+@pytest.mark.parametrize("option", ["--updates", "--epochs"])
+def test_the_length_of_a_stream_that_is_seen_once_is_refused(option: str, engram: Engram) -> None:
+    done = engram("run", "split-tiny-imagenet", "finetune", option, 2)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert (
+        f"shows every sample once, so {option[2:]}=2 would be ignored: leave {option[2:]} out" in done.stderr
+    )
+
+
 def test_people_get_settings_a_table_and_a_report(tmp_path: Path, engram: Engram) -> None:
     done = engram("run", "split-digits", "ewc", *SHORT, "--set", "strength=7", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
 from engram.core.errors import InputError
@@ -105,6 +106,12 @@ def test_subset_is_drawn_once_from_its_own_generator() -> None:
     redrawn(Spy(), learning=0)
     redrawn(Spy(), learning=0)
     assert seen[3] != seen[4]
+
+
+@pytest.mark.parametrize("subset", [None, 3, 4])
+def test_all_samples_cannot_be_drawn_anew(subset: int | None) -> None:
+    with pytest.raises(InputError, match="all samples are used: set subset below 3, or leave redraw out"):
+        Evaluator([(samples([0, 1, 2]), torch.tensor([0, 1, 3]))], subset=subset, redraw=True)
 
 
 @pytest.mark.parametrize("kind", ["tensors", "arrays", "dataset", "loader"])
@@ -246,3 +253,82 @@ def test_trace_survives_any_length() -> None:
         trace.add(step=1, learning=0, task=0, right=right)
     for row, right in enumerate(rights):
         assert np.array_equal(trace.right(row), right)
+
+
+def one_task_after_another(watch: Evaluator, *, last: bool = False, end: bool = False) -> None:
+    for task in (0, 1):
+        for update in range(5):
+            watch(Fixed(), learning=task, last=last and update == 4)
+        if end:
+            watch.end(Fixed(), learning=task)
+
+
+def test_a_task_end_that_was_not_evaluated_is_noticed(tmp_path: Path) -> None:
+    """Task 0 ends at update 5, and its row of the matrix is that of update 4."""
+    watch = Evaluator([(samples([0]), torch.tensor([0]))] * 2, every=2)
+    with pytest.warns(
+        UserWarning, match="the last update of task 0 was not evaluated: ACC, FORG .* last=True"
+    ):
+        one_task_after_another(watch)
+    assert watch.stale == (0,)
+    with pytest.warns(UserWarning, match="the last update of task 0 was not evaluated"):
+        watch.metrics()
+    with pytest.warns(UserWarning, match="the last update of task 0 was not evaluated"):
+        run = watch.save(tmp_path / "stale")
+    assert "the last update of task 0 was not evaluated" in run.why["ACC"]
+    assert (
+        "the last update of task 0 was not evaluated"
+        in run.report(tmp_path / "page.html").read_text().lower()
+    )
+
+
+def test_the_end_of_the_last_task_is_noticed_as_well() -> None:
+    watch = Evaluator([(samples([0]), torch.tensor([0]))], every=2)
+    for _ in range(3):
+        watch(Fixed(), learning=0)
+    with pytest.warns(UserWarning, match="the last update of task 0 was not evaluated"):
+        watch.metrics()
+
+
+@pytest.mark.parametrize("way", ["last", "end", "every", "full_ends"])
+def test_task_ends_that_were_evaluated_are_not_complained_about(way: str, tmp_path: Path) -> None:
+    sets = [(samples([0]), torch.tensor([0]))] * 2
+    watch = Evaluator(sets, every=1 if way == "every" else 2, full_ends=way == "full_ends")
+    one_task_after_another(watch, last=way in ("last", "full_ends"), end=way == "end")
+    watch.metrics()
+    assert "ACC" not in watch.save(tmp_path / "run").why and watch.stale == ()
+    again = Evaluator(sets)
+    again.load_state_dict(watch.state_dict())
+    assert again.updated == watch.updated == {0: 5, 1: 10}
+
+
+def test_ends_that_per_epoch_passes_over_are_recorded(tmp_path: Path) -> None:
+    watch = Evaluator([(samples([0]), torch.tensor([0]))], every=2, per_epoch=True)
+    for update in range(2):
+        watch(Fixed(), learning=0, epoch_step=update, last=update == 1)
+    assert "set full_ends=True" in watch.save(tmp_path / "run").why["ACC"]
+
+
+def test_a_slice_that_is_never_learned_and_falls_is_noticed(tmp_path: Path) -> None:
+    """Two checkpoints as tasks 0 and 1, evaluated on four slices; the third falls from .96 to .008."""
+
+    class Version(nn.Module):
+        def __init__(self, errors: int) -> None:
+            super().__init__()
+            self.errors = errors
+
+        def forward(self, x: Tensor) -> Tensor:
+            wrong = (x[:, 0] == 2) & (x[:, 1] < self.errors)
+            return functional.one_hot(wrong.long(), 2).float()
+
+    rows = torch.arange(125.0)
+    sets = [(torch.stack([torch.full_like(rows, s), rows], 1), torch.zeros(125)) for s in range(4)]
+    watch = Evaluator(sets, tasks="all")
+    watch(Version(5), learning=0)
+    watch(Version(124), learning=1)
+    metrics = watch.metrics()
+    assert (metrics["ACC"], metrics["FORG"]) == (1.0, 0.0)
+    assert metrics["FORG-unlearned"] == pytest.approx((0.96 - 0.008) / 2)
+    run = watch.save(tmp_path / "slices")
+    assert "task 2 fell from 96.0 % to 0.8 %" in run.why["FORG"]
+    assert "task 2 fell from 96.0 % to 0.8 %" in run.report(tmp_path / "page.html").read_text()

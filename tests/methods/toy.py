@@ -9,6 +9,7 @@ from torch import Tensor
 from engram.core.values import Batch, Heads, OptimizerSpec, TaskInfo
 from engram.evaluation.evaluator import Routes
 from engram.methods.base import Learner, Method
+from engram.methods.fields import uses_optimizer
 from engram.models import ModelSpec, build
 from engram.models.network import Network
 
@@ -22,11 +23,11 @@ def network(*, n_units: int = 2 * TASKS, hidden: tuple[int, ...] = (16,), seed: 
 
 
 def make(kind: type, *, lr: float = 0.1, momentum: float = 0.0, seed: int = 0, **fields: Any) -> Any:
-    spec = OptimizerSpec("sgd", lr=lr, momentum=momentum)
+    spec = {"optimizer_spec": OptimizerSpec("sgd", lr=lr, momentum=momentum)}
     return kind(
         network=network(seed=seed),
-        optimizer_spec=spec,
         generator=torch.Generator().manual_seed(seed),
+        **(spec if uses_optimizer(kind) else {}),
         **fields,
     )
 

@@ -125,15 +125,33 @@ def test_impossible_tables_are_refused(change: JsonObject, message: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("step", "task", "message"),
+    [
+        (-1, 0, "steps must be at least 0, got -1"),
+        (1.5, 0, "steps must be whole numbers below 2\\^63, got 1.5"),
+        (2**63, 0, "steps must be whole numbers below 2\\^63, got 9223372036854775808"),
+        (2.0**54, 0, "steps must be whole numbers below 2\\^63"),
+        (True, 0, "steps must be whole numbers below 2\\^63"),
+        (1, -1, "task must be at least 0, got -1"),
+    ],
+)
+def test_impossible_steps_and_tasks_are_refused(step: float, task: int, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Curve.of_table(step=[step], learning=[0], task=[task], accuracy=[0.5])
+
+
+@pytest.mark.parametrize(
     ("correct", "total", "message"),
     [
         (3, 2, "between 0 and total"),
         (-1, 2, "between 0 and total"),
         (0, 0, "total must be at least 1, got 0"),
         (1, -5, "total must be at least 1, got -5"),
+        (1.5, 4, "correct must be whole numbers below 2\\^63, got 1.5"),
+        (1, NAN, "total must be whole numbers below 2\\^63, got nan"),
     ],
 )
-def test_impossible_counts_are_refused(correct: int, total: int, message: str) -> None:
+def test_impossible_counts_are_refused(correct: float, total: float, message: str) -> None:
     with pytest.raises(InputError, match=message):
         Curve.of_counts(step=[1], learning=[0], task=[0], correct=[correct], total=[total])
 

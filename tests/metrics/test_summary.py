@@ -7,6 +7,7 @@ import pytest
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
+from engram.metrics import matrix
 from engram.metrics.curve import Curve
 from engram.metrics.examples import worked_curve, worked_matrix
 from engram.metrics.intervals import over_seeds
@@ -29,7 +30,7 @@ def test_a_matrix_allows_what_looks_at_task_ends() -> None:
     result = summarise(worked_matrix())
     assert set(result.final) == MATRIX_NAMES
     assert result.curve == {}
-    assert set(result.why) == CURVE_NAMES | {"RAA", "RAF", "ACC-pooled", "FWT"}
+    assert set(result.why) == CURVE_NAMES | {"RAA", "RAF", "ACC-pooled", "FWT", "FORG-unlearned"}
     assert all(len(values) == 5 for values in result.by_task.values())
 
 
@@ -139,3 +140,28 @@ def test_intervals_of_one_or_no_seed() -> None:
     assert np.isnan([one.sd, *one.ci95, none.mean, none.sd, *none.ci95]).all()
     with pytest.raises(InputError, match="ddof"):
         over_seeds([0.5], ddof=2)
+
+
+def test_tasks_that_are_never_learned_are_counted() -> None:
+    """Two versions of a network on five slices: a slice falls from .96 to .008, and a metric says so."""
+    before, after = [0.9, 0.5, 0.96, 0.9, 0.8], [0.9, 0.9, 0.008, 0.9, 0.8]
+    result = summarise(matrix.accuracy_matrix([before, after]))
+    assert result.final["FORG"] == 0.0
+    assert result.final["FORG-unlearned"] == pytest.approx((0.96 - 0.008) / 3)
+    reservation = (
+        "does not count the 3 tasks that were evaluated but never learned "
+        "(task 2 fell from 96.0 % to 0.8 %); see FORG-unlearned"
+    )
+    for name in ("ACC", "FORG", "AF", "BWT", "AvgFgt", "AvgAcc"):
+        assert result.why[name] == reservation
+
+
+def test_a_task_that_is_never_learned_and_evaluated_once_has_not_fallen() -> None:
+    result = summarise(matrix.accuracy_matrix([[0.9, np.nan, 0.5], [0.8, 0.7, np.nan]]))
+    assert "FORG-unlearned" not in result.final
+    assert "does not count the task" in result.why["ACC"]
+
+
+def test_tasks_that_are_learned_leave_no_reservation() -> None:
+    why = summarise(worked_matrix()).why
+    assert not {"ACC", "FORG", "AF", "BWT"} & set(why)

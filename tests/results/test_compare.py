@@ -277,6 +277,7 @@ def test_as_json(tmp_path: Path) -> None:
         "differences",
         "metrics",
         "undefined",
+        "notes",
     }
     assert comparison["left_out"] == {"er": [2, 3, 4, 5, 6, 7]}
     assert comparison["metrics"]["ACC"]["pairs"][0]["p"] == 0.5

@@ -65,6 +65,8 @@ def _print_tables(compared: RunComparison) -> None:
         say(f"left out, because not every method has them: {name}, seeds {_listed(seeds)}")
     for field, values in compared.differences.items():
         say(f"differs as well: {field} ({_listed(f'{name} {value}' for name, value in values.items())})")
+    for note in compared.notes:
+        say(f"note: {note}")
     for metric, ranking in compared.rankings.items():
         better = "higher" if ranking.higher_is_better else "lower"
         say(f"\n{metric}, in percent: {better} is better; {_count(ranking.n, 'seed')}")

@@ -163,7 +163,12 @@ def _costs_the_same(written: JsonMapping, planned: Experiment) -> bool:
 
 
 def describe_run(
-    experiments: Sequence[Experiment], out: Path | None = None, *, start: str = "", jobs: int = 1
+    experiments: Sequence[Experiment],
+    out: Path | None = None,
+    *,
+    start: str = "",
+    jobs: int = 1,
+    chosen: JsonMapping | None = None,
 ) -> dict[str, str]:
     """What `engram run` is about to do, defaults included, by short labels.
 
@@ -172,22 +177,26 @@ def describe_run(
         out: Where runs are kept.
         start: The weights that it starts from, in words.
         jobs: Parallel runs.
+        chosen: The options that were set; those that change nothing are named.
 
     Example:
         >>> from engram.engine.recipe import experiment
         >>> rows = describe_run([experiment("split-digits", "ewc", epochs=1, seed=seed) for seed in range(5)])
         >>> rows["training"], rows["evaluation"]
         ('sgd lr=0.05 momentum=0.8, batches of 32, 1 epoch',
-         'every update, on 1,000 test samples per task')
+         'every update, on all test samples of each task, about 71')
         >>> rows["seeds"], rows["scenario"]
         ('5 seeds, 0 to 4', 'split-digits, 5 tasks, class setting')
     """
     from engram.engine.describe import description
+    from engram.engine.effects import without_effect
 
+    idle = without_effect(experiments[0], chosen or {})
     rows = {
         **description(experiments[0]),
         "start": start,
         "seeds": _seeds([planned.seed for planned in experiments]),
+        "no effect": "; ".join(f"{name}: {reason}" for name, reason in idle.items()),
         "to do": forecast(experiments, out).text(jobs=jobs),
     }
     return {label: text for label, text in rows.items() if text}

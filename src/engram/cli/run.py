@@ -44,7 +44,8 @@ def run(
     options.start()
     experiments = options.experiments(scenario, method)
     if not options.json:
-        print_description(describe_run(experiments, options.out, start=start_of(experiments[0])))
+        start = start_of(experiments[0])
+        print_description(describe_run(experiments, options.out, start=start, chosen=options.chosen))
     where = options.where()
     runs = run_all(experiments, where, again=options.again)
     if options.json:

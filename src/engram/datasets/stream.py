@@ -76,6 +76,11 @@ class TaskData:
         taken(self.part, (self.number,))
         return prepare(next(iter(self._images.read([self.index[index]]))), self.transforms)
 
+    def stored(self, index: Tensor) -> Tensor:
+        """Some samples as the data set has them; only a method's reads are recorded."""
+        taken(self.part, (self.number,))
+        return next(iter(self._images.read([self.index[index]])))
+
     def read_ahead(self, batches: Iterator[Tensor]) -> Iterator[Tensor]:
         """Batch after batch of samples, prepared as above; what is on disk is read ahead."""
         taken(self.part, (self.number,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from engram.core.seeds import Seeds
@@ -50,12 +52,15 @@ def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Eval
     """The evaluator of the run."""
     spec, scenario = experiment.evaluation, experiment.scenario
     part = {"test": stream.test, "train": stream.train, "validation": stream.validation}[spec.on]
+    test_sets = [part(task) for task in range(len(scenario.tasks))]
+    # All samples cannot be drawn anew.
+    redraw = spec.redraw and any(len(test_set) > (spec.subset or math.inf) for test_set in test_sets)
     return Evaluator(
-        [part(task) for task in range(len(scenario.tasks))],
+        test_sets,
         every=spec.every,
         per_epoch=spec.per_epoch,
         subset=spec.subset,
-        redraw=spec.redraw,
+        redraw=redraw,
         seed=seeds.evaluation,
         tasks=spec.tasks,
         full_ends=spec.full_ends,

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from engram.core.words import counted, every
+from engram.engine.effects import evaluated_samples
 from engram.engine.options import parts
 from engram.record.experiment import Experiment
+
+_UNEVEN = 1.25
 
 
 def description(experiment: Experiment) -> dict[str, str]:
@@ -16,7 +19,7 @@ def description(experiment: Experiment) -> dict[str, str]:
         >>> rows["model"], rows["training"]
         ('lwta hidden=64,64 block=4', 'sgd lr=0.05 momentum=0.8, batches of 32, 1 update per task')
         >>> rows["evaluation"]
-        'every update, on 1,000 test samples per task'
+        'every update, on all test samples of each task, about 71'
     """
     stream, model = experiment.scenario, experiment.model
     settings = " ".join(f"{name}={value}" for name, value in experiment.settings.items())
@@ -53,11 +56,25 @@ def _training(experiment: Experiment) -> str:
 def _evaluation(experiment: Experiment) -> str:
     spec = experiment.evaluation
     often = f"about {spec.points} times per task" if spec.points else every(spec.every, "update")
-    samples = "all" if spec.subset is None else f"{spec.subset:,}"
     extras = [
         option.name.replace("_", " ")
         for option in parts()["evaluation"].values()
         if option.default is False and getattr(spec, option.field)
     ]
     more = f" ({', '.join(extras)})" if extras else ""
-    return f"{often}, on {samples} {spec.on} samples per task{more}"
+    return f"{often}, on {_samples(experiment)}{more}"
+
+
+def _samples(experiment: Experiment) -> str:
+    """On how many samples of each task it is evaluated, as far as the sizes of data sets are known."""
+    spec = experiment.evaluation
+    sizes = [evaluated_samples(experiment, task) for task in experiment.scenario.tasks]
+    known = [size for size in sizes if size is not None]
+    low, high = min(known, default=0), max(known, default=0)
+    about = f", about {low:,}" if low == high else f", about {low:,} to {high:,}"
+    # Classes may have more or fewer samples than the average, which is what is known.
+    if spec.subset is None or (len(known) == len(sizes) and high * _UNEVEN < spec.subset):
+        return f"all {spec.on} samples of each task{about if len(known) == len(sizes) else ''}"
+    if len(known) == len(sizes) and low > spec.subset * _UNEVEN:
+        return f"{spec.subset:,} {spec.on} samples per task"
+    return f"at most {spec.subset:,} {spec.on} samples per task"

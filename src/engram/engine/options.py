@@ -47,6 +47,9 @@ class StartOptions:
     ] = None
 
 
+_LENGTHS = ("epochs", "updates")
+
+
 @cache
 def parts() -> dict[str, dict[str, Option]]:
     """The options by the part of the experiment that they belong to, and by name.
@@ -147,6 +150,11 @@ def changed(base: Experiment, chosen: JsonMapping) -> Experiment:
     network = {name: value for name, value in chosen.items() if option_of(name) is not None}
     network |= {name: chosen[name] for name in ("init", "zero_head") if name in chosen}
     training = of_part("training", chosen)
+    if base.scenario.passes is not None and (wrong := [name for name in _LENGTHS if name in training]):
+        raise InputError(
+            f"{base.scenario.name} has its own number of passes, so {wrong[0]} would be ignored: "
+            f"leave {wrong[0]} out"
+        )
     if "epochs" in training:
         training.setdefault("updates", None)
     return replace(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from engram.core.errors import InputError
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.values import OptimizerSpec
+from engram.engine.effects import refuse_ignored
 from engram.engine.options import all_options, checked, of_part
 from engram.engine.start import check_start, sample_shape, start_from
 from engram.methods import METHODS, traits_of
@@ -106,6 +107,7 @@ def experiment(
             **_training(recipe, method_name, chosen),
         )
     )
+    refuse_ignored(planned, chosen)
     return _within_budget(planned, settings or {})
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypedDict, runtime_checkable
+from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
 import torch
@@ -14,16 +15,17 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
-from engram.core.jsons import JsonMapping
+from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.trace import COLUMNS, Trace
-from engram.evaluation.accuracy import answered_right
 from engram.evaluation.dense import scorer
+from engram.evaluation.fingerprint import fingerprint
 from engram.evaluation.guard import same_randomness, untouched
-from engram.evaluation.loss import answer_loss
+from engram.evaluation.judge import Judge, Sought
 from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
 from engram.evaluation.schedule import Schedule
 from engram.record.run import Run, Seconds
 from engram.record.tables import Tables
+from engram.record.test_data import TestData, other_tasks
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
@@ -57,6 +59,8 @@ class EvaluatorState(TypedDict):
     plain: Counts
     seen: list[int]
     learned: list[tuple[int, list[int]]]
+    updated: NotRequired[list[tuple[int, int]]]
+    test_data: NotRequired[list[JsonObject]]
     index: list[Tensor]
     readings: list[Reading]
     generator: Tensor
@@ -79,7 +83,8 @@ class Evaluator:
         redraw: Draw a new subset for every evaluation, as the code of De Lange et al. does; this adds noise.
         seed: Seed for drawing the subsets; no global random state is used.
         tasks: `seen` evaluates the tasks learned so far, `all` every task.
-        answers: For each task, the output units that compete for the answer; None for all units.
+        answers: For each task, the output units that compete for the answer; None for all units. A network
+            with a single output, evaluated on labels 0 and 1, is read as the logit of class 1.
         full_ends: At the end of a task, also evaluate on all samples, besides the subsets.
         losses: Also record the mean loss of each task.
         classes: How many different classes are in use after each task, for RAA and RAF.
@@ -119,10 +124,17 @@ class Evaluator:
         for number, test_set in enumerate(self.sets):
             if len(test_set.y) == 0:
                 raise InputError(f"the test set of task {number} is empty: give it samples, or leave it out")
+        largest = max(len(test_set.y) for test_set in self.sets)
+        if redraw and (subset is None or subset >= largest):
+            raise InputError(
+                "redraw draws a new subset for every evaluation, and all samples are used: set subset below "
+                f"{largest}, or leave redraw out"
+            )
         self.schedule = Schedule(every, per_epoch)
         self.subset, self.redraw = subset, redraw
         self.full_ends, self.losses = full_ends, losses
-        self.answers = answers
+        self.answers = _competing(answers, len(self.sets))
+        self.judge = Judge([test_set.y for test_set in self.sets])
         self.classes = list(classes) if classes is not None else None
         self.trace, self.ends = Trace(), Trace()
         self.readings: list[Reading] = []
@@ -133,6 +145,8 @@ class Evaluator:
         self.index = [draw(len(test_set.y), subset, self.generator) for test_set in self.sets]
         self.seen: list[int] = list(range(len(self.sets))) if tasks == "all" else []
         self.learned: dict[int, tuple[int, ...]] = {}
+        self.updated: dict[int, int] = {}
+        self._passed_over: set[int] = set()
         self._questions: Questions | None = None
 
     def __call__(
@@ -154,9 +168,14 @@ class Evaluator:
             epoch_step: The number of the update in its epoch, from 0 (only for `per_epoch`).
             together: The tasks being learned, if several are learned at once.
         """
+        if learning not in self.updated or self.updated[learning] != self.step:
+            self._notice_end()
         self.step += 1
         self._meet(learning, together)
+        self.updated[learning] = self.step
         due = self.schedule.due(self.step, epoch_step=epoch_step, last=last)
+        if last and not due:
+            self._passed_over.add(learning)
         if due or (last and self.full_ends):
             self._evaluate(model, learning, curve=due, full=last and self.full_ends)
         return due
@@ -187,8 +206,31 @@ class Evaluator:
         return latest
 
     def metrics(self) -> dict[str, float]:
-        """All metrics that can be computed from the trace, by name; NaN where one is undefined."""
-        return self._measured().final
+        """All metrics that can be computed from the trace, by name; NaN where one is undefined.
+
+        A warning says where a task's last update was not evaluated, so that metrics at task ends use an
+        earlier one.
+        """
+        measured = self._measured()
+        self._warn_of_doubts()
+        return measured.final
+
+    @cached_property
+    def test_data(self) -> tuple[TestData, ...]:
+        """The fingerprints of the test sets, which tell whether two runs were evaluated on the same data."""
+        chosen = [None if self.redraw else index for index in self.index]
+        return tuple(fingerprint(test_set, rows) for test_set, rows in zip(self.sets, chosen, strict=True))
+
+    @property
+    def stale(self) -> tuple[int, ...]:
+        """The values of `learning` whose last update was not evaluated."""
+        seen: dict[int, int] = {}
+        for trace in (self.trace, self.ends):
+            seen |= {
+                learning: max(step, seen.get(learning, 0))
+                for learning, step in zip(trace.learning, trace.step, strict=True)
+            }
+        return tuple(learning for learning, step in self.updated.items() if seen.get(learning, -1) < step)
 
     def _measured(self, *, tolerant: bool = False) -> Measurement:
         from engram.metrics.summary import summarise
@@ -223,14 +265,16 @@ class Evaluator:
         measured = self._measured(tolerant=True) if len(self.trace) else Measurement({}, {}, {}, {})
         for reason in measured.failed.values():
             warnings.warn(f"{reason}; the run is kept without it", stacklevel=2)
+        self._warn_of_doubts()
         return Run(
             description=description,
             finished=True,
             stored=measured.final,
             by_task=measured.by_task,
-            why=measured.why,
+            why=self._reservations(measured),
             classes=None if self.classes is None else tuple(self.classes),
             phases=dict(self.learned),
+            test_data=self.test_data,
             updates=self.step,
             evaluations=self.evaluations,
             seconds=Seconds(train_seconds, self.seconds),
@@ -266,6 +310,8 @@ class Evaluator:
             "plain": {"step": self.step, "seconds": self.seconds, "evaluations": self.evaluations},
             "seen": list(self.seen),
             "learned": [(learning, list(tasks)) for learning, tasks in self.learned.items()],
+            "updated": list(self.updated.items()),
+            "test_data": [task.as_json() for task in self.test_data],
             "index": list(self.index),
             "readings": list(self.readings),
             "generator": self.generator.get_state(),
@@ -275,15 +321,55 @@ class Evaluator:
 
     def load_state_dict(self, state: EvaluatorState) -> None:
         """Continue from a recorded state."""
+        self._refuse_other_data(state.get("test_data", ()))
         plain = state["plain"]
         self.step, self.seconds, self.evaluations = plain["step"], plain["seconds"], plain["evaluations"]
-        self.seen, self.index = list(state["seen"]), list(state["index"])
+        self.seen = list(state["seen"])
+        if any(not torch.equal(*pair) for pair in zip(self.index, state["index"], strict=True)):
+            self.index = list(state["index"])
+            del self.test_data
         self.learned = {learning: tuple(tasks) for learning, tasks in state["learned"]}
+        self.updated = dict(state.get("updated", ()))
+        if self.schedule.per_epoch:
+            self._passed_over = set(self.updated)
         self.readings = [(*reading,) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = _unpacked(state["trace"]), _unpacked(state["ends"])
 
     # ----------------------------------------------------------------------------------------------
+
+    def _refuse_other_data(self, recorded: Sequence[Mapping[str, Json]]) -> None:
+        """Refuse to continue a record that was made on other test sets."""
+        changed = other_tasks([TestData.of_json(task) for task in recorded], self.test_data)
+        if changed:
+            raise InputError(
+                f"the test data of task {changed[0]} are not those that the evaluations so far were made on: "
+                "continue with the same test data, or begin again"
+            )
+
+    def _notice_end(self) -> None:
+        """Warn, when another task begins, if the last update of the task before was not evaluated."""
+        ended = [learning for learning, step in self.updated.items() if step == self.step]
+        evaluated = max((trace.step[-1] for trace in (self.trace, self.ends) if len(trace)), default=-1)
+        if ended and evaluated < self.step and ended[0] not in self._passed_over:
+            warnings.warn(_stale_end(ended, per_epoch=self.schedule.per_epoch), stacklevel=3)
+
+    def _warn_of_doubts(self) -> None:
+        """Warn of what makes the metrics doubtful."""
+        silent = [learning for learning in self.stale if learning not in self._passed_over]
+        if silent:
+            warnings.warn(_stale_end(silent, per_epoch=self.schedule.per_epoch), stacklevel=3)
+        if self.judge.doubt:
+            warnings.warn(self.judge.doubt, stacklevel=3)
+
+    def _reservations(self, measured: Measurement) -> dict[str, str]:
+        """Why metrics are undefined or left out, and which of them use evaluations before a task's end."""
+        from engram.metrics.registry import computed
+
+        reason = _stale_end(self.stale, per_epoch=self.schedule.per_epoch) if self.stale else ""
+        defined = computed()
+        ends = [name for name in measured.final if name in defined and "curve" not in defined[name].needs]
+        return {**dict.fromkeys(ends if reason else (), reason), **measured.why}
 
     def _meet(self, learning: int, together: Sequence[int] | None) -> None:
         self.learned.setdefault(learning, tuple(together) if together is not None else (learning,))
@@ -325,19 +411,19 @@ class Evaluator:
     def _answer(self, network: nn.Module, learning: int, questions: Questions, into: Trace) -> None:
         """Classify all samples in one pass and record which answers are correct."""
         answers = [None if self.answers is None else self.answers[task] for task in questions.tasks]
-        sought = [None if units is None else tuple(units) for units in answers]
+        sought: Sought = [None if units is None else tuple(units) for units in answers]
         right = torch.empty(questions.total, dtype=torch.bool)
         losses = torch.empty(questions.total) if self.losses else None
         convolved = any(isinstance(module, nn.Conv2d) for module in network.modules())
         size = questions.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
         for part in chunks(questions.total, size):
             x, y = questions.read(part)
-            logits = _scores(network, x, questions, part)
+            logits = _scores(network, x, questions, part, self.judge, sought)
             for place, rows in questions.spans(part, sought):
                 here = slice(rows.start - part.start, rows.stop - part.start)
-                right[rows] = answered_right(logits[here], y[here], sought[place])
+                right[rows] = self.judge.right(logits[here], y[here], sought[place])
                 if losses is not None:
-                    losses[rows] = answer_loss(logits[here], y[here], sought[place])
+                    losses[rows] = self.judge.loss(logits[here], y[here], sought[place])
         bits = right.numpy()
         for task, (start, stop) in zip(questions.tasks, questions.bounds, strict=True):
             into.add(step=self.step, learning=learning, task=task, right=bits[start:stop])
@@ -346,15 +432,44 @@ class Evaluator:
                 self.readings.append((self.step, learning, task, "loss", loss))
 
 
-def _scores(network: nn.Module, x: Tensor, questions: Questions, part: slice) -> Tensor:
+def _scores(
+    network: nn.Module, x: Tensor, questions: Questions, part: slice, judge: Judge, sought: Sought
+) -> Tensor:
     """The scores of all units; a network with a `route` for every task is evaluated task by task."""
+    tasks = questions.tasks
     if not isinstance(network, Routes):
-        return scorer(network)(x)
-    pieces = [
-        scorer(network.route(questions.tasks[place]))(x[rows.start - part.start : rows.stop - part.start])
-        for place, rows in questions.spans(part, questions.tasks)
-    ]
+        return judge.scores(scorer(network)(x), samples=len(x), tasks=tasks, sought=sought)
+    pieces = []
+    for place, rows in questions.spans(part, tasks):
+        here = x[rows.start - part.start : rows.stop - part.start]
+        outputs = scorer(network.route(tasks[place]))(here)
+        pieces.append(judge.scores(outputs, samples=len(here), tasks=[tasks[place]], sought=[sought[place]]))
     return torch.cat(pieces)
+
+
+def _stale_end(learned: Sequence[int], *, per_epoch: bool) -> str:
+    """That the last updates of some tasks were not evaluated, and what to do."""
+    several = len(learned) > 1
+    tasks = f"task{'s' * several} {', '.join(map(str, learned))}"
+    how = "set full_ends=True" if per_epoch else "pass last=True with the last update, or call end()"
+    return (
+        f"the last update{'s' * several} of {tasks} {'were' if several else 'was'} not evaluated: ACC, FORG "
+        f"and other metrics at task ends use an earlier evaluation; {how}"
+    )
+
+
+def _competing(answers: Answers | None, tasks: int) -> Answers | None:
+    """The output units that compete in each task, in ascending order."""
+    if answers is None:
+        return None
+    if len(answers) != tasks:
+        raise InputError(f"answers must have one entry per task, got {len(answers)} for {tasks} tasks")
+    for task, units in enumerate(answers):
+        if units is not None and (not units or min(units) < 0):
+            raise InputError(
+                f"answers of task {task} must be output units counted from 0, at least one, got {list(units)}"
+            )
+    return [None if units is None else tuple(sorted(set(units))) for units in answers]
 
 
 def _packed(trace: Trace) -> dict[str, Tensor]:

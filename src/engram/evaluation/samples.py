@@ -45,7 +45,7 @@ class TensorSet:
     def __init__(self, x: Tensor, y: Tensor) -> None:
         if len(x) != len(y):
             raise InputError(f"a test set has {len(x)} inputs but {len(y)} labels: give one label per input")
-        self.x, self.y = x, y.long()
+        self.x, self.y = x, class_numbers(y)
 
     def rows(self, index: Tensor) -> Tensor:
         """The inputs of some samples."""
@@ -59,11 +59,41 @@ class ItemSet:
 
     def __init__(self, items: Items) -> None:
         self.items = items
-        self.y = torch.tensor([int(items[i][1]) for i in range(len(items))], dtype=torch.int64)
+        self.y = torch.tensor([_class_number(items[i][1]) for i in range(len(items))], dtype=torch.int64)
 
     def rows(self, index: Tensor) -> Tensor:
         """The inputs of some samples."""
         return torch.stack([torch.as_tensor(self.items[i][0]) for i in index.tolist()])
+
+
+def class_numbers(y: Tensor) -> Tensor:
+    """Labels as whole numbers, one per sample, whatever their type; a column of them is flattened.
+
+    Raises:
+        InputError: There is more than one number per sample, or a number is not whole.
+
+    Example:
+        >>> class_numbers(torch.tensor([[0.0], [1.0]]))
+        tensor([0, 1])
+    """
+    if y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    if y.ndim != 1:
+        hint = ": give class numbers, y.argmax(1) of one-hot labels" if y.ndim == 2 else ""
+        raise InputError(f"labels must be one number per sample, got shape {list(y.shape)}{hint}")
+    if y.is_floating_point() and not bool((y == y.floor()).all()):
+        raise InputError(f"labels must be whole numbers, got {float(y[y != y.floor()][0]):g}")
+    return y.long()
+
+
+def _class_number(label: SupportsInt) -> int:
+    try:
+        number = int(label)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise InputError(f"labels must be one whole number per sample, got {label!r}") from None
+    if number != label:
+        raise InputError(f"labels must be whole numbers, got {label!r}")
+    return number
 
 
 def as_evaluation_set(data: object) -> EvaluationSet:

@@ -97,6 +97,17 @@ def validate_fields(name: str, method: type, values: Settings) -> dict[str, obje
     return checked
 
 
+def uses_optimizer(kind: type) -> bool:
+    """Whether a method is given the optimiser of the experiment; others train by themselves, if at all.
+
+    Example:
+        >>> from engram.methods import METHODS
+        >>> uses_optimizer(METHODS["er"]), uses_optimizer(METHODS["gdumb"])
+        (True, False)
+    """
+    return any(item.name == "optimizer_spec" and item.init for item in fields(kind))
+
+
 def build_method(kind: type, settings: Settings, **shared: object) -> Method:
     """An instance of a method, with its hyper-parameters and what it shares with all other methods.
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from engram.core.errors import NonFinite
-from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.core.values import Batch, TaskInfo
 from engram.methods import method
 from engram.methods.augment import crop_and_flip
 from engram.methods.losses import cross_entropy
@@ -50,7 +50,6 @@ class GDumb:
     """
 
     network: Network
-    optimizer_spec: OptimizerSpec = field(default_factory=OptimizerSpec)
     generator: torch.Generator = field(default_factory=torch.Generator)
 
     memory: Annotated[int, Field(gt=0, description="samples kept in total")] = 2000

@@ -27,6 +27,7 @@ def needs_with(settings: Settings) -> tuple[str, ...]:
     paper="Chen et al. (2023)",
     needs=("task identity", "boundaries"),
     needs_with=needs_with,
+    fresh=True,
 )
 @final
 @dataclass(kw_only=True, eq=False)

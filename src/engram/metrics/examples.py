@@ -61,6 +61,8 @@ def worked_example(metric: Metric) -> Example | None:
         acc = worked_curve().matrix()
     if "initial" in metric.needs:
         acc = np.array([[0.90, 0.30], [0.60, 0.80]])
+    if "unlearned" in metric.needs:
+        acc = matrix.accuracy_matrix([[0.90, 0.50, 0.96, 0.85], [0.60, 0.80, 0.01, 0.85]])
     options = {metric.named_by: _OPTIONS[metric.named_by]} if metric.named_by else {}
     value = compute(metric, [_input(need, acc) for need in metric.needs], options, acc)
     notes = [_cells(need, acc) for need in metric.needs]
@@ -120,6 +122,7 @@ def _input(need: str, acc: Matrix) -> object:
         "samples": samples,
         "classes": list(_CLASSES[: len(acc)]),
         "initial": np.full(len(acc), 0.10),
+        "unlearned": matrix.unlearned_tasks(acc),
         "features": _FEATURES,
         "labels": [0, 0, 0, 1, 1, 1, 1],
         "quality": 0.30,
@@ -140,6 +143,7 @@ def _cells(need: str, acc: Matrix) -> str:
         "samples": f"samples of each task: {' '.join(f'{count:g}' for count in _SAMPLES[: len(acc)])}",
         "classes": "two new classes per task",
         "initial": f"at initialisation: {' '.join(['.10'] * len(acc))}",
+        "unlearned": "the third and the fourth task are never learned",
         "labels": "the first three samples are of one class, the other four of another; ε = 0.5",
         "quality": "best accuracy on both tasks .30",
         "joint": "joint training .50",

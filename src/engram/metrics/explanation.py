@@ -67,7 +67,7 @@ def explain_name(name: str) -> tuple[list[Explanation], Comparison | None]:
     Example:
         >>> explanations, comparison = explain_name("forgetting")
         >>> len(explanations), comparison.name
-        (4, 'forgetting')
+        (5, 'forgetting')
     """
     metrics = find(name)
     # A shared name is compared under that name, the name of a single metric under that of its family.

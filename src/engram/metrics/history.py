@@ -56,6 +56,8 @@ class Curve:
                 f"a curve needs one step, one task being learned and one row of accuracies per evaluation, "
                 f"got {len(self.step)}, {len(self.learning)} and shape {self.accuracy.shape}"
             )
+        if (self.step < 0).any():
+            raise InputError(f"steps must be at least 0, got {self.step[self.step < 0][0]}")
         check_fractions(self.accuracy, "the curve")
         width = self.accuracy.shape[1]
         if not self.tasks:
@@ -89,8 +91,9 @@ class Curve:
             phases: The tasks for each value of `learning`, if several tasks are learned together.
 
         Raises:
-            InputError: There are no rows, a task was evaluated twice at a step, or two tasks are being
-                learned at one step.
+            InputError: There are no rows, a step is negative or not a whole number below 2^63, a task's
+                number is negative, a task was evaluated twice at a step, or two tasks are being learned at
+                one step.
 
         Example:
             >>> curve = Curve.of_table(
@@ -100,9 +103,10 @@ class Curve:
             (('b', 'a'), array([[0.9, nan],
                    [0.6, 0.8]]))
         """
-        rows_step, rows_task, rows_learning = np.asarray(step), np.asarray(task), np.asarray(learning)
-        if not rows_step.size:
+        if not np.size(step):
             raise InputError("the table has no rows: it must have one per evaluation of a task")
+        rows_step = _counts(step, "steps")
+        rows_task, rows_learning = _tasks(task, "task"), _tasks(learning, "learning")
         steps, at = np.unique(rows_step, return_inverse=True)
         learned = np.empty(len(steps), dtype=rows_learning.dtype)
         learned[at] = rows_learning
@@ -122,7 +126,7 @@ class Curve:
             return cells
 
         return cls(
-            step=steps.astype(np.int64),
+            step=steps,
             learning=_look_up(learned, {value: index for index, (value, _) in enumerate(groups)}),
             accuracy=table(accuracy),
             total=None if total is None else table(total),
@@ -146,15 +150,15 @@ class Curve:
         """The curve of a long table with the number of right answers; see `of_table`.
 
         Raises:
-            InputError: As for `of_table`, or a count is impossible: total below 1, correct below 0 or above
-                total.
+            InputError: As for `of_table`, or a count is impossible: not a whole number, total below 1,
+                correct below 0 or above total.
 
         Example:
             >>> Curve.of_counts(step=[1], learning=[0], task=[0], correct=[3], total=[4]).accuracy
             array([[0.75]])
         """
-        right = np.asarray(correct, dtype=np.float64)
-        samples = np.asarray(total, dtype=np.float64)
+        right = _whole(correct, "correct").astype(np.float64)
+        samples = _whole(total, "total").astype(np.float64)
         if (samples < 1).any():
             raise InputError(f"total must be at least 1, got {samples[samples < 1][0]:g}")
         wrong = (right < 0) | (right > samples)
@@ -267,6 +271,40 @@ class History:
     def final(self) -> float:
         """The mean over tasks at the last evaluation."""
         return float(row_means(self.by_task[np.newaxis])[0])
+
+
+def _whole(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Whole numbers, exactly; others are refused.
+
+    Example:
+        >>> _whole([3.0, 4.0], "steps")
+        array([3, 4])
+    """
+    numbers = np.asarray(values)
+    if numbers.dtype.kind == "f":
+        # Above 2^53, neighbouring whole numbers are the same floating-point number.
+        wrong = ~(np.floor(numbers) == numbers) | (np.abs(numbers) > 2**53)
+    elif numbers.dtype.kind in "iu":
+        wrong = numbers > np.iinfo(np.int64).max
+    else:
+        raise InputError(f"{what} must be whole numbers below 2^63, got {numbers.flat[0]!r}")
+    if wrong.any():
+        raise InputError(f"{what} must be whole numbers below 2^63, got {numbers[wrong][0].item()!r}")
+    return numbers.astype(np.int64)
+
+
+def _counts(values: ArrayLike, what: str) -> NDArray[np.int64]:
+    """Whole numbers from 0 on; others are refused."""
+    numbers = _whole(values, what)
+    if (numbers < 0).any():
+        raise InputError(f"{what} must be at least 0, got {numbers[numbers < 0][0]}")
+    return numbers
+
+
+def _tasks(values: ArrayLike, what: str) -> Labels:
+    """Tasks as they are named: numbers from 0 on, or text."""
+    names: Labels = np.asarray(values)
+    return names if names.dtype.kind in "UTS" else _counts(names, what)
 
 
 def _refuse_mixed(step: Labels, learning: Labels, learned: Labels) -> None:

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics import matrix
-from engram.metrics.arrays import Matrix, Vector
+from engram.metrics.arrays import Label, Matrix, Vector
 from engram.metrics.history import Curve, Phases
 from engram.metrics.registry import NEEDS, Metric
+
+_OF_UNLEARNED: Final = "FORG-unlearned"
+_OF_LEARNED: Final = (
+    *("ACC", "AA", "AvgAcc", "ACC-pooled", "RAA", "FORG", "AF", "AvgFgt", "BWT", "RAF", "AvgLAcc"),
+    *("min-ACC", "WC-ACC"),
+)
+"""The metrics that count only tasks that were learned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +32,42 @@ class Inputs:
         values: All inputs, by the names of `NEEDS`.
         classes_seen: The class counts among them; empty where they are unknown.
         counted: The number of tasks that must have class counts, starting with the first.
+        unlearned: The columns of tasks that were evaluated but never learned.
+        tasks: The names of the tasks.
     """
 
     matrix: Matrix
     values: dict[str, object]
     classes_seen: Sequence[int]
     counted: int
+    unlearned: tuple[int, ...] = ()
+    tasks: tuple[Label, ...] = ()
+
+    def reservation(self, metric: Metric) -> str:
+        """What a metric leaves out though it was measured; empty where it counts everything.
+
+        Example:
+            >>> from engram.metrics.registry import METRICS
+            >>> gather_inputs(np.array([[0.9, 0.1], [np.nan, np.nan]])).reservation(METRICS["ACC"])
+            'does not count the task that was evaluated but never learned; see FORG-unlearned'
+        """
+        if not self.unlearned or metric.name not in _OF_LEARNED:
+            return ""
+        n = len(self.unlearned)
+        tasks = "the task that was" if n == 1 else f"the {n} tasks that were"
+        fall = self._largest_fall()
+        return f"does not count {tasks} evaluated but never learned{fall}; see {_OF_UNLEARNED}"
+
+    def _largest_fall(self) -> str:
+        """Which of the tasks that were never learned fell most, in words; empty where none did."""
+        falls = {}
+        for column in self.unlearned:
+            series = self.matrix[~np.isnan(self.matrix[:, column]), column]
+            falls[column] = (float(series.max()), float(series[-1]))
+        worst = max(falls, key=lambda column: falls[column][0] - falls[column][1])
+        best, now = falls[worst]
+        name = self.tasks[worst] if self.tasks else worst
+        return f" (task {name} fell from {100 * best:.1f} % to {100 * now:.1f} %)" if best > now else ""
 
     def lacks(self, metric: Metric) -> str:
         """Why a metric cannot be computed; empty if it can.
@@ -94,7 +132,10 @@ def gather_inputs(
         initial = history.accuracy[0]
     if initial is not None:
         values["initial"] = initial
-    return Inputs(acc, values, counts, counted)
+    unlearned = matrix.unlearned_tasks(acc)
+    if any(np.count_nonzero(~np.isnan(acc[:, column])) > 1 for column in unlearned):
+        values["unlearned"] = unlearned
+    return Inputs(acc, values, counts, counted, unlearned, () if task_ends is None else task_ends.tasks)
 
 
 def _as_curve(source: Curve | Trace | Matrix, phases: Phases | None) -> Curve | None:

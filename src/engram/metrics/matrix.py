@@ -202,6 +202,53 @@ def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
     return row_means(np.where(_earlier(acc), fallen, np.nan))
 
 
+def unlearned_tasks(acc: Matrix) -> tuple[int, ...]:
+    """The tasks that were evaluated after some task was learned, but never learned themselves.
+
+    Example:
+        >>> unlearned_tasks(np.array([[0.9, 0.1], [np.nan, np.nan]]))
+        (1,)
+    """
+    first = 1 + last_learned(acc)
+    return tuple(column for column in range(first, len(acc)) if not np.isnan(acc[:, column]).all())
+
+
+@metric(
+    "FORG-unlearned",
+    title="forgetting of tasks that were never learned",
+    higher_is_better=False,
+    source=f"AF of {NEW_METRICS}, for tasks that are not learned",
+    needs="unlearned",
+    family="forgetting",
+)
+def unlearned_forgetting(acc: Matrix, unlearned: Sequence[int]) -> Vector:
+    """How far tasks that are evaluated but never learned have fallen below the best they ever were.
+
+    Formula: (1/|U|) Σ_{j∈U} (max_{l<k} acc[l, j] − acc[k, j]), with U the tasks that are never learned
+    Divisor: the tasks that are never learned and were evaluated before
+    Direction: Positive is forgetting, as in AF.
+    NaN: undefined until such a task is evaluated again
+    Worked: ((.96 − .01) + (.85 − .85)) / 2
+
+    ACC, FORG, AF, BWT and min-ACC count tasks that were learned, so they do not see what happens to others:
+    slices of a test set that two versions of a network are compared on, or what a pretrained network knew.
+    The values by task are those after each task learned.
+
+    Args:
+        acc: The accuracy matrix.
+        unlearned: The columns of the tasks that are never learned.
+
+    Example:
+        >>> unlearned_forgetting(np.array([[0.9, 0.5, 0.96], [0.8, 0.6, 0.01], [np.nan] * 3]), [2]).round(6)
+        array([ nan, 0.95,  nan])
+    """
+    others = check_matrix(acc)[:, list(unlearned)]
+    best = np.fmax.accumulate(others, axis=0)
+    fallen = np.full(others.shape, np.nan)
+    fallen[1:] = best[:-1] - others[1:]
+    return row_means(fallen)
+
+
 @metric(
     "ACC-pooled",
     title="accuracy over samples",

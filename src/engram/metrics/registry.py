@@ -48,6 +48,7 @@ NEEDS: Final[Mapping[str, str]] = {
     "samples": _COUNTS,
     "classes": "needs the number of classes of each task",
     "initial": "needs the accuracies at initialisation, and those of each task just before it is learned",
+    "unlearned": "needs tasks that were evaluated twice or more and never learned",
     "features": "needs the network's features",
     "labels": "needs the network's features",
     "quality": "needs the accuracy on all classes so far",
@@ -57,7 +58,7 @@ NEEDS: Final[Mapping[str, str]] = {
 
 _FIRST: Final = ("matrix", "curve", "bits", "correct", "features", "quality")
 _TASK_ENDS: Final = ("matrix", "correct", "samples", "classes")
-_HISTORY: Final = (*_TASK_ENDS, "curve", "bits", "initial")
+_HISTORY: Final = (*_TASK_ENDS, "curve", "bits", "initial", "unlearned")
 
 
 @runtime_checkable
@@ -351,7 +352,7 @@ def find(name: str) -> tuple[Metric, ...]:
 
     Example:
         >>> [metric.name for metric in find("forgetting")]
-        ['FORG', 'AF', 'AvgFgt', 'BWT']
+        ['FORG', 'AF', 'FORG-unlearned', 'AvgFgt', 'BWT']
         >>> find("wf25")[0].name
         'WF'
     """
@@ -394,7 +395,7 @@ def computed(options: Options | None = None) -> dict[str, Metric]:
 
     Example:
         >>> [name for name, metric in computed().items() if not metric.higher_is_better]
-        ['FORG', 'AF', 'RAF', 'WF10', 'WF100', 'WFinf']
+        ['FORG', 'AF', 'FORG-unlearned', 'RAF', 'WF10', 'WF100', 'WFinf']
     """
     chosen = options or Options()
     return {name: metric for metric in all_metrics() if metric.of_history for name in chosen.variants(metric)}

@@ -29,7 +29,8 @@ class Measurement:
             task, of which the last is the final value. All others: the value of each task at the end, whose
             mean is the final value (AvgFgt: Fgt after each task).
         curve: One value per evaluation, for metrics of an evaluation history.
-        why: The reason for each metric that is undefined or left out.
+        why: The reason for each metric that is undefined or left out, and the reservation about each that
+            does not count everything that was evaluated.
         failed: The error of each plugin metric whose function failed.
     """
 
@@ -126,6 +127,7 @@ def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tu
     """The registered metrics that a finished run does not have, such as new ones and those of plugins.
 
     If there are any, `summarise(trace, only=missing(…))` computes them; otherwise the trace need not be read.
+    Metrics of tasks that are never learned, which few runs have, are not worth reading the trace of all runs.
 
     Args:
         stored: The names of the metrics that the run has.
@@ -136,17 +138,21 @@ def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tu
         >>> missing(computed().keys() - {"AF", "FWT"}, {"FWT": "needs the accuracies at initialisation"})
         ('AF',)
     """
-    return tuple(name for name in computed() if name not in stored and name not in (why or {}))
+    return tuple(
+        name
+        for name, metric in computed().items()
+        if name not in stored and name not in (why or {}) and "unlearned" not in metric.needs
+    )
 
 
 def _measured(metric: Metric, inputs: Inputs, options: Keywords) -> tuple[Value | None, str]:
-    """The value of a metric, or None if it is left out, and the reason if it is left out or undefined."""
+    """The value of a metric, or None if it is left out; and the reason, or a reservation about the value."""
     lacking = inputs.lacks(metric)
     if lacking:
         return None, lacking
     value = compute(metric, inputs.arguments(metric), options, inputs.matrix)
     if not np.isnan(value.final):
-        return value, ""
+        return value, inputs.reservation(metric)
     if "initial" in metric.needs:
         # Most runs evaluate no task before it is learned; the metric is then left out.
         return None, NEEDS["initial"]

@@ -20,6 +20,11 @@ from engram.metrics.matrix import accuracy_matrix
 if TYPE_CHECKING:
     import polars
 
+_EXACT = 2**53
+"""Up to here, every whole number is a floating-point number."""
+
+_INTEGER = r"^[+-]?[0-9]+$"
+
 _LAYOUT = (
     "a long table has the columns step, learning, task and accuracy (or correct and total), "
     "a matrix has numbers only and no header"
@@ -139,16 +144,16 @@ def _long_table(frame: polars.DataFrame, path: Path) -> Curve:
         raise InputError(f"{path} is missing the column {' and '.join(map(repr, missing))}: {_LAYOUT}")
     if not len(frame):
         raise InputError(f"{path} has no rows: it must have one row per evaluation of a task")
-    step = _whole_numbers(frame["step"], path)
+    step = _counts(frame["step"], path)
     learning, task = _labels(frame["learning"], path), _labels(frame["task"], path)
-    if learning.dtype != task.dtype:
+    if learning.dtype.kind != task.dtype.kind:
         raise InputError(f"{path}: learning and task must both be numbers or both be names")
     try:
         if counted:
-            correct, total = _numbers(frame["correct"], path), _numbers(frame["total"], path)
+            correct, total = _shares(frame, path)
             return Curve.of_counts(step=step, learning=learning, task=task, correct=correct, total=total)
         return Curve.of_table(
-            step=step, learning=learning, task=task, accuracy=_numbers(frame["accuracy"], path)
+            step=step, learning=learning, task=task, accuracy=_fractions(frame["accuracy"], path)
         )
     except InputError as error:
         raise error if str(error).startswith(str(path)) else InputError(f"{path}: {error}") from error
@@ -171,12 +176,67 @@ def _numbers(column: polars.Series, path: Path) -> Vector:
     return numbers
 
 
-def _whole_numbers(column: polars.Series, path: Path) -> NDArray[np.int64]:
+def _fractions(column: polars.Series, path: Path) -> Vector:
+    """A column of accuracies; NaN where a cell is blank."""
     numbers = _numbers(column, path)
-    wrong = np.flatnonzero(~(np.floor(numbers) == numbers) | np.isinf(numbers))
+    wrong = np.flatnonzero((numbers < 0) | (numbers > 1))
+    if wrong.size:
+        value = numbers[wrong[0]]
+        hint = " (are these percentages? divide by 100)" if 1 < value <= 100 else ""
+        raise InputError(
+            f"{path}, row {wrong[0] + 1}: the column {column.name!r} must have values from 0 to 1, "
+            f"got {value:g}{hint}"
+        )
+    return numbers
+
+
+def _shares(frame: polars.DataFrame, path: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The columns `correct` and `total`."""
+    correct, total = _whole_numbers(frame["correct"], path), _whole_numbers(frame["total"], path)
+    empty, over = np.flatnonzero(total < 1), np.flatnonzero((correct < 0) | (correct > total))
+    if empty.size:
+        row = int(empty[0])
+        raise InputError(f"{path}, row {row + 1}: total must be at least 1, got {total[row]}")
+    if over.size:
+        row = int(over[0])
+        _refuse_cell(frame["correct"], row, path, f"must be between 0 and total, which is {total[row]}")
+    large = np.flatnonzero(total > _EXACT)
+    if large.size:
+        _refuse_cell(frame["total"], int(large[0]), path, f"must be at most {_EXACT}")
+    return correct, total
+
+
+def _counts(column: polars.Series, path: Path) -> NDArray[np.int64]:
+    """A column of whole numbers from 0 on."""
+    numbers = _whole_numbers(column, path)
+    negative = np.flatnonzero(numbers < 0)
+    if negative.size:
+        _refuse_cell(column, int(negative[0]), path, "must be at least 0")
+    return numbers
+
+
+def _whole_numbers(column: polars.Series, path: Path) -> NDArray[np.int64]:
+    """A column of whole numbers, exactly: as they are written, and not by way of floating-point numbers."""
+    import polars as pl
+
+    approximate = _numbers(column, path)
+    wrong = np.flatnonzero(~(np.floor(approximate) == approximate) | np.isinf(approximate))
     if wrong.size:
         _refuse_cell(column, int(wrong[0]), path, "is not a whole number")
-    return numbers.astype(np.int64)
+    text = column.dtype == pl.String
+    cells = column.str.strip_chars() if text else column
+    if cells.dtype.is_float():
+        exact = pl.Series(column.name, [None] * len(column), dtype=pl.Int64)
+    else:
+        exact = cells.cast(pl.Int64, strict=False)
+    # 1e3 and 3.0 are whole numbers too, and exact as long as neighbouring numbers can be told apart.
+    rounded = exact.is_null().to_numpy()
+    inexact = np.flatnonzero(rounded & (np.abs(approximate) > _EXACT))
+    if inexact.size:
+        limit = "between -2^63 and 2^63 - 1, and written without an exponent or a decimal point above 2^53"
+        _refuse_cell(column, int(inexact[0]), path, f"must be {limit}")
+    numbers = exact.fill_null(0).to_numpy().astype(np.int64)
+    return np.where(rounded, np.where(rounded, approximate, 0).astype(np.int64), numbers)
 
 
 def _labels(column: polars.Series, path: Path) -> Labels:
@@ -184,18 +244,16 @@ def _labels(column: polars.Series, path: Path) -> Labels:
     import polars as pl
 
     if column.dtype.is_numeric():
-        return _whole_numbers(column, path)
+        return _counts(column, path)
     if column.dtype != pl.String and not isinstance(column.dtype, pl.Categorical | pl.Enum):
         raise InputError(f"{path}: the column {column.name!r} must be numbers or text, got {column.dtype}")
     names = column.cast(pl.String).str.strip_chars()
     blank = names.is_null() | (names == "")
     if blank.any():
         _refuse_cell(column, int(blank.arg_true()[0]), path, "is not the name of a task")
-    as_integers = names.cast(pl.Int64, strict=False)
-    if as_integers.is_null().any():
-        return np.array(names.to_list())
-    integers: Labels = as_integers.to_numpy()
-    return integers
+    if names.str.contains(_INTEGER).all():
+        return _counts(column.cast(pl.String), path)
+    return np.array(names.to_list())
 
 
 def _refuse_cell(column: polars.Series, row: int, path: Path, what: str) -> NoReturn:

@@ -23,6 +23,7 @@ from engram.record.card import Card
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.tables import StoredTables, Tables
+from engram.record.test_data import TestData
 
 Status = Literal["done", "failed", "unfinished", "missing"]
 
@@ -63,9 +64,11 @@ class Run:
         failure: Why it did not; None where it did, or where that is unknown.
         stored: The metrics that were computed when the run ended; NaN where one is undefined.
         by_task: For each metric, one value per task.
-        why: For each metric that is undefined or left out, the reason.
+        why: For each metric that is undefined or left out, the reason; for each that does not count
+            everything, what it leaves out.
         classes: How many classes are in use after each phase; None where that is unknown.
         phases: For each value of the trace's `learning`, the tasks that were learned then.
+        test_data: The fingerprint of each task's test set; empty where none was recorded.
         updates: How many updates were made.
         evaluations: How many evaluations were made.
         seconds: How long it took.
@@ -92,6 +95,7 @@ class Run:
     why: Mapping[str, str] = field(default_factory=dict)
     classes: tuple[int, ...] | None = None
     phases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    test_data: tuple[TestData, ...] = ()
     updates: int = 0
     evaluations: int = 0
     seconds: Seconds = field(default_factory=Seconds)
@@ -364,6 +368,7 @@ class Run:
             "why": self.why,
             "classes": self.classes,
             "phases": [[learning, list(tasks)] for learning, tasks in self.phases.items()],
+            "test_data": [task.as_json() for task in self.test_data],
             "updates": self.updates,
             "evaluations": self.evaluations,
             "seconds": {
@@ -453,6 +458,7 @@ def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
             why={str(name): str(reason) for name, reason in (result.get("why") or {}).items()},
             classes=None if result.get("classes") is None else tuple(map(int, result["classes"])),
             phases={int(learning): tuple(tasks) for learning, tasks in result.get("phases") or ()},
+            test_data=tuple(TestData.of_json(task) for task in result.get("test_data") or ()),
             updates=int(result.get("updates") or 0),
             evaluations=int(result.get("evaluations") or 0),
             seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),

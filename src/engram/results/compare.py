@@ -16,6 +16,7 @@ from engram.metrics.paired import Test
 from engram.metrics.registry import higher_is_better, users_metrics
 from engram.record.run import Run
 from engram.results.runs import RunGroup, group_runs, without_draw
+from engram.results.test_data import notes_on_data, refuse_other_data
 
 DEFAULT_METRICS: Final = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
@@ -40,6 +41,7 @@ class RunComparison:
             value for each method.
         rankings: The ranking of the methods by each metric.
         undefined: The metrics that were left out, and why.
+        notes: What can be said against the comparison: test data that are not recorded or differ.
     """
 
     scenario: str
@@ -50,6 +52,7 @@ class RunComparison:
     differences: Mapping[str, JsonMapping]
     rankings: Mapping[str, Ranking]
     undefined: Mapping[str, str]
+    notes: tuple[str, ...] = ()
 
     def as_json(self) -> JsonObject:
         """The comparison as JSON, with null for undefined and infinite numbers."""
@@ -62,6 +65,7 @@ class RunComparison:
             "differences": {field: dict(values) for field, values in self.differences.items()},
             "metrics": {name: ranking.as_json() for name, ranking in self.rankings.items()},
             "undefined": dict(self.undefined),
+            "notes": list(self.notes),
         }
 
 
@@ -72,9 +76,9 @@ def compare_runs(
 
     Runs that differ only in the seed belong to one method. Seeds that every method has are compared; the
     others are listed in `left_out`. All runs must share scenario, setting and evaluation and, for each seed,
-    the same draw of the scenario (permutations, class orders). Each metric is compared on the seeds for which
-    every method has a value. P-values are corrected for the pairs of methods, but not for the number of
-    metrics.
+    the same draw of the scenario (permutations, class orders) and the same test data. Each metric is compared
+    on the seeds for which every method has a value. P-values are corrected for the pairs of methods, but not
+    for the number of metrics.
 
     Args:
         runs: The runs, as returned by `find_runs`.
@@ -101,6 +105,7 @@ def compare_runs(
         raise InputError(f"no seed was run with every method ({listed}): run all methods with the same seeds")
     for seed in shared:
         _refuse_other_draw({name: seeds[seed] for name, seeds in by_seed.items()}, seed)
+        refuse_other_data({name: seeds[seed] for name, seeds in by_seed.items()}, seed)
 
     paired = {name: [seeds[seed] for seed in shared] for name, seeds in by_seed.items()}
     rankings, undefined = _rankings(_chosen(metrics, paired), paired, test)
@@ -115,6 +120,7 @@ def compare_runs(
         differences=_differences(groups),
         rankings=rankings,
         undefined=undefined,
+        notes=notes_on_data(paired),
     )
 
 

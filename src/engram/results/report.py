@@ -33,6 +33,7 @@ from engram.results.query import (
     stability_gap,
 )
 from engram.results.runs import RunGroup, group_runs
+from engram.results.test_data import other_data_among, other_data_between
 
 _FEW = 10
 """Up to this many tasks, a plot shows both the full curves and their values at task ends by default."""
@@ -90,6 +91,7 @@ def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
     figures["methods"] = method_figure(groups)
     parts = [
         element("h2", "Comparison"),
+        _warning(other_data_between(groups)),
         _figure(
             "methods",
             "Mean accuracy over the tasks seen so far, at every evaluation.",
@@ -132,6 +134,7 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
         "section",
         element("h2", group.label),
         element("p", " · ".join(_facts(group)), class_="note"),
+        _warning(_sentence(other_data_among(group.runs))),
         _gap_sentence(group),
         _figure(
             name,
@@ -145,6 +148,15 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
         _settings(group),
         id=f"group-{number}",
     )
+
+
+def _warning(text: str) -> Html:
+    """A paragraph that cannot be overlooked; nothing for an empty text."""
+    return element("p", text, class_="warning", role="note") if text else Html("")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}." if text else ""
 
 
 def _facts(group: RunGroup) -> list[str]:
@@ -215,7 +227,14 @@ def _matrix_table(group: RunGroup) -> Html:
         element("h3", "Accuracy matrix"),
         element("div", table, class_="scroll", tabindex="0", role="region", aria_label="Accuracy matrix"),
         element("p", note, class_="note"),
+        _warning(_sentence(_reservation(group))),
     )
+
+
+def _reservation(group: RunGroup) -> str:
+    """What is to be said about the accuracies at task ends, such as tasks that were never learned."""
+    reasons = (run.why.get("ACC", "") for run in group.runs if np.isfinite(run.stored.get("ACC", np.nan)))
+    return next((reason for reason in reasons if reason), "")
 
 
 def _row_name(learned: int, *, dense: bool) -> str:
