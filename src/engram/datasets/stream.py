@@ -198,6 +198,33 @@ class Stream:
             )
         self.shape: tuple[int, ...] = shapes.pop()
 
+    def black(self) -> tuple[tuple[float, ...], ...]:
+        """The value of a black pixel in each channel, as the network sees it.
+
+        One row for all output units, or one per unit where tasks normalise their images differently.
+
+        Raises:
+            InputError: Tasks that share output units normalise their images differently.
+
+        Example:
+            >>> from engram.scenarios import split
+            >>> from engram.scenarios.values import Normalise
+            >>> Stream(split("digits", setting="class", transforms=(Normalise((0.5,), (0.25,)),))).black()
+            ((-2.0,),)
+        """
+        by_unit: dict[int, tuple[float, ...]] = {}
+        for task in self.scenario.tasks:
+            empty = torch.zeros(1, *self._train[task.source.dataset].shape, dtype=torch.uint8)
+            value = tuple(prepare(empty, task.transforms)[0, :, 0, 0].tolist())
+            for unit in task.units:
+                if by_unit.setdefault(unit, value) != value:
+                    raise InputError(
+                        f"tasks of {self.scenario.name} that share output units normalise their images "
+                        "differently, so that crops have no common black: leave augment out"
+                    )
+        rows = [by_unit.get(unit, value) for unit in range(self.scenario.n_units)]
+        return (value,) if len(set(rows)) == 1 else tuple(rows)
+
     def train(self, task: int) -> TaskData:
         """A task's training samples, without those that the scenario holds out."""
         samples = self._training(task, "train")

@@ -54,7 +54,7 @@ class RunState:
             network = make_network(experiment, self.stream, seeds)
             self.meter = Meter(experiment, network, self.stream.shape)
             self.parameters = sum(weight.numel() for weight in network.parameters())
-            method = make_method(experiment, network, seeds)
+            method = make_method(experiment, network, seeds, self.stream)
         if experiment.augment and len(self.stream.shape) != 3:
             raise InputError(f"{self.scenario.name} has no images to crop and mirror: leave augment out")
         self.method = Guarded(method, name=experiment.method, network=network, ledger=self.ledger)

@@ -222,15 +222,20 @@ def _mean_over_batches(
     magnitude: Magnitude,
     scale: Literal["one", "size"] = "one",
 ) -> list[Tensor]:
-    """The mean over batches of the magnitude of the gradient of each batch's loss, times its scale."""
+    """The mean over batches of the magnitude of the gradient of each batch's loss, times its scale.
+
+    Parameters that do not learn (`requires_grad=False`) get 0.
+    """
     parameters = list(network.parameters())
     total = [torch.zeros_like(p) for p in parameters]
+    learning = [(p, sum_) for p, sum_ in zip(parameters, total, strict=True) if p.requires_grad]
+    learned = [p for p, _ in learning]
     count = 0
     with evaluating(network):
         for batch in batches:
             factor = len(batch) if scale == "size" else 1
-            gradients = torch.autograd.grad(loss(batch), parameters, allow_unused=True)
-            for sum_, gradient in zip(total, gradients, strict=True):
+            gradients = torch.autograd.grad(loss(batch), learned, allow_unused=True)
+            for (_, sum_), gradient in zip(learning, gradients, strict=True):
                 if gradient is not None:
                     sum_ += factor * magnitude(gradient)
             count += 1
