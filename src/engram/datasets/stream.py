@@ -100,6 +100,23 @@ def held_out(y: Tensor, share: float) -> Tensor:
     return chosen
 
 
+def class_by_class(y: Tensor) -> bool:
+    """Whether samples are grouped by class: neighbours differ less than half as often as in a random order.
+
+    Example:
+        >>> class_by_class(torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
+        True
+        >>> class_by_class(torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])), class_by_class(torch.tensor([3, 3, 3]))
+        (False, False)
+    """
+    n = len(y)
+    changes = int((y[1:] != y[:-1]).sum())
+    counts = y.unique(return_counts=True)[1].double()
+    # n − 1 pairs of neighbours, each of one class with the chance Σ c(c − 1) / n(n − 1).
+    expected = (n - 1) - float((counts * (counts - 1)).sum()) / max(n, 1)
+    return changes < expected / 2
+
+
 class PhaseData:
     """The training samples that are learned together: usually those of one task."""
 
@@ -144,6 +161,20 @@ class PhaseData:
             y = self._y[rows]
             enter("train", self.tasks, len(y), size=len(self), heads=self.heads)
             yield Batch(self._held[rows], y, heads=self.heads, head=head)
+
+    def mixed(self, size: int, *, seed: int) -> Iterator[Batch]:
+        """All samples once, in an order in which the classes are mixed.
+
+        That is the data set's own order, unless the samples come class by class, as from folders, or task by
+        task, where several tasks are learned together: then they are shuffled.
+
+        Args:
+            size: Samples in a batch.
+            seed: Draws the order of samples that are shuffled.
+        """
+        if len(self.parts) == 1 and not class_by_class(self.y):
+            return self.in_order(size)
+        return self.batches(torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)), size)
 
     def _inputs(self, pieces: tuple[Tensor, ...]) -> Iterator[Tensor]:
         if self._held is not None:

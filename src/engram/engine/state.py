@@ -120,13 +120,17 @@ class RunState:
     def end_phase(self, data: PhaseData) -> None:
         """Tell the method that its task ended: each one, or the whole stream at its end."""
         self.meter.task_ending(self.method.method, self.method.answering())
-        size, phases = self.experiment.batch_size, range(len(self.infos))
+        phases = range(len(self.infos))
         if self.boundaries:
-            self.method.end_task(data.in_order(size))
+            self.method.end_task(self._once_more(data))
         elif self.place.phase == phases[-1]:
-            everything = (self.stream.phase(phase).in_order(size) for phase in phases)
+            everything = (self._once_more(self.stream.phase(phase)) for phase in phases)
             self.method.end_task(chain.from_iterable(everything))
         self.meter.task_ended(self.method.method, self.method.answering())
+
+    def _once_more(self, data: PhaseData) -> Iterator[Batch]:
+        """The samples of a phase once, with their classes mixed: importance over batches depends on that."""
+        return data.mixed(self.experiment.batch_size, seed=Seeds.of(self.experiment.seed).rereading)
 
     def evaluate(self, shown: Shown, *, last: bool) -> bool:
         """Evaluate if the schedule says so, and return whether it did."""
