@@ -67,7 +67,16 @@ class RunState:
     @property
     def steps(self) -> int:
         """Updates in all."""
-        return sum(info.steps for info in self.infos)
+        return sum(self._updates_of(phase) for phase in range(len(self.infos)))
+
+    @property
+    def updates(self) -> int:
+        """Updates in the phase being learned; fewer than the method is told where the phase is stopped."""
+        return self._updates_of(self.place.phase)
+
+    def _updates_of(self, phase: int) -> int:
+        planned, stop = self.infos[phase].steps, self.experiment.of_phase(phase).stop
+        return planned if stop is None else min(stop, planned)
 
     @property
     def tasks(self) -> tuple[int, ...]:
@@ -101,13 +110,13 @@ class RunState:
 
     def batches(self, data: PhaseData) -> Iterator[Shown]:
         """The remaining batches of the phase."""
-        batches = self.place.batches(data, size=self.experiment.batch_size, steps=self.info.steps)
+        batches = self.place.batches(data, size=self.experiment.batch_size, steps=self.updates)
         return self.ledger.handed(batches, "training")
 
     def update(self, batch: Batch, *, watch: bool) -> float:
         """Make one update, and return its loss."""
         # A late update, because some methods do less at first; not the last, whose batch may be smaller.
-        counted = watch and self.place.step_in_phase == max(1, self.info.steps - 1)
+        counted = watch and self.place.step_in_phase == max(1, self.updates - 1)
         self.place.step += 1
         with self.meter.update(count=counted):
             return self.method.observe(batch)
@@ -115,7 +124,7 @@ class RunState:
     @property
     def phase_is_over(self) -> bool:
         """Whether the phase has had all its updates."""
-        return self.place.step_in_phase == self.info.steps
+        return self.place.step_in_phase == self.updates
 
     def end_phase(self, data: PhaseData) -> None:
         """Tell the method that its task ended: each one, or the whole stream at its end."""

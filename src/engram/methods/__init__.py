@@ -50,8 +50,9 @@ def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
     Args:
         name: The name.
         traits: Its traits, as keywords: `family`, `paper`, `needs`, `needs_with`, `joint`, `merges`,
-            `bytes_per_value`, `bytes_beside`, `own_augmentation`. See `engram.methods.traits.Traits`; those
-            that are left out come from its class attributes or its parent.
+            `bytes_per_value`, `bytes_beside`, `own_augmentation`, `plans_updates`. See
+            `engram.methods.traits.Traits`; those that are left out come from its class attributes or its
+            parent.
 
     Raises:
         InputError: The class is not a valid method; the message names everything that is missing.

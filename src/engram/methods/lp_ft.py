@@ -14,7 +14,13 @@ from engram.methods.base import Learner, Terms
 from engram.methods.losses import batch_loss
 
 
-@method("lp-ft", family="representation", paper="Kumar et al. (2022)", needs=("boundaries",))
+@method(
+    "lp-ft",
+    family="representation",
+    paper="Kumar et al. (2022)",
+    needs=("boundaries",),
+    plans_updates=True,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class LPFT(Learner):

@@ -20,6 +20,7 @@ from engram.models.network import Network
     family="architecture",
     paper="Mallya & Lazebnik (2018)",
     needs=("task identity", "boundaries"),
+    plans_updates=True,
 )
 @final
 @dataclass(kw_only=True, eq=False)

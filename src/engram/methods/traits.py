@@ -33,6 +33,7 @@ class Traits:
             in bytes is divided by it.
         bytes_beside: The bytes of such a sample besides its values: label, head and the like.
         own_augmentation: It augments images itself, which its field `augment` switches on.
+        plans_updates: What it does in an update depends on the number of updates of the task.
     """
 
     family: str = "own"
@@ -45,6 +46,7 @@ class Traits:
     bytes_per_value: int | None = None
     bytes_beside: int = BYTES_BESIDE
     own_augmentation: bool = False
+    plans_updates: bool = False
 
     def needed(self, settings: Settings) -> tuple[str, ...]:
         """What the method needs with these hyper-parameters, which must be complete.
@@ -84,6 +86,7 @@ class Declaration(TypedDict, total=False):
     bytes_per_value: int
     bytes_beside: int
     own_augmentation: bool
+    plans_updates: bool
 
 
 _DECLARED: dict[type, Traits] = {}
