@@ -95,15 +95,16 @@ def test_clipping_leaves_no_negative_importance() -> None:
 
 
 def test_clipping_changes_what_is_learned() -> None:
-    """With momentum the loss rises along the paths of some weights, which are pulled elsewhere unless clipped."""
+    """Weight decay moves some weights up the loss: their importance is below 0 unless it is clipped."""
     free, clipped = (
         experiment(
             "split-digits",
             "si",
             optimizer="sgd",
             lr=0.05,
-            momentum=0.9,
+            weight_decay=0.5,
             updates=12,
+            evaluation={"every": 100},
             settings={"strength": 5.0, "clip": clip},
         )
         for clip in (False, True)
