@@ -86,6 +86,10 @@ class Experiment:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
+        for kind, name in (("scenario", self.scenario.name), ("method", self.method)):
+            # Both are part of the name of the run's folder.
+            if any(part in name for part in ("/", "\\", "..", "\0")):
+                raise InputError(f"the name of a {kind} must have no slash and no two dots, got {name!r}")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, got {self.seed}")
 
