@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engram.scenarios.values import Normalise, TaskSetting
-
 if TYPE_CHECKING:
     from engram.record.experiment import Experiment
 
@@ -44,7 +42,7 @@ def revisions_of(experiment: Experiment) -> tuple[Revision, ...]:
 
 
 def _own_heads(experiment: Experiment) -> bool:
-    separate = isinstance(experiment.scenario.setting, TaskSetting) and len(experiment.scenario.tasks) > 1
+    separate = experiment.scenario.setting.kind == "task" and len(experiment.scenario.tasks) > 1
     return experiment.method == "imm-mean" and separate
 
 
@@ -53,7 +51,7 @@ def _black_crops(experiment: Experiment) -> bool:
         experiment.method == "gdumb" and experiment.settings.get("augment") is True
     )
     steps = [step for task in experiment.scenario.tasks for step in task.transforms]
-    return augments and any(isinstance(step, Normalise) and any(step.mean) for step in steps)
+    return augments and any(step.kind == "normalise" and any(step.mean) for step in steps)
 
 
 REVISIONS = (
