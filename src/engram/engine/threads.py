@@ -18,8 +18,10 @@ def prepare_threads(threads: int | None = None) -> None:
     On a busy machine, threads that keep spinning while they wait become several times slower; threads that
     soon sleep do not. Variables that are set in the user's environment are respected.
     """
-    if threads is not None and not 1 <= threads <= MOST:
-        raise InputError(f"threads must be at least 1 and at most {MOST} on this machine, got {threads}")
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be at least 1, got {threads}")
+    if threads is not None and threads > MOST:
+        raise InputError(f"threads must be at most {MOST} on this machine, got {threads}")
     for name, value in WAITING.items():
         os.environ.setdefault(name, value)
     if threads is not None:
