@@ -19,11 +19,12 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import islice
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from unittest.mock import patch
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import nn
 
 from engram.core.errors import InputError
@@ -98,8 +99,22 @@ def small_cnn(shape: tuple[int, ...], n_units: int) -> Network:
     return Network(features, nn.Linear(4 * (shape[1] // 2) * (shape[2] // 2), n_units))
 
 
+@named_model("contract-frozen")
+def partly_frozen(
+    shape: tuple[int, ...], n_units: int, *, layers: Annotated[int, Field(ge=1)] = 1
+) -> Network:
+    """Two dense layers, of which the first ones do not learn."""
+    inputs = int(np.prod(shape))
+    hidden = [nn.Linear(inputs, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU()]
+    for layer in hidden[: 2 * layers]:
+        layer.requires_grad_(False)
+    return Network(nn.Sequential(nn.Flatten(1), *hidden), nn.Linear(8, n_units))
+
+
 MLP = ModelSpec("mlp", hidden=(8,), dropout_hidden=0.25)
 CNN = ModelSpec("contract-cnn")
+FROZEN = (ModelSpec("contract-frozen"), ModelSpec("contract-frozen", layers=2))
+"""A network whose first layer does not learn, and one in which only the head does."""
 
 
 QUICK: dict[str, dict[str, object]] = {"gdumb": {"epochs": 8}}
@@ -309,6 +324,34 @@ def check_batch_norm(method: str) -> Check:
     return Check("batch-norm", f"weights of a network with batch norm: all finite{_in(settings)}")
 
 
+def check_frozen(method: str) -> Check:
+    """It works with layers that do not learn (`requires_grad=False`), and leaves them as they are."""
+    settings = settings_of(method)
+    for setting, model in [*((setting, FROZEN[0]) for setting in settings), (settings[-1], FROZEN[1])]:
+        check_frozen_run(replace(sample_experiment(method, setting, model=model), epochs=1))
+    return Check("frozen", f"weights of frozen layers before and after a run: equal bits{_in(settings)}")
+
+
+def check_frozen_run(planned: Experiment) -> None:
+    """After a run, the frozen layers of the network and of the predictor are as they were before it.
+
+    Raises:
+        AssertionError: They have not, or the run failed.
+    """
+    planned = complete(planned)
+    network = make_network(planned, Stream(planned.scenario), Seeds.of(planned.seed))
+    began = {name: weight for name, weight in network.named_parameters() if not weight.requires_grad}
+    try:
+        method = _last(planned, watch=False)
+    except RunFailed as reason:
+        raise AssertionError(f"{planned.method} fails where layers are frozen: {reason}") from reason
+    for place in (getattr(method, "network", None), method.predictor()):
+        held = place.state_dict() if isinstance(place, nn.Module) else {}
+        for name, weight in began.items():
+            for path in [path for path in held if path == name or path.endswith(f".{name}")]:
+                assert torch.equal(held[path], weight), f"{planned.method} changed the frozen weight {path}"
+
+
 def check_single_sample(method: str) -> Check:
     """Tasks may have a single sample: the first task, and one after a task that has more."""
     settings = settings_of(method)
@@ -326,7 +369,7 @@ def check_accounts(method: str) -> Check:
         planned = complete(sample_experiment(method, setting))
         stream, seeds = Stream(planned.scenario), Seeds.of(planned.seed)
         learned = _whole(method, setting).method
-        new = make_method(planned, make_network(planned, stream, seeds), seeds)
+        new = make_method(planned, make_network(planned, stream, seeds), seeds, stream)
         _check_kept(method, learned, retained(learned, stream.shape, answering=learned.predictor()).bytes)
         holds = retained(new, stream.shape, answering=None)
         _check_kept(method, new, holds.bytes)
@@ -362,6 +405,7 @@ CHECKS: dict[str, Callable[[str], Check]] = {
     "hidden-boundaries": check_hidden_boundaries,
     "identity-hidden": check_identity_hidden,
     "batch-norm": check_batch_norm,
+    "frozen": check_frozen,
     "single-sample": check_single_sample,
     "accounts": check_accounts,
 }
@@ -376,7 +420,7 @@ def check_method(method: str) -> MethodReport:
     Example:
         >>> report = check_method("finetune")
         >>> len(report.checks)
-        12
+        13
         >>> report.checks[4].compared
         'weights of runs with and without split gradients: equal bits'
     """

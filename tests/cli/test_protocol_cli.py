@@ -181,6 +181,15 @@ def test_forward_transfer(protocol: Engram) -> None:
     assert set(output["AvgFwt"]) == {"2", "5"}
     for name in ("AvgFDiv", "AvgFgt", "AvgAcc", "AvgLAcc"):
         assert isinstance(output[name], float)
+    quick = protocol(*command, "--shots", "2,5", "--json")
+    assert set(quick.json["far_from_converged"]) == {"2", "5"}
+    assert "the probes with 2 and 5 shots are far from converged" in quick.stderr
+    assert "with learning rate 0.01 and 100 passes" in quick.stderr
+    fitted = protocol(*command, "--shots", "2,5", "--probe-lr", 1, "--probe-epochs", 500, "--json")
+    assert fitted.json["far_from_converged"] == {} and "converged" not in fitted.stderr
+    assert fitted.json["AvgFwt"]["5"] > quick.json["AvgFwt"]["5"] + 0.1
+    assert max(fitted.json["runs"][0]["probe_loss"].values()) < 0.3
+    assert fitted.json["runs"][0]["run"] != quick.json["runs"][0]["run"]
     several = protocol(
         "forward-transfer", "split-digits", "finetune,er", *command[3:], "--shots", "2", "--seeds", 2
     )
@@ -320,6 +329,14 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
         (["causal", "split-digits", "er", "--choose-by", "old"], "unknown way to choose a rate 'old'"),
         (["causal", "split-digits", "er", "--start", "first"], "unknown start 'first'"),
         (["forward-transfer", "split-digits", "er", "--shots", "0"], "of probes must be at least 1, got 0"),
+        (
+            ["forward-transfer", "split-digits", "er", "--probe-lr", "0"],
+            "lr of probes must be above 0, got 0",
+        ),
+        (
+            ["forward-transfer", "split-digits", "er", "--probe-epochs", "0"],
+            "epochs and batch size of probes",
+        ),
         (
             ["forward-transfer", "split-digits", "er", "--shots", "a"],
             "shots must be whole numbers with commas, such as 5,10, got 'a'",

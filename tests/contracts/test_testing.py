@@ -147,9 +147,30 @@ class Numb(Learner):
                 part.reset_running_stats()
 
 
+@dataclass(kw_only=True, eq=False)
+class Thawing(Learner):
+    """Changes weights that do not learn."""
+
+    def after_step(self, batch: Batch) -> None:
+        with torch.no_grad():
+            for weight in self.network.parameters():
+                weight.mul_(0.999)
+
+
+@dataclass(kw_only=True, eq=False)
+class Everywhere(Learner):
+    """Differentiates with respect to all weights, also those that do not learn."""
+
+    def edit_gradients(self, batch: Batch) -> None:
+        loss = super().loss(batch).total()
+        torch.autograd.grad(loss, list(self.network.parameters()), allow_unused=True)
+
+
 @pytest.fixture
 def registered() -> Iterator[None]:
     for kind in (
+        Thawing,
+        Everywhere,
         Nosy,
         Forgetful,
         Odd,
@@ -178,6 +199,8 @@ def registered() -> Iterator[None]:
         ("test-secretive", "accounts"),
         ("test-shared", "accounts"),
         ("test-patient", "hidden-boundaries"),
+        ("test-thawing", "frozen"),
+        ("test-everywhere", "frozen"),
         ("test-spread", "single-sample"),
         ("test-numb", "resume-batch-norm"),
     ],

@@ -22,6 +22,7 @@ from engram.methods.er import ER
 from engram.models.network import Network
 from engram.record.experiment import Experiment
 from engram.scenarios import split
+from engram.scenarios.values import Normalise
 
 
 def planned(method: str = "er", **changes: object) -> Experiment:
@@ -48,6 +49,55 @@ def test_crops_and_flips_are_windows_on_the_padded_image() -> None:
         seen[matches[0]] += 1
     assert {place[0] for place in seen} == {place[1] for place in seen} == set(range(9))
     assert 100 < sum(count for place, count in seen.items() if place[2]) < 200
+
+
+def test_crops_are_padded_with_black() -> None:
+    """A border of black in every channel, which is not 0 where images are normalised."""
+    x = torch.full((200, 2, 4, 4), 7.0)
+    black = torch.tensor([[-2.0, 0.5]])
+    shown = crop_and_flip(x, torch.Generator().manual_seed(0), margin=2, black=black)
+    assert set(shown[:, 0].unique().tolist()) == {-2.0, 7.0}
+    assert set(shown[:, 1].unique().tolist()) == {0.5, 7.0}
+    own = torch.arange(200.0)[:, None].expand(-1, 2) - 1000
+    shown = crop_and_flip(x, torch.Generator().manual_seed(0), margin=2, black=own)
+    assert all(set(image.unique().tolist()) <= {place - 1000.0, 7.0} for place, image in enumerate(shown))
+
+
+@pytest.mark.parametrize("method", ["er", "gdumb"])
+def test_the_padding_of_a_run_is_the_black_of_its_images(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Normalised as (value − .5) / .25, black is −2: no pixel that is learned has the mean colour 0."""
+    draw = np.random.default_rng(0)
+    x = draw.choice(np.array([0, 255], np.uint8), size=(24, 8, 8))
+    y = np.arange(24) % 4
+    normalised = split(
+        arrays("spots", x, y, x, y), 2, setting="class", transforms=(Normalise((0.5,), (0.25,)),)
+    )
+    settings = {"augment": True, "epochs": 1} if method == "gdumb" else {}
+    plan = Experiment(normalised, method, settings=settings, augment=method != "gdumb", batch_size=8)
+    seen: set[float] = set()
+    forward = Network.forward
+
+    def noting(self: Network, x: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            seen.update(x.unique().tolist())
+        return forward(self, x)
+
+    monkeypatch.setattr(Network, "forward", noting)
+    run(plan)
+    assert seen == {-2.0, 2.0}
+
+
+def test_tasks_that_are_normalised_differently_have_their_own_black() -> None:
+    one, two = (
+        split("digits", 5, setting="class", transforms=(Normalise((m,), (0.5,)),)) for m in (0.5, 0.25)
+    )
+    mixed = replace(one, tasks=(one.tasks[0], two.tasks[1]))
+    assert Stream(mixed).black() == ((-1.0,),) * 5 + ((-0.5,),) * 5
+    shared = replace(mixed, tasks=tuple(replace(task, units=(0, 1, 2, 3, 4)) for task in mixed.tasks))
+    with pytest.raises(InputError, match="normalise their images differently"):
+        Stream(shared).black()
 
 
 def test_the_margin_is_an_eighth_of_the_height() -> None:

@@ -186,3 +186,39 @@ def test_a_single_network_comes_out_to_the_bit_negative_zeros_included() -> None
     ):
         assert merged["w"].tolist() == first["w"].tolist()
         assert bool(torch.signbit(merged["w"])[0])
+
+
+def test_a_head_is_averaged_among_the_networks_that_trained_it() -> None:
+    """Task k trains units 2k and 2k + 1; the others are initial, or those of the task before."""
+    heads: Heads = ((0, 1), (2, 3), (4, 5))
+    for transfer in (True, False):
+        network = build(ModelSpec(hidden=(5,)), shape=(4,), n_units=6, seed=0)
+        method = learner(network, weight_transfer=transfer)
+        for index in range(3):
+            method.begin_task(info(index))
+            for seed in range(3):
+                x = torch.randn(4, 4, generator=torch.Generator().manual_seed(10 * index + seed))
+                y = 2 * index + torch.tensor([0, 1, 0, 1])
+                method.observe(Batch(x, y, heads=heads, head=index))
+            method.end_task([])
+        for balance in ("equal", 0.0, 0.3, 1.0):
+            merged = method.merged(balance)
+            for index, end in enumerate(method.ends):
+                rows = slice(2 * index, 2 * index + 2)
+                for name in ("head.weight", "head.bias"):
+                    assert torch.equal(merged[name][rows], end[name][rows]), (transfer, balance, index)
+        body = torch.stack([end["features.1.weight"] for end in method.ends]).mean(dim=0)
+        assert torch.allclose(method.merged("equal")["features.1.weight"], body, atol=1e-7)
+
+
+def test_tasks_that_share_a_head_share_its_units() -> None:
+    heads: Heads = ((0, 1), (2, 3))
+    method = learner(build(ModelSpec(hidden=(5,)), shape=(4,), n_units=4, seed=0))
+    for index, head in enumerate((0, 1, 0)):
+        method.begin_task(info(index))
+        x = torch.randn(4, 4, generator=torch.Generator().manual_seed(index))
+        method.observe(Batch(x, 2 * head + torch.tensor([0, 1, 0, 1]), heads=heads, head=head))
+        method.end_task([])
+    merged, ends = method.merged("equal")["head.weight"], [end["head.weight"] for end in method.ends]
+    assert torch.allclose(merged[:2], (ends[0][:2] + ends[2][:2]) / 2, atol=1e-7)
+    assert torch.equal(merged[2:], ends[1][2:])

@@ -61,7 +61,37 @@ def shared_layer() -> Network:
         return Network(Twice(), nn.Linear(16, 6))
 
 
-NETWORKS = {"dense": dense, "convolutional": convolutional, "shared layer": shared_layer}
+def tied_weight() -> Network:
+    """A layer whose weight is used once more, transposed, without the layer being called."""
+
+    class Back(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(16, 7)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return nn.functional.linear(torch.tanh(self.layer(x.flatten(1))), self.layer.weight.T)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return Network(Back(), nn.Linear(16, 6))
+
+
+def two_layers_of_one_weight() -> Network:
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        first, second = nn.Linear(16, 16), nn.Linear(16, 16)
+        second.weight = first.weight
+        return Network(nn.Sequential(nn.Flatten(1), first, nn.Tanh(), second), nn.Linear(16, 6))
+
+
+NETWORKS = {
+    "dense": dense,
+    "convolutional": convolutional,
+    "shared layer": shared_layer,
+    "tied weight": tied_weight,
+    "two layers of one weight": two_layers_of_one_weight,
+}
 
 
 def questions(kind: str, n: int = 9) -> Batch:

@@ -1,15 +1,20 @@
 """Synaptic intelligence: the path that the loss fell along."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from tests.drained import learned
 from torch import Tensor, nn
 
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
+from engram.engine.isolation import weights_digest
+from engram.engine.recipe import experiment
 from engram.methods.si import SI, path_importance
 from engram.models import ModelSpec, build
+from engram.scenarios import prefix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "papers" / "vectors.json").read_text())["V9_SI"]
 TASK = TaskInfo(0, None, (0, 1), samples=16, steps=2, epochs=1, batch_size=8)
@@ -87,3 +92,36 @@ def test_clipping_leaves_no_negative_importance() -> None:
     assert any(bool((omega < 0).any()) for omega in free.anchors.importance)
     for one, other in zip(free.anchors.importance, clipped.anchors.importance, strict=True):
         assert torch.equal(one.clamp(min=0), other)
+
+
+def test_clipping_changes_what_is_learned() -> None:
+    """Weight decay moves some weights up the loss: their importance is below 0 unless it is clipped."""
+    free, clipped = (
+        experiment(
+            "split-digits",
+            "si",
+            optimizer="sgd",
+            lr=0.05,
+            weight_decay=0.5,
+            updates=12,
+            evaluation={"every": 100},
+            settings={"strength": 5.0, "clip": clip},
+        )
+        for clip in (False, True)
+    )
+    ends = [learned(replace(planned, scenario=prefix(planned.scenario, 2))) for planned in (free, clipped)]
+    assert isinstance(ends[0], SI) and isinstance(ends[1], SI)
+    assert any(bool((omega < 0).any()) for omega in ends[0].anchors.importance)
+    assert not any(bool((omega < 0).any()) for omega in ends[1].anchors.importance)
+    assert weights_digest(ends[0]) != weights_digest(ends[1])
+
+
+def test_importance_is_clipped_after_it_was_added_up() -> None:
+    """A task may take away importance that an earlier one gave, down to 0."""
+    method = make(clip=True)
+    for path in (0.5, -0.2, -0.9):
+        method.begin_task(TASK)
+        method.path = [torch.full_like(held, path) for held in method.path]
+        method.end_task([])
+        omega = {round(float(value), 4) for part in method.anchors.importance for value in part.unique()}
+        assert omega == {{0.5: 5.0, -0.2: 3.0, -0.9: 0.0}[path]}

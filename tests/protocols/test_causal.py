@@ -106,6 +106,27 @@ def test_the_second_task_may_start_from_the_best_weights_of_the_first() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "planned",
+    [
+        experiment("slt-D5-5a-digits", "finetune", schedule="cosine"),
+        experiment("slt-D5-5a-digits", "lp-ft"),
+        replace(
+            experiment("split-digits", "packnet", setting="task"),
+            scenario=prefix(experiment("split-digits", "packnet", setting="task").scenario, 2),
+        ),
+    ],
+    ids=lambda planned: planned.method,
+)
+def test_a_task_is_learned_again_as_it_was_where_its_length_matters(planned: Experiment) -> None:
+    execute = Recorder(made_up)
+    drive(causal([planned], {"lr": [0.01]}, options=replace(RATES, start="best")), execute)
+    assert [run.by_phase for run in execute.rounds[1]] == [
+        (PhaseSpec(stop=10), PhaseSpec(lr=1e-3)),
+        (PhaseSpec(stop=10), PhaseSpec(lr=1e-4)),
+    ]
+
+
 def test_where_a_task_stops_is_a_choice() -> None:
     options = replace(RATES, start="best", later_rates=())
     outcome = drive(causal([base()], {"lr": [0.01]}, options=options), Recorder(made_up))

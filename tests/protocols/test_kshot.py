@@ -1,6 +1,7 @@
 """The k-shot probe: what it computes, and that it does not change the network."""
 
 import copy
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 from engram.core.errors import InputError
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps
-from engram.engine.probing import probe_name, tuned_name
+from engram.engine.probing import probe_loss_name, probe_name, tuned_name
 from engram.engine.recipe import experiment
 from engram.evaluation.diversity import diversity
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
@@ -43,9 +44,10 @@ def learned(planned: Experiment) -> str:
 def test_the_head_is_trained_as_autograd_would() -> None:
     """The same initial weights and orders, through PyTorch's own layer, loss and optimiser."""
     few, test = blobs(30, 0), blobs(300, 1)
-    accuracy = linear_probe(
+    probed = linear_probe(
         few, test, lr=0.05, epochs=7, batch_size=10, generator=torch.Generator().manual_seed(3)
     )
+    accuracy = probed.accuracy
     generator = torch.Generator().manual_seed(3)
     layer = nn.Linear(6, 3)
     reach = 6**-0.5
@@ -60,6 +62,18 @@ def test_the_head_is_trained_as_autograd_would() -> None:
             step.step()
     assert accuracy == float((layer(test.x).argmax(1) == test.y).float().mean())
     assert 0.6 < accuracy < 1.0
+    left = nn.functional.cross_entropy(layer(few.x), few.y).item() / math.log(3)
+    assert probed.loss == pytest.approx(left, rel=1e-4)
+
+
+def test_a_probe_says_how_far_its_training_came() -> None:
+    """On small features the published rate hardly learns; a greater one does, and the accuracy tells."""
+    (x, y), (test_x, test_y) = blobs(30, 0), blobs(300, 1)
+    few, test = Examples(0.05 * x, y), Examples(0.05 * test_x, test_y)
+    short = linear_probe(few, test, generator=torch.Generator().manual_seed(0))
+    fitted = linear_probe(few, test, lr=2.0, epochs=500, generator=torch.Generator().manual_seed(0))
+    assert short.loss > 0.9 and fitted.loss < 0.5
+    assert fitted.accuracy > short.accuracy + 0.2
 
 
 def test_shots_are_nested_and_balanced() -> None:
@@ -96,7 +110,7 @@ def test_fine_tuning_helps_where_fixed_features_cannot() -> None:
         net.features[0].weight.zero_()  # type: ignore[index]
         net.features[0].weight[0] = 1.0  # type: ignore[index]
     fixed = [Examples(features_of(net, TensorSet(*examples)), examples.y) for examples in (few, test)]
-    linear = linear_probe(fixed[0], fixed[1], lr=0.1, epochs=50, generator=torch.Generator())
+    linear = linear_probe(fixed[0], fixed[1], lr=0.1, epochs=50, generator=torch.Generator()).accuracy
     tuned = tuned_probe(net, few, [test], lr=0.1, epochs=(50,), generator=torch.Generator())
     assert linear < 0.5 < 0.7 < tuned[50][0]
 
@@ -115,14 +129,16 @@ def test_a_probed_run_learns_the_same_bits(method: str) -> None:
     assert run(plain).trace == run(watched).trace
     readings = run(watched).readings
     assert {(learning, task) for _, learning, task, _, _ in readings} == {(t, t + 1) for t in range(4)}
-    names = {probe_name(1), probe_name(5), "FDiv"} | {
+    linear = {name(k) for k in (1, 5) for name in (probe_name, probe_loss_name)}
+    names = {*linear, "FDiv"} | {
         tuned_name(k, lr=0.01, epochs=e, on=on)
         for k in (1, 5)
         for e in (1, 3)
         for on in ("test", "validation")
     }
     assert {name for *_, name, _ in readings} == names
-    assert all(0 <= value <= 1 for *_, name, value in readings if name != "FDiv")
+    bounded = [value for *_, name, value in readings if name != "FDiv" and "loss" not in name]
+    assert all(0 <= value <= 1 for value in bounded)
 
 
 def test_independent_networks_have_the_features_of_their_own_task() -> None:

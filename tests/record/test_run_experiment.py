@@ -203,8 +203,12 @@ def test_what_version_0_1_wrote_is_an_equal_experiment(
         written = as_written(method, settings, setting, digest)
         write_json(tmp_path / setting / "experiment.json", written)
         run = Run.load(tmp_path / setting)
+        planned = experiment("split-digits", method, setting=setting, updates=25)
+        if (method, setting) == ("imm-mean", "task"):
+            assert planned.earlier_ids == (written["id"],), "its results were corrected since"
+            continue
         assert run.planned is None and run.experiment.id == written["id"]
-        assert run.experiment == experiment("split-digits", method, setting=setting, updates=25)
+        assert run.experiment == planned
 
 
 def test_a_run_of_a_training_loop_has_no_experiment(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The command line: one file per verb. Nothing heavy is imported before a verb needs it."""
 
+import errno
+import os
 import sys
 import traceback
 import warnings
@@ -43,10 +45,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except (MemoryError, ImportError, OSError) as error:
+        if (lacking := _lacking(error)) is None or is_verbose():
+            raise
+        fail(lacking)
     if code == INTERRUPTED:
         # Newer typer turns Ctrl-C into an exit code, without a word.
         fail(STOPPED, code=INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _lacking(error: Exception) -> str | None:
+    """What the machine has too little of, where that is the reason of an error; None for other errors."""
+    text = " ".join(str(error).split())
+    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+        return "out of memory: use a smaller network or batch, or raise the limit of the process (ulimit -v)"
+    if isinstance(error, ImportError):
+        mapped = any(words in text.lower() for words in ("failed to map", "cannot allocate memory"))
+        return f"out of memory ({text}): raise the limit of the process (ulimit -v)" if mapped else None
+    if "No usable temporary directory" in text:
+        return "no folder for temporary files can be written to: set TMPDIR to another folder"
+    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+        place = getattr(error, "filename", None) or "the folder of temporary files"
+        return f"cannot write {place}: {os.strerror(errno.ENOSPC)}; free some space, or set TMPDIR"
+    return None
 
 
 def _usage_message(error: Click) -> str:

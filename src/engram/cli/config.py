@@ -90,6 +90,8 @@ def read_defaults(path: Path, known: Collection[str]) -> JsonObject:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from error
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"cannot read the configuration {path}: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"cannot read the configuration {path}: it is nested too deeply") from error
     defaults: JsonObject = {}
     for key, value in table.items():
         name = key.replace("-", "_")

@@ -13,6 +13,7 @@ from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import print_all
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
+from engram.core.limits import MOST_SEEDS
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -65,8 +66,8 @@ def reproduce(
 
     one_of("scale", scale, SCALES)
     one_of("executor", on, EXECUTORS)
-    if seeds is not None and seeds < 1:
-        raise InputError(f"seeds must be at least 1, got {seeds}")
+    if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
+        raise InputError(f"seeds must be at least 1 and at most {MOST_SEEDS}, got {seeds}")
     start_computing(None, device)
     from engram.engine.where import Where
 

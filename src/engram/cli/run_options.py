@@ -15,6 +15,7 @@ from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own
 from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
+from engram.core.limits import MOST_SEEDS
 from engram.core.schema import Option
 from engram.engine.options import checked, parts
 
@@ -68,6 +69,8 @@ class RunOptions:
         """Check what can be checked before anything heavy is imported."""
         if self.seeds < 1:
             raise InputError(f"seeds must be at least 1, got {self.seeds}")
+        if self.seeds > MOST_SEEDS:
+            raise InputError(f"seeds must be at most {MOST_SEEDS}, got {self.seeds}: each is a whole run")
         if self.first_seed < 0:
             raise InputError(f"first_seed must be at least 0, got {self.first_seed}")
         if subset is not None and subset < 0:

@@ -110,3 +110,5 @@ def read_json(path: Path) -> Json:
         return json.loads(content.decode("utf-8"))
     except ValueError as error:
         raise InputError(f"{path} is not JSON: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{path} is nested too deeply: it was not written by engram") from error

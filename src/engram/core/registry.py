@@ -182,6 +182,7 @@ class Registry(Generic[T]):
             engram.core.errors.InputError: constant 'none' of the package theirs cannot be used:
             ZeroDivisionError: division by zero; fix or uninstall the package
         """
+        check_name(self.kind, name)
         if name not in self:
             self._entries[name] = Declared(package, load)
             return

@@ -23,9 +23,10 @@ class Seeds:
     evaluation: int
     noise: int
     augmentation: int
+    rereading: int
 
     @classmethod
     def of(cls, seed: int) -> "Seeds":
         """Spawn a run's seed."""
-        children = np.random.SeedSequence(seed).spawn(6)
+        children = np.random.SeedSequence(seed).spawn(7)
         return cls(*(int(child.generate_state(1, np.uint64)[0] >> 1) for child in children))

@@ -40,10 +40,10 @@ class _Broken(Exception):
 def fetch(remote: Remote, target: Path, *, timeout: float = TIMEOUT) -> None:
     """Download a published file to `target`, complete and verified, or leave nothing there.
 
-    The mirrors are tried in order. What has arrived stays beside the target (`.NAME.part`), so that a
-    broken download resumes where it stopped, at the same mirror, at the next one, or in the next call. A
-    file with another checksum than the published one is deleted. Processes that fetch the same file wait
-    for each other.
+    The mirrors are tried in order, those with https first. What has arrived stays beside the target
+    (`.NAME.part`), so that a broken download resumes where it stopped, at the same mirror, at the next one,
+    or in the next call. A file with another checksum than the published one is deleted. Processes that fetch
+    the same file wait for each other.
 
     Raises:
         InputError: No mirror delivered it; the message gives the reason for each mirror.
@@ -79,7 +79,8 @@ def _collect(remote: Remote, file: BinaryIO, *, timeout: float, progress: Progre
     """Fill the file from the first mirror that delivers it, or from several in turn."""
     reasons = []
     task = progress.add_task(remote.file, total=None)
-    for url in remote.urls:
+    # A file that arrives encrypted cannot be read or changed on its way.
+    for url in sorted(remote.urls, key=lambda url: not url.startswith("https:")):
         for _ in range(1 + RESUMES):
             start = file.seek(0, os.SEEK_END)
             try:

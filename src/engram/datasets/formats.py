@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,10 @@ from engram.core.errors import InputError
 
 Pixels = NDArray[np.generic]
 Labels = NDArray[np.int64]
+
+
+MOST_UNPACKED = 50
+"""How many times its size a packed file of images may unpack to; photographs and digits have 1 to 20."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,60 @@ def reading(path: Path) -> Iterator[None]:
         raise InputError(f"cannot read {path}: {error.strerror or error}; get it again") from error
     except (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, tarfile.TarError) as error:
         raise InputError(f"{path} is broken ({error}); delete it and get it again") from error
+
+
+def _check_members(path: Path) -> None:
+    """Refuse an npz whose arrays unpack to more than `check_ratio` allows."""
+    with reading(path):
+        if not zipfile.is_zipfile(path):
+            return
+        with zipfile.ZipFile(path) as archive:
+            total = sum(member.file_size for member in archive.infolist())
+        check_ratio(total, path.stat().st_size, path)
+
+
+def check_ratio(unpacked_bytes: int, packed_bytes: int, path: Path) -> None:
+    """Refuse what unpacks to more than images or labels do.
+
+    Raises:
+        InputError: It unpacks to more than 64 MiB, and to more than `MOST_UNPACKED` times its size.
+
+    Example:
+        >>> check_ratio(4 << 30, 9 << 20, Path("train-images-idx3-ubyte.gz"))
+        Traceback (most recent call last):
+        engram.core.errors.InputError: train-images-idx3-ubyte.gz unpacks to more than 50 times its size, ...
+    """
+    if unpacked_bytes > max(64 << 20, MOST_UNPACKED * packed_bytes):
+        raise InputError(
+            f"{path} unpacks to more than {MOST_UNPACKED} times its size, which no data set does; "
+            "delete it and get it again"
+        )
+
+
+class Readable(Protocol):
+    """What unpacks a file piece by piece."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to `size` bytes; none at the end."""
+
+
+def unpacked(packed: bytes, stream: Readable, path: Path) -> bytes:
+    """What a stream unpacks to, read piece by piece, so that a small file cannot fill the memory.
+
+    Args:
+        packed: The content of the file.
+        stream: What unpacks it.
+        path: The file, for messages.
+
+    Raises:
+        InputError: It unpacks to far more than its size: see `check_ratio`.
+    """
+    pieces, total = [], 0
+    while piece := stream.read(1 << 22):
+        pieces.append(piece)
+        total += len(piece)
+        check_ratio(total, len(packed), path)
+    return b"".join(pieces)
 
 
 def channels_first(x: Pixels) -> Pixels:
@@ -124,6 +183,7 @@ def read_npz(path: Path, *, classes: int | None = None, skip: tuple[str, ...] = 
         classes: How many classes there may be; None for any number.
         skip: Samples that are not read (`x_train`, `x_test`); empty arrays take their place.
     """
+    _check_members(path)
     with reading(path), np.load(path, allow_pickle=False) as file:
         missing = [name for name in ("x_train", "y_train", "x_test", "y_test") if name not in file.files]
         if missing:
@@ -212,7 +272,10 @@ def _contents(folder: Path, file: str) -> bytes:
     if path is None:
         raise InputError(f"{folder / file} has disappeared; get it again")
     with reading(path):
-        return gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        packed = path.read_bytes()
+        if path.suffix != ".gz":
+            return packed
+        return unpacked(packed, gzip.GzipFile(fileobj=io.BytesIO(packed)), path)
 
 
 def read_idx_folder(folder: Path) -> Arrays:
@@ -259,7 +322,10 @@ def read_emnist(place: Path, split: str) -> Arrays:
                 members = [m for m in archive.namelist() if m.endswith(f"{file}.gz")]
                 if not members:
                     raise InputError(f"{place} holds no {file}.gz: get EMNIST's gzip.zip")
-                data = gzip.decompress(archive.read(members[0]))
+                inside = archive.getinfo(members[0])
+                check_ratio(inside.file_size, inside.compress_size, place)
+                packed = archive.read(inside)
+                data = unpacked(packed, gzip.GzipFile(fileobj=io.BytesIO(packed)), place)
         arrays.append(read_idx(data, f"{file} in {place}"))
     x_train, y_train, x_test, y_test = arrays
     if split == "letters":
@@ -377,7 +443,8 @@ def read_usps(folder: Path) -> Arrays:
     arrays: list[Pixels] = []
     for file in ("usps.bz2", "usps.t.bz2"):
         with reading(folder / file):
-            text = bz2.decompress((folder / file).read_bytes())
+            packed = (folder / file).read_bytes()
+            text = unpacked(packed, bz2.BZ2File(io.BytesIO(packed)), folder / file)
         arrays += _libsvm(text, folder / file)
     return _labelled(*arrays, where=folder)
 

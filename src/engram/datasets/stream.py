@@ -105,6 +105,23 @@ def held_out(y: Tensor, share: float) -> Tensor:
     return chosen
 
 
+def class_by_class(y: Tensor) -> bool:
+    """Whether samples are grouped by class: neighbours differ less than half as often as in a random order.
+
+    Example:
+        >>> class_by_class(torch.tensor([0, 0, 0, 0, 1, 1, 1, 1]))
+        True
+        >>> class_by_class(torch.tensor([0, 1, 1, 0, 1, 0, 0, 1])), class_by_class(torch.tensor([3, 3, 3]))
+        (False, False)
+    """
+    n = len(y)
+    changes = int((y[1:] != y[:-1]).sum())
+    counts = y.unique(return_counts=True)[1].double()
+    # n − 1 pairs of neighbours, each of one class with the chance Σ c(c − 1) / n(n − 1).
+    expected = (n - 1) - float((counts * (counts - 1)).sum()) / max(n, 1)
+    return changes < expected / 2
+
+
 class PhaseData:
     """The training samples that are learned together: usually those of one task."""
 
@@ -149,6 +166,20 @@ class PhaseData:
             y = self._y[rows]
             enter("train", self.tasks, len(y), size=len(self), heads=self.heads)
             yield Batch(self._held[rows], y, heads=self.heads, head=head)
+
+    def mixed(self, size: int, *, seed: int) -> Iterator[Batch]:
+        """All samples once, in an order in which the classes are mixed.
+
+        That is the data set's own order, unless the samples come class by class, as from folders, or task by
+        task, where several tasks are learned together: then they are shuffled.
+
+        Args:
+            size: Samples in a batch.
+            seed: Draws the order of samples that are shuffled.
+        """
+        if len(self.parts) == 1 and not class_by_class(self.y):
+            return self.in_order(size)
+        return self.batches(torch.randperm(len(self), generator=torch.Generator().manual_seed(seed)), size)
 
     def _inputs(self, pieces: tuple[Tensor, ...]) -> Iterator[Tensor]:
         if self._held is not None:
@@ -202,6 +233,33 @@ class Stream:
                 f"the tasks of {scenario.name} have different shapes {sorted(shapes)}: resize them"
             )
         self.shape: tuple[int, ...] = shapes.pop()
+
+    def black(self) -> tuple[tuple[float, ...], ...]:
+        """The value of a black pixel in each channel, as the network sees it.
+
+        One row for all output units, or one per unit where tasks normalise their images differently.
+
+        Raises:
+            InputError: Tasks that share output units normalise their images differently.
+
+        Example:
+            >>> from engram.scenarios import split
+            >>> from engram.scenarios.values import Normalise
+            >>> Stream(split("digits", setting="class", transforms=(Normalise((0.5,), (0.25,)),))).black()
+            ((-2.0,),)
+        """
+        by_unit: dict[int, tuple[float, ...]] = {}
+        for task in self.scenario.tasks:
+            empty = torch.zeros(1, *self._train[task.source.dataset].shape, dtype=torch.uint8)
+            value = tuple(prepare(empty, task.transforms)[0, :, 0, 0].tolist())
+            for unit in task.units:
+                if by_unit.setdefault(unit, value) != value:
+                    raise InputError(
+                        f"tasks of {self.scenario.name} that share output units normalise their images "
+                        "differently, so that crops have no common black: leave augment out"
+                    )
+        rows = [by_unit.get(unit, value) for unit in range(self.scenario.n_units)]
+        return (value,) if len(set(rows)) == 1 else tuple(rows)
 
     def train(self, task: int) -> TaskData:
         """A task's training samples, without those that the scenario holds out."""

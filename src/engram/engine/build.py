@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from engram.core.errors import InputError
 from engram.core.seeds import Seeds
 from engram.core.values import TaskInfo
 from engram.datasets.accounting import WatchedTask
@@ -13,6 +14,7 @@ from engram.datasets.stream import Stream
 from engram.engine.start import weights_file
 from engram.evaluation.evaluator import Evaluator
 from engram.methods import METHODS
+from engram.methods.augment import Crops
 from engram.methods.base import Method, as_learner
 from engram.methods.fields import build_method
 from engram.models import build
@@ -29,11 +31,16 @@ def make_network(experiment: Experiment, stream: Stream, seeds: Seeds) -> Networ
     )
     if (start := experiment.start) is not None:
         load_weights(network, weights_file(start), sha256=start.sha256)
+    if not any(weight.requires_grad for weight in network.parameters()):
+        raise InputError(
+            f"model {experiment.model.name} has no weight that learns, all are frozen: "
+            "call requires_grad_(True) on its head at least"
+        )
     return network.to(stream.device)
 
 
-def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Method:
-    """The method with its network, seeded."""
+def make_method(experiment: Experiment, network: Network, seeds: Seeds, stream: Stream) -> Method:
+    """The method with its network, seeded; it is told what black is in the stream if it crops images."""
     method = build_method(
         METHODS[experiment.method],
         experiment.settings,
@@ -45,6 +52,9 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds) -> Metho
         learner.split_gradients = experiment.evaluation.gradients
         if experiment.augment:
             learner.augmentation = torch.Generator().manual_seed(seeds.augmentation)
+    augments = experiment.augment or experiment.settings.get("augment") is True
+    if augments and isinstance(method, Crops) and len(stream.shape) == 3:
+        method.black = stream.black()
     return method
 
 

@@ -56,6 +56,16 @@ def probe_name(shots: int) -> str:
     return f"Fwt {shots}"
 
 
+def probe_loss_name(shots: int) -> str:
+    """The name of the reading of what a linear probe's training left: see `engram.evaluation.kshot.Probed`.
+
+    Example:
+        >>> probe_loss_name(5)
+        'Fwt 5 loss'
+    """
+    return f"Fwt {shots} loss"
+
+
 def tuned_name(shots: int, *, lr: float, epochs: int, on: str) -> str:
     """The name of the reading of a fine-tuned copy, evaluated on `test` or `validation` samples.
 
@@ -141,17 +151,16 @@ def _transfer(
     for k in spec.shots:
         few = shots.rank < k
         trained_on = Examples(features[few], labels[few])
-        yield (
-            probe_name(k),
-            linear_probe(
-                trained_on,
-                evaluated,
-                lr=spec.lr,
-                epochs=spec.epochs,
-                batch_size=spec.batch_size,
-                generator=generator,
-            ),
+        probed = linear_probe(
+            trained_on,
+            evaluated,
+            lr=spec.lr,
+            epochs=spec.epochs,
+            batch_size=spec.batch_size,
+            generator=generator,
         )
+        yield probe_name(k), probed.accuracy
+        yield probe_loss_name(k), probed.loss
     if not spec.tuned_lrs:
         return
     inputs = train.rows(shots.rows)

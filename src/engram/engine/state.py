@@ -54,7 +54,7 @@ class RunState:
             network = make_network(experiment, self.stream, seeds)
             self.meter = Meter(experiment, network, self.stream.shape)
             self.parameters = sum(weight.numel() for weight in network.parameters())
-            method = make_method(experiment, network, seeds)
+            method = make_method(experiment, network, seeds, self.stream)
         if experiment.augment and len(self.stream.shape) != 3:
             raise InputError(f"{self.scenario.name} has no images to crop and mirror: leave augment out")
         self.method = Guarded(method, name=experiment.method, network=network, ledger=self.ledger)
@@ -67,7 +67,16 @@ class RunState:
     @property
     def steps(self) -> int:
         """Updates in all."""
-        return sum(info.steps for info in self.infos)
+        return sum(self._updates_of(phase) for phase in range(len(self.infos)))
+
+    @property
+    def updates(self) -> int:
+        """Updates in the phase being learned; fewer than the method is told where the phase is stopped."""
+        return self._updates_of(self.place.phase)
+
+    def _updates_of(self, phase: int) -> int:
+        planned, stop = self.infos[phase].steps, self.experiment.of_phase(phase).stop
+        return planned if stop is None else min(stop, planned)
 
     @property
     def tasks(self) -> tuple[int, ...]:
@@ -101,13 +110,13 @@ class RunState:
 
     def batches(self, data: PhaseData) -> Iterator[Shown]:
         """The remaining batches of the phase."""
-        batches = self.place.batches(data, size=self.experiment.batch_size, steps=self.info.steps)
+        batches = self.place.batches(data, size=self.experiment.batch_size, steps=self.updates)
         return self.ledger.handed(batches, "training")
 
     def update(self, batch: Batch, *, watch: bool) -> float:
         """Make one update, and return its loss."""
         # A late update, because some methods do less at first; not the last, whose batch may be smaller.
-        counted = watch and self.place.step_in_phase == max(1, self.info.steps - 1)
+        counted = watch and self.place.step_in_phase == max(1, self.updates - 1)
         self.place.step += 1
         with self.meter.update(count=counted):
             return self.method.observe(batch)
@@ -115,18 +124,22 @@ class RunState:
     @property
     def phase_is_over(self) -> bool:
         """Whether the phase has had all its updates."""
-        return self.place.step_in_phase == self.info.steps
+        return self.place.step_in_phase == self.updates
 
     def end_phase(self, data: PhaseData) -> None:
         """Tell the method that its task ended: each one, or the whole stream at its end."""
         self.meter.task_ending(self.method.method, self.method.answering())
-        size, phases = self.experiment.batch_size, range(len(self.infos))
+        phases = range(len(self.infos))
         if self.boundaries:
-            self.method.end_task(data.in_order(size))
+            self.method.end_task(self._once_more(data))
         elif self.place.phase == phases[-1]:
-            everything = (self.stream.phase(phase).in_order(size) for phase in phases)
+            everything = (self._once_more(self.stream.phase(phase)) for phase in phases)
             self.method.end_task(chain.from_iterable(everything))
         self.meter.task_ended(self.method.method, self.method.answering())
+
+    def _once_more(self, data: PhaseData) -> Iterator[Batch]:
+        """The samples of a phase once, with their classes mixed: importance over batches depends on that."""
+        return data.mixed(self.experiment.batch_size, seed=Seeds.of(self.experiment.seed).rereading)
 
     def evaluate(self, shown: Shown, *, last: bool) -> bool:
         """Evaluate if the schedule says so, and return whether it did."""

@@ -84,6 +84,19 @@ def features_of(network: nn.Module, data: EvaluationSet, rows: Tensor | None = N
         return torch.cat(pieces)
 
 
+class Probed(NamedTuple):
+    """What a probe reached.
+
+    Attributes:
+        accuracy: The share of test samples that it classifies correctly.
+        loss: The mean cross-entropy that is left on the samples it was trained on, relative to that of a
+            guess (ln of the number of classes): near 1 it has learned nothing, near 0 it fits them.
+    """
+
+    accuracy: float
+    loss: float
+
+
 def linear_probe(
     training: Examples,
     test: Examples,
@@ -92,12 +105,13 @@ def linear_probe(
     epochs: int = 100,
     batch_size: int = 50,
     generator: torch.Generator,
-) -> float:
-    """The accuracy of a new linear layer on some features, trained on others.
+) -> Probed:
+    """The accuracy of a new linear layer on some features, trained on others, and how far its training came.
 
     Softmax regression with plain SGD and a constant learning rate, shuffled in every epoch; batches have
     nearly equal sizes, `batch_size` at most. Initial weights are drawn as PyTorch draws them. If the weights
-    become NaN, no answer counts as correct. The defaults are those of Fwt in Chen et al. (2023).
+    become NaN, no answer counts as correct. The defaults are those of Fwt in Chen et al. (2023); where
+    features are small, as those of small networks are, they leave the layer far from converged.
 
     Args:
         training: The features to train on.
@@ -109,8 +123,9 @@ def linear_probe(
 
     Example:
         >>> apart = Examples(torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1]))
-        >>> linear_probe(apart, apart, lr=0.5, generator=torch.Generator())
-        1.0
+        >>> probed = linear_probe(apart, apart, lr=0.5, generator=torch.Generator())
+        >>> probed.accuracy, round(probed.loss, 1)
+        (1.0, 0.0)
     """
     classes = 1 + max(int(training.y.max()), int(test.y.max()))
     wanted = functional.one_hot(training.y, classes).float()
@@ -125,7 +140,10 @@ def linear_probe(
                 weight.addmm_(x.T, error, alpha=-lr)
                 bias.sub_(error.sum(dim=0), alpha=lr)
         right = answered_right(torch.addmm(bias, test.x, weight), test.y)
-    return float(right.float().mean())
+        left = functional.cross_entropy(torch.addmm(bias, training.x, weight), training.y)
+    # A single class is known without learning.
+    guess = math.log(classes) if classes > 1 else 1.0
+    return Probed(float(right.float().mean()), float(left) / guess)
 
 
 def tuned_probe(

@@ -50,7 +50,7 @@ def method(name: str, **traits: Unpack[Declaration]) -> Callable[[M], M]:
     Args:
         name: The name.
         traits: Its traits, as keywords: `family`, `paper`, `needs`, `needs_with`, `joint`, `merges`,
-            `bytes_per_value`, `bytes_beside`, `own_augmentation`, `fresh`. See
+            `bytes_per_value`, `bytes_beside`, `own_augmentation`, `fresh`, `plans_updates`. See
             `engram.methods.traits.Traits`; those that are left out come from its class attributes or its
             parent.
 

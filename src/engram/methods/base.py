@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
-from engram.methods.augment import crop_and_flip
+from engram.methods.augment import BLACK, Black, black_of, crop_and_flip
 from engram.methods.losses import Terms, batch_loss, cross_entropy
 from engram.methods.optimizers import build_optimizer, cosine_factor
 from engram.methods.state import State, capture, kept_bytes, restore
@@ -73,6 +73,7 @@ class Learner(ABC):
         self.step_in_task = 0
         self.split_gradients = False
         self.augmentation: torch.Generator | None = None
+        self.black: Black = BLACK
         self.gradient_norms: dict[str, float] = {}
         self.loss_parts: dict[str, float] = {}
         self.setup()
@@ -134,7 +135,7 @@ class Learner(ABC):
         """
         if self.augmentation is None:
             return batch
-        return replace(batch, x=crop_and_flip(batch.x, self.augmentation))
+        return replace(batch, x=crop_and_flip(batch.x, self.augmentation, black=black_of(batch, self.black)))
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Nothing to keep."""

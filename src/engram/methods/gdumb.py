@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from engram.core.errors import NonFinite
 from engram.core.values import Batch, TaskInfo
 from engram.methods import method
-from engram.methods.augment import crop_and_flip
+from engram.methods.augment import BLACK, Black, black_of, crop_and_flip
 from engram.methods.losses import cross_entropy
 from engram.methods.memory import Greedy
 from engram.methods.state import State, capture, kept_bytes, restore
@@ -74,6 +74,7 @@ class GDumb:
         self.store = Greedy(self.memory, self.generator)
         self.heads: list[list[int]] = []
         self.fitted: nn.Module | None = None
+        self.black: Black = BLACK
 
     def begin_task(self, task: TaskInfo) -> None:
         """Nothing to prepare: boundaries are not used."""
@@ -141,7 +142,8 @@ class GDumb:
 
     def _loss(self, network: nn.Module, batch: Batch, chance: torch.Generator) -> Tensor:
         if self.augment and batch.x.dim() == 4:
-            batch = replace(batch, x=crop_and_flip(batch.x, chance, margin=4))
+            black = black_of(batch, self.black)
+            batch = replace(batch, x=crop_and_flip(batch.x, chance, margin=4, black=black))
         mixes = self.cutmix > 0 and batch.x.dim() == 4
         if not mixes or float(torch.rand((), generator=chance)) >= self.cutmix:
             return cross_entropy(network(batch.x), batch)

@@ -26,6 +26,7 @@ from engram.methods.merging import (
     shares,
     transferred_loss,
     weights_of,
+    with_frozen,
     with_weights,
 )
 
@@ -117,7 +118,8 @@ class IMMMode(Learner):
         if len(self.latest):
             networks.append(weights_of(self.network))
             importances.append(self._importance(self._recent_batches(), self._same_draws()))
-        return merge_modes(networks, importances, shares(len(networks), balance))
+        merged = merge_modes(networks, importances, shares(len(networks), balance))
+        return with_frozen(merged, self.network)
 
     def _recent_batches(self) -> list[Batch]:
         assert self.task is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Literal, Protocol
@@ -80,7 +81,8 @@ def diagonal_fisher(
     statistics, so the samples of a batch do not affect each other.
 
     One batched pass: for linear layers the squared gradient of the weight from unit i to o is δ_o²·a_i², so
-    the sum over samples is a product of two matrices; other layers go through `torch.func`.
+    the sum over samples is a product of two matrices; networks with other layers, or with weights that are
+    used more than once, go through `torch.func`.
 
     Example:
         >>> layer = nn.Linear(1, 2, bias=False)
@@ -222,15 +224,20 @@ def _mean_over_batches(
     magnitude: Magnitude,
     scale: Literal["one", "size"] = "one",
 ) -> list[Tensor]:
-    """The mean over batches of the magnitude of the gradient of each batch's loss, times its scale."""
+    """The mean over batches of the magnitude of the gradient of each batch's loss, times its scale.
+
+    Parameters that do not learn (`requires_grad=False`) get 0.
+    """
     parameters = list(network.parameters())
     total = [torch.zeros_like(p) for p in parameters]
+    learning = [(p, sum_) for p, sum_ in zip(parameters, total, strict=True) if p.requires_grad]
+    learned = [p for p, _ in learning]
     count = 0
     with evaluating(network):
         for batch in batches:
             factor = len(batch) if scale == "size" else 1
-            gradients = torch.autograd.grad(loss(batch), parameters, allow_unused=True)
-            for sum_, gradient in zip(total, gradients, strict=True):
+            gradients = torch.autograd.grad(loss(batch), learned, allow_unused=True)
+            for (_, sum_), gradient in zip(learning, gradients, strict=True):
                 if gradient is not None:
                     sum_ += factor * magnitude(gradient)
             count += 1
@@ -271,6 +278,8 @@ def _dense_sums(
             hook.remove()
     if sorted(map(id, called)) != sorted(map(id, layers)) or any(a.dim() != 2 for a in inputs):
         return None
+    if not _used_once(loss, network.parameters()):
+        return None
     sums: dict[int, Tensor] = {}
     for layer, a, delta in zip(called, inputs, torch.autograd.grad(loss, outputs), strict=True):
         size = magnitude(delta)
@@ -278,6 +287,25 @@ def _dense_sums(
         if layer.bias is not None:
             sums[id(layer.bias)] = size.sum(dim=0)
     return [sums[id(p)] for p in network.parameters()]
+
+
+def _used_once(loss: Tensor, parameters: Iterable[Tensor]) -> bool:
+    """Whether every parameter enters the graph of a loss in one place at most.
+
+    A weight that a module applies, and that is used once more without it (`functional.linear(h, weight.T)`),
+    enters in two, and its gradient is the sum of both.
+    """
+    uses: Counter[int] = Counter()
+    waiting, seen = [loss.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        for parent, _ in node.next_functions:
+            waiting.append(parent)
+            uses[id(getattr(parent, "variable", None))] += 1
+    return all(uses[id(parameter)] <= 1 for parameter in parameters)
 
 
 def _any_sums(

@@ -14,7 +14,13 @@ from engram.methods.base import Learner, Terms
 from engram.methods.losses import batch_loss
 
 
-@method("lp-ft", family="representation", paper="Kumar et al. (2022)", needs=("boundaries",))
+@method(
+    "lp-ft",
+    family="representation",
+    paper="Kumar et al. (2022)",
+    needs=("boundaries",),
+    plans_updates=True,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class LPFT(Learner):
@@ -36,9 +42,11 @@ class LPFT(Learner):
     probe_epochs: Annotated[int, Field(ge=0, description="passes that train the head alone")] = 10
 
     def setup(self) -> None:
-        """Refuse a network without trainable features and a trainable head."""
+        """Refuse a network without features and a trainable head; features may be frozen."""
         parts = [getattr(self.network, name, None) for name in ("features", "head")]
-        if not all(isinstance(part, nn.Module) and list(part.parameters()) for part in parts):
+        if not all(isinstance(part, nn.Module) and list(part.parameters()) for part in parts) or not any(
+            weight.requires_grad for weight in self.network.head.parameters()
+        ):
             raise InputError(
                 "method lp-ft needs a network with trainable features and a separate head: "
                 "give the model hidden layers, or wrap it with engram.models.network.Network.wrap"

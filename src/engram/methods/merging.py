@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from typing import Annotated, Literal, Protocol
@@ -20,6 +20,9 @@ from engram.models.network import Network
 
 Weights = dict[str, Tensor]
 """All parameters and buffers of a network, by name."""
+
+HEAD = ("head.weight", "head.bias")
+"""The parameters that have one row per output unit."""
 
 Balance = float | Literal["equal"]
 
@@ -47,31 +50,84 @@ def shares(count: int, balance: Balance) -> list[float]:
     return [(1 - balance) / (count - 1)] * (count - 1) + [balance]
 
 
-def merge_means(networks: Sequence[Weights], weighted: Sequence[float]) -> Weights:
+def separate_units(batch: Batch) -> set[int]:
+    """The output units that a batch trains, where there are several heads; empty where all share one.
+
+    Example:
+        >>> separate_units(Batch(torch.zeros(1, 1), torch.tensor([3]), heads=((0, 1), (2, 3)), head=1))
+        {2, 3}
+        >>> separate_units(Batch(torch.zeros(1, 1), torch.tensor([3]), heads=((0, 1, 2, 3),)))
+        set()
+    """
+    if len(batch.heads) == 1:
+        return set()
+    heads = batch.head.unique().tolist() if isinstance(batch.head, Tensor) else [batch.head]
+    return {unit for head in heads for unit in batch.heads[head]}
+
+
+def unit_shares(weighted: Sequence[float], trained: Sequence[Set[int]], n_units: int) -> Tensor:
+    """The share of each network in each output unit, networks × units, where networks trained separate heads.
+
+    A unit is shared by the networks that trained it, in proportion to their shares, or in equal parts where
+    all of these are 0. A unit that no network trained is shared by all.
+
+    Args:
+        weighted: The share of each network; the shares sum to 1.
+        trained: The units that each network trained; empty if it trained all.
+        n_units: How many there are.
+
+    Example:
+        >>> unit_shares([0.75, 0.25], [{0}, {1}], 3).tolist()
+        [[1.0, 0.0, 0.75], [0.0, 1.0, 0.25]]
+    """
+    chosen = torch.tensor(weighted, dtype=torch.float64)[:, None].expand(-1, n_units)
+    mine = torch.tensor([[not units or unit in units for unit in range(n_units)] for units in trained])
+    mine = mine | ~mine.any(dim=0)
+    among = torch.where(mine, chosen, 0.0)
+    among = torch.where(among.sum(dim=0) > 0, among, mine.double())
+    return among / among.sum(dim=0)
+
+
+def merge_means(
+    networks: Sequence[Weights], weighted: Sequence[float], *, trained: Sequence[Set[int]] = ()
+) -> Weights:
     """The weighted mean of networks, Σ α_k θ_k (mean-IMM; Lee et al. 2017).
 
     If only one network has a share above 0, its weights are returned unchanged. Integer buffers (counters)
-    are those of the last network with a share above 0.
+    are those of the last network with a share above 0. Output units that not all networks trained are merged
+    among those that did: see `unit_shares`.
 
     Args:
         networks: The parameters and buffers of each network.
         weighted: The share of each network; the shares sum to 1.
+        trained: The output units that each network trained, where heads are separate.
 
     Example:
         >>> first, second = {"w": torch.tensor([1.0, -2.0])}, {"w": torch.tensor([3.0, 0.0])}
         >>> merge_means([first, second], [0.75, 0.25])["w"]
         tensor([ 1.5000, -1.5000])
+        >>> first, second = {"head.bias": torch.tensor([1.0, -2.0])}, {"head.bias": torch.tensor([3.0, 0.0])}
+        >>> merge_means([first, second], [0.75, 0.25], trained=[{0}, {1}])["head.bias"]
+        tensor([1., 0.])
     """
     counting = [(net, share) for net, share in zip(networks, weighted, strict=True) if share > 0]
     last = counting[-1][0]
     if len(counting) == 1:
-        return {name: tensor.clone() for name, tensor in last.items()}
-    return {
-        name: torch.stack([share * net[name] for net, share in counting]).sum(dim=0)
-        if tensor.is_floating_point()
-        else tensor.clone()
-        for name, tensor in last.items()
-    }
+        merged = {name: tensor.clone() for name, tensor in last.items()}
+    else:
+        merged = {
+            name: torch.stack([share * net[name] for net, share in counting]).sum(dim=0)
+            if tensor.is_floating_point()
+            else tensor.clone()
+            for name, tensor in last.items()
+        }
+    for name in HEAD if any(trained) else ():
+        if name in merged:
+            rows = torch.stack([net[name] for net in networks])
+            parts = unit_shares(weighted, trained, rows.shape[1]).to(rows.device)
+            parts = parts.view(*parts.shape, *[1] * (rows.dim() - 2))
+            merged[name] = (parts * rows).sum(dim=0).to(rows.dtype)
+    return merged
 
 
 def merge_modes(
@@ -84,7 +140,8 @@ def merge_modes(
     """Networks merged by importance, Σ α_k F_k θ_k / Σ α_k F_k, for each weight (mode-IMM; Lee et al. 2017).
 
     Buffers (such as those of batch norm) have no importance and are merged as in `merge_means`. If only one
-    network has a share above 0, its weights are returned unchanged.
+    network has a share above 0, its weights are returned unchanged. The output units of a separate head have
+    no importance for the networks that did not train it, so that these hardly count.
 
     Args:
         networks: The parameters and buffers of each network.
@@ -107,6 +164,15 @@ def merge_modes(
         pulled = [weight * networks[place][name] for weight, place in zip(sure, counting, strict=True)]
         merged[name] = (torch.stack(pulled).sum(dim=0) / torch.stack(sure).sum(dim=0)).to(merged[name].dtype)
     return merged
+
+
+def with_frozen(merged: Weights, network: nn.Module) -> Weights:
+    """Merged weights in which the parameters that do not learn (`requires_grad=False`) are the network's own.
+
+    They are the same in all networks, and a mean of equal numbers may differ from them in the last bit.
+    """
+    frozen = {name: p.detach().clone() for name, p in network.named_parameters() if not p.requires_grad}
+    return {**merged, **frozen}
 
 
 def weights_of(network: nn.Module) -> Weights:

@@ -20,6 +20,7 @@ from engram.models.network import Network
     family="architecture",
     paper="Mallya & Lazebnik (2018)",
     needs=("task identity", "boundaries"),
+    plans_updates=True,
 )
 @final
 @dataclass(kw_only=True, eq=False)
@@ -31,7 +32,8 @@ class PackNet(Learner):
     magnitude, is set to 0 and stays free for later tasks; the others become the task's own and continue to
     learn. An earlier task is answered with its own weights and those of the tasks before it, so its answers
     never change, to the bit. Biases and batch norm are learned with the first task and then fixed; the output
-    units of a task are its own and are not pruned.
+    units of a task are its own and are not pruned. A layer that is frozen (`requires_grad=False`) is used by
+    all tasks as it is.
 
     Source: Mallya & Lazebnik (2018), who prune .5 to .75 and retrain for half as many epochs as they train.
     Deviations: pruning and retraining take place within the updates of the task, of which there are as many
@@ -46,10 +48,12 @@ class PackNet(Learner):
     ] = 1 / 3
 
     def setup(self) -> None:
-        """All weights between the layers are free (0); an owned weight has its owner's number, from 1."""
+        """All weights that learn are free (0); an owned weight has its owner's number, from 1."""
         features = self.network.features.named_parameters(prefix="features")
         self.owner = {
-            name: torch.zeros_like(weight, dtype=torch.int16) for name, weight in features if weight.dim() > 1
+            name: torch.zeros_like(weight, dtype=torch.int16)
+            for name, weight in features
+            if weight.dim() > 1 and weight.requires_grad
         }
         self.number_of: dict[int, int] = {}
         self.pruned = False

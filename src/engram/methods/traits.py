@@ -34,6 +34,7 @@ class Traits:
         bytes_beside: The bytes of such a sample besides its values: label, head and the like.
         own_augmentation: It augments images itself, which its field `augment` switches on.
         fresh: It begins every task with a new network and a new optimiser.
+        plans_updates: What it does in an update depends on the number of updates of the task.
     """
 
     family: str = "own"
@@ -47,6 +48,7 @@ class Traits:
     bytes_beside: int = BYTES_BESIDE
     own_augmentation: bool = False
     fresh: bool = False
+    plans_updates: bool = False
 
     def needed(self, settings: Settings) -> tuple[str, ...]:
         """What the method needs with these hyper-parameters, which must be complete.
@@ -87,6 +89,7 @@ class Declaration(TypedDict, total=False):
     bytes_beside: int
     own_augmentation: bool
     fresh: bool
+    plans_updates: bool
 
 
 _DECLARED: dict[type, Traits] = {}

@@ -37,7 +37,9 @@ def updates_of(planned: Experiment) -> int:
     for number, phase in enumerate(scenario.phases):
         sources = [scenario.tasks[place].source for place in phase]
         samples = sum(training_samples(source) * (1 - scenario.held_out) for source in sources)
-        total += planned.steps(max(1, round(samples)), phase=number)
+        stop = planned.of_phase(number).stop
+        steps = planned.steps(max(1, round(samples)), phase=number)
+        total += steps if stop is None else min(stop, steps)
     return total
 
 

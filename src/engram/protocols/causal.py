@@ -14,7 +14,7 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.engine.probing import balance_name
-from engram.methods import traits_of
+from engram.methods import METHODS, traits_of
 from engram.metrics.matrix import CF_THRESHOLDS, omega_all
 from engram.protocols.candidates import Candidate, Grid, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, finished
@@ -147,7 +147,8 @@ class CausalOptions:
         choose_by: A later task's rate is chosen by the accuracy on that `new` task (algorithm and code), or
             on the `union` of all tasks so far (text).
         start: A later task starts from the `last` weights of the previous one (code), or from its `best`
-            weights over time (paper): the previous task is then learned only up to its best evaluation.
+            weights over time (paper): the previous task is then learned again, as it was, up to its best
+            evaluation.
         on: Choose on `test` data (as published), or on `validation` data.
         held_out: The share of training samples used for validation, if the scenario does not set one.
         tie_strength: Let the method's `strength` follow the rate of the second task, as in the paper's EWC:
@@ -466,16 +467,29 @@ def _retrained(
     experiment: Experiment, rates: Sequence[float | None], stops: Sequence[int | None], how: CausalOptions
 ) -> Experiment:
     """The experiment with a rate for each task but the first, and a last update for each but the last."""
+    stopped = "stop" if _depends_on_length(experiment) else "updates"
     by_phase = tuple(
-        PhaseSpec(lr=rate, updates=stop) for rate, stop in zip((None, *rates), (*stops, None), strict=True)
+        PhaseSpec(lr=rate, **{stopped: stop})
+        for rate, stop in zip((None, *rates), (*stops, None), strict=True)
     )
-    if not any(phase.lr is not None or phase.updates is not None for phase in by_phase):
+    if all(phase == PhaseSpec() for phase in by_phase):
         by_phase = ()
     changed = replace(experiment, by_phase=by_phase)
     rate = rates[0]
     if how.tie_strength and rate is not None:
         changed = varied(changed, {"strength": 1 / (2 * rate)})
     return changed
+
+
+def _depends_on_length(experiment: Experiment) -> bool:
+    """Whether an update depends on how many updates its task has in all.
+
+    If so, learning a task again up to some update must not change that number. Otherwise, planning fewer
+    updates gives the same weights, and the ids of such runs are from a time when this was the only way.
+    """
+    if experiment.optimizer.schedule != "constant" or not METHODS.is_ours(experiment.method):
+        return True
+    return traits_of(experiment.method).plans_updates
 
 
 def _check(bases: Sequence[Experiment], how: CausalOptions) -> None:

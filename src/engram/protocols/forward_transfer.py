@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import permutations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from engram.core.errors import InputError
 from engram.core.jsons import JsonObject
-from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_name, tuned_name
+from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_loss_name, probe_name, tuned_name
 from engram.metrics.arrays import mean_of_known
 from engram.metrics.intervals import over_seeds
 from engram.protocols.candidates import Candidate, Grid
@@ -26,6 +26,9 @@ from engram.record.run import Run
 
 TUNED_LRS = (0.01, 0.001)
 """The learning rates that Chen et al. (2023) try for k-shot fine-tuning."""
+
+FAR_FROM_CONVERGED = 0.5
+"""A probe that leaves more than this share of a guess's loss on its own samples is far from converged."""
 
 EXACT_UP_TO = 9
 """Up to this many runs, the p-value of a rank correlation is exact, counted over all orders."""
@@ -46,6 +49,8 @@ class RunTransfer:
         matrix: AvgFgt, AvgAcc and AvgLAcc.
         upstream: The accuracy on the data that the start was pretrained on: first of the start itself, then
             after each task; empty if not measured.
+        probe_loss: For each k, the loss that is left on the samples that the probes were trained on, relative
+            to that of a guess, the mean over tasks; empty if not measured.
     """
 
     run: str
@@ -55,6 +60,7 @@ class RunTransfer:
     diversity: float
     matrix: dict[str, float]
     upstream: tuple[float, ...] = ()
+    probe_loss: dict[int, float] = field(default_factory=dict)
 
     def as_json(self) -> JsonObject:
         """Values by the names of the paper."""
@@ -66,6 +72,7 @@ class RunTransfer:
             "AvgFDiv": self.diversity,
             **self.matrix,
             **({"upstream": list(self.upstream)} if self.upstream else {}),
+            "probe_loss": {str(k): value for k, value in self.probe_loss.items()},
         }
 
 
@@ -156,7 +163,8 @@ class TransferOutcome:
             for name, by_shots in self.correlations.items()
         }
         results = next(iter(by_method.values())) if len(by_method) == 1 else {"methods": by_method}
-        return {**results, "correlations": correlations}
+        far = {str(k): loss for k, loss in far_from_converged(self).items()}
+        return {**results, "correlations": correlations, "far_from_converged": far}
 
 
 def forward_transfer(
@@ -331,7 +339,28 @@ def _run_transfer(result: Run, probe: TransferSpec, tuned: Mapping[int, tuple[fl
         _mean(result, "FDiv"),
         {name: result.metric(name) for name in FROM_MATRIX},
         (*result.reading(UPSTREAM_START).values(), *result.reading(UPSTREAM).values()),
+        {k: _mean(result, name) for k in probe.shots if result.reading(name := probe_loss_name(k))},
     )
+
+
+def far_from_converged(outcome: TransferOutcome) -> dict[int, float]:
+    """The shots whose probes are far from converged, and the greatest share of a guess's loss that is left.
+
+    Their AvgFwt tells more about the probe's learning rate and epochs than about the features.
+
+    Example:
+        >>> run = RunTransfer("a", 0, {5: 0.5, 20: 0.9}, {}, 3.0, {}, probe_loss={5: 0.98, 20: 0.3})
+        >>> method = MethodTransfer((), {}, {}, (run,))
+        >>> far_from_converged(TransferOutcome({"er": method}, {}))
+        {5: 0.98}
+    """
+    left: dict[int, float] = {}
+    for run in (run for method in outcome.methods.values() for run in method.runs):
+        for shots, loss in run.probe_loss.items():
+            # Not finite where the probe diverged.
+            if not loss <= FAR_FROM_CONVERGED:
+                left[shots] = max(left.get(shots, loss), loss)
+    return left
 
 
 def _tuning(runs: Sequence[Run], probe: TransferSpec, shots: int) -> tuple[float, int]:

@@ -33,6 +33,7 @@ from pathlib import Path
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
+from engram.core.limits import MOST_SEEDS
 from engram.core.schema import Option
 from engram.engine.check import check_needs
 from engram.engine.options import all_options
@@ -94,6 +95,8 @@ def read_sweep(path: Path) -> JsonObject:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except ValueError as error:
         raise InputError(f"{path} is not TOML: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{path} is nested too deeply for a sweep") from error
 
 
 def expand(table: JsonMapping) -> SweepPlan:
@@ -328,6 +331,8 @@ def _seeds(seeds: Json, first: Json) -> tuple[int, ...] | None:
         raise InputError(f"seeds must be at least 1, or a list of seeds, got {count!r}")
     if type(start) is not int or start < 0:
         raise InputError(f"first_seed must be at least 0, got {start!r}")
+    if count > MOST_SEEDS:
+        raise InputError(f"seeds must be at most {MOST_SEEDS}, got {count}: each is a whole run")
     return None if seeds is None and first is None else tuple(range(start, start + count))
 
 

@@ -19,6 +19,7 @@ from engram.core.registries import METHODS
 from engram.core.schema import INTERNAL, Flag, Since, as_fields, from_fields, later_fields
 from engram.core.values import OptimizerSpec
 from engram.models.spec import MODELS, ModelSpec
+from engram.record.revisions import revisions_of
 from engram.record.specs import EvaluationSpec, PhaseSpec, Start, TransferSpec
 from engram.scenarios.values import Scenario
 
@@ -85,6 +86,10 @@ class Experiment:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise InputError(f"{name} must be at least 1, got {value}")
+        for kind, name in (("scenario", self.scenario.name), ("method", self.method)):
+            # Both are part of the name of the run's folder.
+            if any(part in name for part in ("/", "\\", "..", "\0")):
+                raise InputError(f"the name of a {kind} must have no slash and no two dots, got {name!r}")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, got {self.seed}")
 
@@ -144,14 +149,30 @@ class Experiment:
     @property
     def digest(self) -> str:
         """A hash of everything above."""
-        text = json.dumps({"format": FORMAT, **self._fields()}, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return _digest(self._fields())
 
     @property
     def id(self) -> str:
         """The name of the run's folder: readable, and different for every experiment."""
+        return self._named(self.digest)
+
+    @property
+    def earlier_ids(self) -> tuple[str, ...]:
+        """The ids that the same fields had before the corrections that apply to it, oldest first.
+
+        Example:
+            >>> from engram.engine.recipe import experiment
+            >>> len(experiment("split-digits", "imm-mean", setting="task").earlier_ids)
+            1
+        """
+        written = self._fields()
+        names = written.pop("revised", [])
+        digests = [_digest(written | ({"revised": names[:n]} if n else {})) for n in range(len(names))]
+        return tuple(self._named(digest) for digest in digests)
+
+    def _named(self, digest: str) -> str:
         setting = self.scenario.setting.kind
-        return f"{self.scenario.name}-{setting}-{self.method}-s{self.seed}-{self.digest}"
+        return f"{self.scenario.name}-{setting}-{self.method}-s{self.seed}-{digest}"
 
     def as_json(self) -> JsonObject:
         """What `experiment.json` says."""
@@ -179,9 +200,8 @@ class Experiment:
         """
         if (version := written.get("format", FORMAT)) != FORMAT:
             raise InputError(f"experiment.json has format {version}: this engram reads format {FORMAT}")
-        known = {
-            name: value for name, value in written.items() if name not in ("format", "id", "label", "code")
-        }
+        derived = ("format", "id", "label", "code", "revised")
+        known = {name: value for name, value in written.items() if name not in derived}
         if isinstance(start := known.get("start"), Mapping):
             known["start"] = {**start, "file": weights or Path()}
         method, settings = known.get("method"), known.get("settings")
@@ -197,6 +217,8 @@ class Experiment:
         written: JsonObject = as_fields(self) | {"settings": self._written_settings()}
         if code := self._own_code():
             written["code"] = code
+        if revised := [revision.name for revision in revisions_of(self)]:
+            written["revised"] = revised
         return written
 
     def _written_settings(self) -> JsonObject:
@@ -217,6 +239,11 @@ class Experiment:
             **{f"data set {name}": DATASETS[name].digest for name in sets if name in DATASETS},
         }
         return {what: digest for what, digest in hashes.items() if digest}
+
+
+def _digest(written: JsonObject) -> str:
+    text = json.dumps({"format": FORMAT, **written}, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _restored(values: tuple[Json, ...], method: type[object] | None) -> Experiment:

@@ -22,6 +22,7 @@ from engram.record.account import Account
 from engram.record.card import Card
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
+from engram.record.revisions import revisions_of
 from engram.record.tables import StoredTables, Tables
 from engram.record.test_data import TestData
 
@@ -126,6 +127,12 @@ class Run:
             rebuilt = Experiment.of_json(self.description)
         except InputError as error:
             raise InputError(f"the experiment of the run {self.id} cannot be rebuilt: {error}") from error
+        if self.id in rebuilt.earlier_ids:
+            changes = [item.change for item in revisions_of(rebuilt)][rebuilt.earlier_ids.index(self.id) :]
+            raise InputError(
+                f"the experiment of the run {self.id} cannot be rebuilt: it ran before a correction "
+                f"({'; '.join(changes)}); run it again for the new result"
+            )
         if rebuilt.id != self.id:
             raise InputError(
                 f"the experiment of the run {self.id} cannot be rebuilt: "

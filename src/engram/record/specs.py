@@ -75,14 +75,18 @@ class PhaseSpec:
     Attributes:
         lr: The learning rate; None for the experiment's.
         updates: The number of updates; None for as many as the experiment says.
+        stop: End the phase after this update, as if the others were still to come: schedules and methods
+            that depend on the number of updates are told that of the whole phase. None to learn to the end.
     """
 
     lr: float | None = None
     updates: int | None = None
+    stop: Annotated[int | None, Since("3")] = None
 
     def __post_init__(self) -> None:
-        if self.updates is not None and self.updates < 1:
-            raise InputError(f"updates of a phase must be at least 1, got {self.updates}")
+        for name, value in (("updates", self.updates), ("stop", self.stop)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} of a phase must be at least 1, got {value}")
 
 
 @dataclass(frozen=True, slots=True)

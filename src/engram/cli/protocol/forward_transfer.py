@@ -22,7 +22,7 @@ from engram.cli.protocol.request import (
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
-    from engram.record.experiment import Experiment
+    from engram.record.experiment import Experiment, TransferSpec
 
 
 Methods = Annotated[
@@ -30,6 +30,13 @@ Methods = Annotated[
 ]
 Shots = Annotated[
     str, typer.Option(help="Samples per class that a probe learns from.", rich_help_panel=PANEL)
+]
+ProbeLr = Annotated[
+    float,
+    typer.Option(help="Learning rate of a linear probe; the default is as published.", rich_help_panel=PANEL),
+]
+ProbeEpochs = Annotated[
+    int, typer.Option(help="Passes of a linear probe; the default is as published.", rich_help_panel=PANEL)
 ]
 Finetune = Annotated[
     bool, typer.Option("--finetune", help="Also train all weights of a copy.", rich_help_panel=PANEL)
@@ -51,6 +58,8 @@ def forward_transfer(
     select_on: SelectOn = "validation",
     held_out: HeldOut = None,
     shots: Shots = "5,10,20,100",
+    probe_lr: ProbeLr = 0.01,
+    probe_epochs: ProbeEpochs = 100,
     finetune: Finetune = False,
     upstream: Upstream = None,
 ) -> None:
@@ -67,7 +76,12 @@ def forward_transfer(
     from engram.record.experiment import TransferSpec
 
     groups = {name: request.experiments(method=name) for name in methods_of(request.method)}
-    probe = TransferSpec(shots=whole_numbers("shots", shots), tuned_lrs=TUNED_LRS if finetune else ())
+    probe = TransferSpec(
+        shots=whole_numbers("shots", shots),
+        lr=probe_lr,
+        epochs=probe_epochs,
+        tuned_lrs=TUNED_LRS if finetune else (),
+    )
     plan = plan_forward_transfer(
         groups,
         request.fields,
@@ -78,6 +92,7 @@ def forward_transfer(
         upstream=upstream_of(groups, upstream, request),
     )
     conclusion = carry_out(request, plan)
+    tell_far_from_converged(conclusion.result["far_from_converged"], probe)
     scarce = scarce_shots(
         next(iter(groups.values()))[0], probe.shots, request, held_out=selection.held_out if holds_out else 0
     )
@@ -95,6 +110,21 @@ def methods_of(text: str) -> list[str]:
     if not names:
         raise InputError(f"METHOD must name at least one method, got {text!r}")
     return names
+
+
+def tell_far_from_converged(far: Mapping[str, float | None], probe: TransferSpec) -> None:
+    """Say on stderr which probes had learned little of their own samples when their training ended."""
+    if not far:
+        return
+    losses = [loss for loss in far.values() if loss is not None]
+    left = f"up to {max(losses):.2f} of the loss of a guess is left" if losses else "they diverged"
+    stderr.print(
+        f"the probes with {' and '.join(far)} shots are far from converged: {left} on the samples that they "
+        f"were trained on, with learning rate {probe.lr:g} and {probe.epochs} passes; AvgFwt is low because "
+        "of that: raise --probe-lr or --probe-epochs",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def upstream_of(

@@ -79,16 +79,19 @@ class Sections:
 
 
 class Turns:
-    """The order in which remembered samples are rehearsed, each as often as any other.
+    """The order in which remembered samples are rehearsed, each as often as any other, or once more.
 
-    The places come in a random order, then in another, and so on; those of one deal differ as far as there
-    are enough of them.
+    All places come in a random order, then in another, and so on. A deal that contains the end of one order
+    and the beginning of the next may hold a place twice, even if there are more places than it deals.
 
     Example:
         >>> turns = Turns(torch.Generator().manual_seed(0))
         >>> turns.restart()
         >>> turns.deal(2, 3).tolist() + turns.deal(1, 3).tolist()
         [2, 0, 1]
+        >>> turns = Turns(torch.Generator().manual_seed(1))
+        >>> turns.deal(2, 3).tolist(), turns.deal(2, 3).tolist()
+        ([1, 2], [0, 0])
     """
 
     def __init__(self, generator: torch.Generator) -> None:
