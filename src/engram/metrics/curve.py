@@ -35,6 +35,7 @@ Mode = Literal["exact", "refcode"]
     needs="curve",
     aliases=["stability gap"],
     stream="engram.metrics.streaming:MinAccuracy",
+    extreme=(0.0, 1.0),
 )
 def min_accuracy(curve: Curve, *, span: Span = "after") -> History:
     """The lowest accuracy that earlier tasks have had since they were learned, on average.
@@ -87,6 +88,7 @@ def min_accuracy(curve: Curve, *, span: Span = "after") -> History:
     needs="curve",
     aliases=["worst case", "stability gap"],
     stream="engram.metrics.streaming:WorstCaseAccuracy",
+    extreme=(0.0, 1.0),
 )
 def worst_case_accuracy(curve: Curve, *, span: Span = "after") -> History:
     """The accuracy of the current task now, averaged with the lowest that earlier tasks have had.
@@ -123,6 +125,7 @@ def worst_case_accuracy(curve: Curve, *, span: Span = "after") -> History:
     aliases=["windowed forgetting", "stability gap"],
     named_by="window",
     stream="engram.metrics.streaming:WindowedForgetting",
+    extreme=(0.0, 1.0),
 )
 def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "exact") -> History:
     """The largest drop that each task has had within a window of w evaluations, on average.
@@ -166,6 +169,7 @@ def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "
     aliases=["windowed plasticity", "plasticity"],
     named_by="window",
     stream="engram.metrics.streaming:WindowedPlasticity",
+    extreme=(0.0, 1.0),
 )
 def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "exact") -> History:
     """The largest rise that each task has had within a window of w evaluations, on average.
