@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from engram.core.errors import InputError
 from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.metrics.extremes import estimate_extremes
+from engram.metrics.registry import Options as MetricOptions
 from engram.metrics.summary import summarise
 from engram.record.run import Run
 
@@ -228,8 +230,8 @@ def estimates(folder: Path, samples: int, draws: Sequence[int]) -> NDArray[np.fl
     sizes = {task: right.shape[1] for task, right in whole.items()}
     tables = []
     for number in draws:
-        trace = subset(folder, samples, np.random.default_rng([samples, number]))
-        corrected = estimate_extremes(trace, sizes=sizes).values
+        trace = subset(folder, samples, generator(folder, samples, number))
+        corrected = estimate_extremes(trace, sizes=sizes, options=MetricOptions(windows=(10, 100))).values
         tables.append(
             [
                 [value, corrected[name].corrected, corrected[name].low, corrected[name].high]
@@ -241,7 +243,12 @@ def estimates(folder: Path, samples: int, draws: Sequence[int]) -> NDArray[np.fl
 
 def redrawn(folder: Path, samples: int, number: int) -> NDArray[np.float64]:
     """The metrics of subsets that are drawn again for every evaluation."""
-    return final(subset(folder, samples, np.random.default_rng([samples, number]), redraw=True))
+    return final(subset(folder, samples, generator(folder, samples, number), redraw=True))
+
+
+def generator(folder: Path, samples: int, number: int) -> np.random.Generator:
+    """Other draws for every trace, so that their luck is not shared."""
+    return np.random.default_rng([crc32(folder.name.encode()), samples, number])
 
 
 def subset(folder: Path, samples: int, draw: np.random.Generator, *, redraw: bool = False) -> Trace:

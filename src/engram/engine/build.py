@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 
 from engram.core.seeds import Seeds
@@ -50,18 +52,21 @@ def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Eval
     """The evaluator of the run."""
     spec, scenario = experiment.evaluation, experiment.scenario
     part = {"test": stream.test, "train": stream.train, "validation": stream.validation}[spec.on]
-    return Evaluator(
-        [part(task) for task in range(len(scenario.tasks))],
-        every=spec.every,
-        per_epoch=spec.per_epoch,
-        subset=spec.subset,
-        redraw=spec.redraw,
-        seed=seeds.evaluation,
-        tasks=spec.tasks,
-        full_ends=spec.full_ends,
-        losses=spec.losses,
-        classes=scenario.classes_seen,
-    )
+    with warnings.catch_warnings():
+        # Whoever plans an experiment is warned, once; see `engram.engine.check.warn_redrawn`.
+        warnings.filterwarnings("ignore", message="redraw ")
+        return Evaluator(
+            [part(task) for task in range(len(scenario.tasks))],
+            every=spec.every,
+            per_epoch=spec.per_epoch,
+            subset=spec.subset,
+            redraw=spec.redraw,
+            seed=seeds.evaluation,
+            tasks=spec.tasks,
+            full_ends=spec.full_ends,
+            losses=spec.losses,
+            classes=scenario.classes_seen,
+        )
 
 
 def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:
