@@ -71,25 +71,31 @@ class Row:
 
 @dataclass(slots=True)
 class Comparison(Report):
-    """One row per trace, size and metric, besides the figures."""
+    """One row per trace, size and metric, and their means over traces, besides the figures."""
 
     rows: list[Row] = field(default_factory=list)
+    means: list[Row] = field(default_factory=list)
 
     def as_json(self) -> JsonObject:
         """What `--json` prints."""
-        return {**Report.as_json(self), "rows": [asdict(row) for row in self.rows]}
+        tables = {"rows": self.rows, "means": self.means}
+        return {
+            **Report.as_json(self),
+            **{name: [asdict(row) for row in table] for name, table in tables.items()},
+        }
 
     def show(self, console: Console) -> None:
-        """Print both tables."""
-        table = Table(box=None, header_style="bold")
-        for column in ("trace", "samples", "metric", "truth", "bias", "→", "RMSE", "→", "coverage", "→"):
-            table.add_column(column, justify="left" if column in ("trace", "metric") else "right")
-        for row in self.rows:
-            pairs = [f"{value:+.2f}" for value in row.bias] + [f"{value:.2f}" for value in row.error]
-            covered = [f"{value:.3f}" for value in row.coverage]
-            covered[1] += " (exact)" if row.exact else ""
-            table.add_row(row.trace, str(row.samples), row.metric, f"{row.truth:.2f}", *pairs, *covered)
-        console.print(table)
+        """Print all tables."""
+        for rows in (self.rows, self.means):
+            table = Table(box=None, header_style="bold")
+            for column in ("trace", "samples", "metric", "truth", "bias", "→", "RMSE", "→", "coverage", "→"):
+                table.add_column(column, justify="left" if column in ("trace", "metric") else "right")
+            for row in rows:
+                pairs = [f"{value:+.2f}" for value in row.bias] + [f"{value:.2f}" for value in row.error]
+                covered = [f"{value:.3f}" for value in row.coverage]
+                covered[1] += " (exact)" if row.exact else ""
+                table.add_row(row.trace, str(row.samples), row.metric, f"{row.truth:.2f}", *pairs, *covered)
+            console.print(table)
         Report.show(self, console)
 
 
@@ -112,43 +118,46 @@ def measure(options: Options) -> list[Report]:
             shown.remarks.append(
                 f"{name}, {SAMPLES[0]} samples redrawn for every evaluation: {errors} points"
             )
-    covered = [row.coverage[1] for row in shown.rows if not row.exact]
-    for samples in SAMPLES:
-        shown.figures += summary([row for row in shown.rows if row.samples == samples], samples)
-    within = np.mean([LEAST <= share <= MOST for share in covered])
-    shown.remarks.append(f"{100 * within:.0f} % of {len(covered)} cells are between {LEAST} and {MOST}")
-    return [shown]
-
-
-def summary(table: Sequence[Row], samples: int) -> list[Figure]:
-    """The coverage over all cells of one size, with the lowest and the highest, and the mean errors."""
-    kept = [row for row in table if not row.exact]
-    covered = [row.coverage[1] for row in kept]
-    figures = [
+    shown.means = [
+        mean_row([row for row in shown.rows if (row.samples, row.metric) == (samples, metric)])
+        for samples in SAMPLES
+        for metric in METRICS
+    ]
+    covered = [row.coverage[1] for row in shown.means]
+    shown.figures = [
         Figure(
-            f"coverage, {samples} samples: mean",
-            float(np.mean(covered)),
+            "lowest mean coverage",
+            min(covered),
             min(covered),
             max(covered),
             len(covered),
-            unit="",
-            target=LEAST,
-            bound="at least",
-        )
+            "",
+            LEAST,
+            "at least",
+        ),
+        Figure("highest mean coverage", max(covered), min(covered), max(covered), len(covered), "", MOST),
     ]
-    for kind, place in (("as measured", 0), ("corrected", 1)):
-        bias = [abs(row.bias[place]) for row in kept]
-        figures.append(
-            Figure(
-                f"|bias|, {samples} samples, {kind}",
-                float(np.mean(bias)),
-                min(bias),
-                max(bias),
-                len(bias),
-                "points",
-            )
-        )
-    return figures
+    shown.remarks.append("means over traces leave out those in which a metric has no error at all")
+    return [shown]
+
+
+def mean_row(table: Sequence[Row]) -> Row:
+    """The mean of a metric over traces; biases may cancel, so that their sizes are averaged."""
+    kept = [row for row in table if not row.exact]
+
+    def mean(values: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        first, second = np.abs(values).mean(axis=0).tolist()
+        return first, second
+
+    return Row(
+        trace="mean",
+        samples=table[0].samples,
+        metric=table[0].metric,
+        truth=float(np.mean([row.truth for row in kept])),
+        bias=mean([row.bias for row in kept]),
+        error=mean([row.error for row in kept]),
+        coverage=mean([row.coverage for row in kept]),
+    )
 
 
 def rows(name: str, samples: int, truth: NDArray[np.float64], tables: NDArray[np.float64]) -> list[Row]:

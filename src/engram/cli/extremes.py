@@ -26,8 +26,8 @@ def print_extremes(extremes: Extremes, measured: Mapping[str, float | None]) -> 
     shown = {name: value for name, value in measured.items() if value is not None and name in extremes.values}
     if extremes.exact or not shown:
         return
-    title = "On the whole test sets, as estimated from the subsets, in percent"
-    table = Table("metric", title=title, title_justify="left", box=None, header_style="bold")
+    stdout.print("On the whole test sets, as estimated from the subsets, in percent", style="italic")
+    table = Table("metric", box=None, header_style="bold")
     for column in ("as measured", "corrected", "95 % interval"):
         table.add_column(column, justify="right")
     for name, value in shown.items():
