@@ -20,14 +20,13 @@ from engram.results.report import write_report
 from engram.results.runs import find_runs
 
 NAMES = {"AF", "RAF", "min-ACC", "WC-ACC", "WF10", "WF100", "WFinf", "WP10", "WP100", "WPinf"}
-SHORT = {"updates": 8, "subset": 20}
 WARNING = "redraw evaluates other samples every time"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A short run on 20 of about 70 samples of each task."""
-    return engram.run("split-digits", "er", out=tmp_path_factory.mktemp("runs"), **SHORT)
+    return engram.run("split-digits", "er", out=tmp_path_factory.mktemp("runs"), updates=8, subset=20)
 
 
 @pytest.fixture
