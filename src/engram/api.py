@@ -55,12 +55,14 @@ def run(
         >>> 0 < run.metrics["min-ACC"] < run.metrics["ACC"] < 1
         True
     """
+    from engram.engine.check import warn_redrawn
     from engram.engine.execute import execute, run_in_memory
     from engram.engine.failures import RunFailed
     from engram.engine.where import Where
     from engram.record.failure import FailureKind
 
     planned = _planned(scenario, method, options)
+    warn_redrawn([planned])
     where = Where(out=_path(out), data=_path(data), device=device, strict=strict)
     try:
         if out is None:

@@ -201,11 +201,13 @@ def test_broken_bytes_are_one_line(
     assert (code, out, err.count("\n")) == (2, "", 1)
 
 
-@pytest.mark.parametrize("place", ["nowhere.csv", "."])
-def test_files_that_cannot_be_read(place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("place", "reason"), [("nowhere.csv", "cannot read"), (".", "is not a run")])
+def test_files_that_cannot_be_read(
+    place: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code, _, err = run(["metrics", str(tmp_path / place)], capsys)
     assert code == 2
-    assert "cannot read" in err
+    assert reason in err
 
 
 def test_tasks_that_are_never_learned_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,8 @@ def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engra
     output = json.loads(done.stdout)
     assert [run["seed"] for run in output["runs"]] == [0, 1]
     first = output["runs"][0]
-    assert first.keys() == {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds", "account"}
+    promised = {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds", "account"}
+    assert first.keys() == promised | {"extremes"}
     assert first["updates"] == 30 and first["evaluations"] == 31
     assert first["seconds"].keys() == {"train", "evaluate", "total"}
     assert output["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "n"}

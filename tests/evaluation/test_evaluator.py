@@ -102,7 +102,8 @@ def test_subset_is_drawn_once_from_its_own_generator() -> None:
     again = Evaluator([(x, torch.zeros(100))], subset=10, seed=3)
     again(Spy(), learning=0)
     assert seen[2] == seen[0]
-    redrawn = Evaluator([(x, torch.zeros(100))], subset=10, seed=3, redraw=True)
+    with pytest.warns(UserWarning, match="no correction is possible"):
+        redrawn = Evaluator([(x, torch.zeros(100))], subset=10, seed=3, redraw=True)
     redrawn(Spy(), learning=0)
     redrawn(Spy(), learning=0)
     assert seen[3] != seen[4]

@@ -57,7 +57,7 @@ class _Engram(Verbs):
         ),
         "metrics": LazyVerb(
             "engram.cli.metrics:metrics",
-            "Compute all metrics of an evaluation table or an accuracy matrix.",
+            "Compute all metrics of an evaluation table, an accuracy matrix or a run.",
             RESULTS,
         ),
         "list": LazyVerb(

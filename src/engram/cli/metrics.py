@@ -13,7 +13,10 @@ from engram.core.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from engram.metrics.extremes import Extremes
     from engram.metrics.summary import Measurement
+
+    Measured = tuple[Measurement, Extremes, Sequence[int | str]]
 
 _BY_TASK = ("ACC", "FORG", "AF", "RAA", "RAF", "AvgLAcc", "min-ACC", "WF10", "WP10")
 
@@ -23,40 +26,92 @@ def metrics(
         Path,
         typer.Argument(
             help="A long table (CSV or Parquet: step, learning, task, and accuracy or correct and total), "
-            "or an accuracy matrix (CSV without header: a row after each task)."
+            "an accuracy matrix (CSV without header: a row after each task), or the folder of a run."
         ),
     ],
     classes: Annotated[
         str | None, typer.Option(help="Classes of each task, for RAA and RAF, for example 2,2,2,2,2.")
+    ] = None,
+    test_sizes: Annotated[
+        str | None,
+        typer.Option(
+            help="Samples in the whole test set of each task, for the intervals of extremes, for example "
+            "2000,2000 (default: those of the run, or many)."
+        ),
     ] = None,
     plugin: Plugin = None,
     json: Annotated[
         bool, typer.Option("--json", help="Print JSON; null where a metric is undefined.")
     ] = False,
 ) -> None:
-    """Compute all metrics of an evaluation table or an accuracy matrix."""
+    """Compute all metrics of an evaluation table, an accuracy matrix or a run."""
+    from engram.cli.extremes import print_extremes
+    from engram.cli.output import print_json
+
+    load_own(plugin)
+    read = _of_run if file.is_dir() else _of_file
+    measured, extremes, tasks = read(file, classes, test_sizes)
+    if json:
+        print_json({**measured.as_json(), "extremes": extremes.as_json()})
+    else:
+        _print_tables(measured, tasks)
+        print_extremes(extremes, measured.final)
+
+
+def _of_file(file: Path, classes: str | None, test_sizes: str | None) -> Measured:
+    """The metrics of a table or a matrix, its extremes, and its tasks."""
     from itertools import accumulate
 
-    from engram.cli.output import print_json
     from engram.metrics.curve import Curve
+    from engram.metrics.extremes import estimate_extremes
     from engram.metrics.summary import summarise
     from engram.metrics.tables import read_accuracies, read_bits
 
-    load_own(plugin)
     source = read_accuracies(file)
     tasks = source.tasks if isinstance(source, Curve) else tuple(range(len(source)))
-    counts = None if classes is None else class_counts(classes, len(tasks))
-    measured = summarise(
-        read_bits(file) or source, classes_seen=None if counts is None else list(accumulate(counts))
+    counts = class_counts(classes, len(tasks)) if classes is not None else None
+    classes_seen = None if counts is None else list(accumulate(counts))
+    trace = read_bits(file)
+    if test_sizes is not None and trace is None:
+        raise InputError(f"--test-sizes needs a trace with bits, which {file} does not have: leave it out")
+    sizes = None if test_sizes is None else _sizes(test_sizes, tasks)
+    return (
+        summarise(trace or source, classes_seen=classes_seen),
+        estimate_extremes(trace or source, sizes=sizes, classes_seen=classes_seen),
+        tasks,
     )
-    if json:
-        print_json(measured.as_json())
-    else:
-        _print_tables(measured, tasks)
 
 
-def class_counts(text: str, n_tasks: int) -> list[int]:
-    """The numbers of classes in a list like `2,2,2`, one per task.
+def _of_run(folder: Path, classes: str | None, test_sizes: str | None) -> Measured:
+    """The metrics of a run, its extremes, and its tasks."""
+    from dataclasses import replace
+    from itertools import accumulate
+
+    from engram.record.run import Run
+
+    run = Run.load(folder)
+    if not run.finished:
+        raise InputError(f"the run {folder} is not finished: it has no metrics yet")
+    tasks = run.curve.tasks
+    if classes is not None:
+        counts = class_counts(classes, len(tasks))
+        run = replace(run, classes=tuple(accumulate(counts)), estimates=None)
+    if test_sizes is not None:
+        sizes = _sizes(test_sizes, tasks)
+        # Tasks that were not evaluated have no size, and need none.
+        of_all = tuple(sizes.get(task, 0) for task in range(1 + max(sizes)))
+        run = replace(run, sizes=of_all, estimates=None)
+    return run.measure(), run.extremes, tasks
+
+
+def _sizes(text: str, tasks: Sequence[int | str]) -> dict[int, int]:
+    """The sizes of test sets by the numbers of tasks, from a list in the order of `tasks`."""
+    counts = class_counts(text, len(tasks), option="--test-sizes")
+    return {int(task): count for task, count in zip(tasks, counts, strict=True)}
+
+
+def class_counts(text: str, n_tasks: int, *, option: str = "--classes") -> list[int]:
+    """The numbers in a list like `2,2,2`, one per task: of classes, or whatever the option asks for.
 
     Raises:
         InputError: There is something else than positive whole numbers, or not one per task.
@@ -68,9 +123,9 @@ def class_counts(text: str, n_tasks: int) -> list[int]:
     cells = [cell.strip() for cell in text.split(",")]
     wrong = [cell for cell in cells if not (cell.isdecimal() and int(cell) > 0)]
     if wrong:
-        raise InputError(f"--classes takes positive whole numbers like 2,2,2; got {wrong[0]!r}")
+        raise InputError(f"{option} takes positive whole numbers like 2,2,2; got {wrong[0]!r}")
     if len(cells) != n_tasks:
-        raise InputError(f"--classes needs one number for each of the {n_tasks} tasks; got {len(cells)}")
+        raise InputError(f"{option} needs one number for each of the {n_tasks} tasks; got {len(cells)}")
     return [int(cell) for cell in cells]
 
 

@@ -34,6 +34,8 @@ def run(
     options: RunOptions,
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
+    from engram.cli.extremes import print_extremes
+    from engram.metrics.extremes import mean_extremes
     from engram.results.runs import Runs
     from engram.scenarios import benchmark
 
@@ -53,6 +55,10 @@ def run(
         return
     page = Runs(runs).report(where.folder / f"{scenario}-{method}.html")
     print_summary(runs)
+    print_extremes(
+        mean_extremes([run.extremes for run in runs]),
+        {name: over["mean"] for name, over in summary(runs).items() if name in SHOWN},
+    )
     print_account(runs[-1])
     stdout.print(f"report: {page}", soft_wrap=True)
 
@@ -103,6 +109,7 @@ def as_json(runs: Sequence[Run]) -> JsonObject:
             {
                 "folder": str(run.folder),
                 **{name: value for name, value in finite(run.result()).items() if name in shown},
+                "extremes": run.extremes.as_json(),
             }
             for run in runs
         ],

@@ -100,6 +100,7 @@ class RunOptions:
             method: A method's name.
             evaluation: Fields of the evaluation that the verb sets; options that were typed take precedence.
         """
+        from engram.engine.check import warn_redrawn
         from engram.engine.recipe import experiment
 
         fields = assignments(self.set_ or [])
@@ -113,10 +114,12 @@ class RunOptions:
         if "subset" in chosen:
             # None would mean the default.
             chosen["subset"] = chosen["subset"] or 0
-        return [
+        planned = [
             experiment(scenario, method, settings=fields, evaluation=evaluation, seed=seed, **chosen)
             for seed in range(self.first_seed, self.first_seed + self.seeds)
         ]
+        warn_redrawn(planned)
+        return planned
 
 
 _PANELS = {

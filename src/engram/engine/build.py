@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 
@@ -65,18 +66,21 @@ def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Eval
     test_sets = [part(task) for task in range(len(scenario.tasks))]
     # All samples cannot be drawn anew.
     redraw = spec.redraw and any(len(test_set) > (spec.subset or math.inf) for test_set in test_sets)
-    return Evaluator(
-        test_sets,
-        every=spec.every,
-        per_epoch=spec.per_epoch,
-        subset=spec.subset,
-        redraw=redraw,
-        seed=seeds.evaluation,
-        tasks=spec.tasks,
-        full_ends=spec.full_ends,
-        losses=spec.losses,
-        classes=scenario.classes_seen,
-    )
+    with warnings.catch_warnings():
+        # Whoever plans an experiment is warned, once; see `engram.engine.check.warn_redrawn`.
+        warnings.filterwarnings("ignore", message="redraw ")
+        return Evaluator(
+            test_sets,
+            every=spec.every,
+            per_epoch=spec.per_epoch,
+            subset=spec.subset,
+            redraw=redraw,
+            seed=seeds.evaluation,
+            tasks=spec.tasks,
+            full_ends=spec.full_ends,
+            losses=spec.losses,
+            classes=scenario.classes_seen,
+        )
 
 
 def task_infos(experiment: Experiment, stream: Stream) -> list[TaskInfo]:

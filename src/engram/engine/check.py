@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 
 from engram.core.errors import InputError
@@ -10,6 +12,7 @@ from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
 from engram.methods.optimizers import check_optimizer
+from engram.metrics.extremes import REDRAW_WARNING
 from engram.record.experiment import Experiment
 from engram.scenarios import joint
 from engram.scenarios.values import Permute, TaskSetting
@@ -46,6 +49,12 @@ def complete(experiment: Experiment) -> Experiment:
     if traits.joint and len(scenario.phases) > 1:
         scenario = joint(scenario)
     return replace(experiment, settings=settings, scenario=scenario)
+
+
+def warn_redrawn(experiments: Iterable[Experiment]) -> None:
+    """Warn, once, where subsets are redrawn for every evaluation; tables of papers are planned without it."""
+    if any(experiment.evaluation.redraw for experiment in experiments):
+        warnings.warn(REDRAW_WARNING, stacklevel=2)
 
 
 def check_needs(experiment: Experiment, needs: tuple[str, ...]) -> None:

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
-from engram.metrics.arrays import Vector
+from engram.metrics.arrays import Matrix
 from engram.metrics.history import Curve as Curve
 from engram.metrics.history import History as History
 from engram.metrics.history import Phases as Phases
@@ -35,6 +35,7 @@ Mode = Literal["exact", "refcode"]
     needs="curve",
     aliases=["stability gap"],
     stream="engram.metrics.streaming:MinAccuracy",
+    extreme=(0.0, 1.0),
 )
 def min_accuracy(curve: Curve, *, span: Span = "after") -> History:
     """The lowest accuracy that earlier tasks have had since they were learned, on average.
@@ -87,6 +88,7 @@ def min_accuracy(curve: Curve, *, span: Span = "after") -> History:
     needs="curve",
     aliases=["worst case", "stability gap"],
     stream="engram.metrics.streaming:WorstCaseAccuracy",
+    extreme=(0.0, 1.0),
 )
 def worst_case_accuracy(curve: Curve, *, span: Span = "after") -> History:
     """The accuracy of the current task now, averaged with the lowest that earlier tasks have had.
@@ -123,6 +125,7 @@ def worst_case_accuracy(curve: Curve, *, span: Span = "after") -> History:
     aliases=["windowed forgetting", "stability gap"],
     named_by="window",
     stream="engram.metrics.streaming:WindowedForgetting",
+    extreme=(0.0, 1.0),
 )
 def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "exact") -> History:
     """The largest drop that each task has had within a window of w evaluations, on average.
@@ -154,7 +157,7 @@ def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "
     """
     check_window(window)
     check_mode(mode)
-    return _by_column(curve, lambda series: np.maximum.accumulate(_sliding_maximum(series, window) - series))
+    return _by_column(curve, lambda series: _running_maximum(_sliding_maximum(series, window) - series))
 
 
 @metric(
@@ -166,6 +169,7 @@ def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "
     aliases=["windowed plasticity", "plasticity"],
     named_by="window",
     stream="engram.metrics.streaming:WindowedPlasticity",
+    extreme=(0.0, 1.0),
 )
 def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "exact") -> History:
     """The largest rise that each task has had within a window of w evaluations, on average.
@@ -197,14 +201,13 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
     check_window(window)
     check_mode(mode)
     if mode == "exact":
-        return _by_column(
-            curve, lambda series: np.maximum.accumulate(_sliding_maximum(-series, window) + series)
-        )
+        return _by_column(curve, lambda series: _running_maximum(_sliding_maximum(-series, window) + series))
 
-    def rise_from_oldest(series: Vector) -> Vector:
-        reach = len(series) if window is None else window
-        oldest = series[np.maximum(np.arange(len(series)) - reach + 1, 0)]
-        return np.maximum.accumulate(_sliding_maximum(series, window) - oldest)
+    def rise_from_oldest(series: Matrix) -> Matrix:
+        n = series.shape[1]
+        reach = n if window is None else window
+        oldest = series[:, np.maximum(np.arange(n) - reach + 1, 0)]
+        return _running_maximum(_sliding_maximum(series, window) - oldest)
 
     return _by_column(curve, rise_from_oldest)
 
@@ -295,31 +298,48 @@ def check_beta(beta: int) -> None:
         raise InputError(f"beta must be at least 1, got {beta}")
 
 
-def _by_column(curve: Curve, change: Callable[[Vector], Vector]) -> History:
-    """Apply `change` to the evaluations of each task; in between and after, the latest value is kept."""
+def _by_column(curve: Curve, change: Callable[[Matrix], Matrix]) -> History:
+    """Apply `change` to the evaluations of each task; in between and after, the latest value is kept.
+
+    Tasks that were evaluated at the same times are changed together, one row per task.
+    """
     # With many tasks, a copy in which the evaluations of a task are contiguous is worth its cost.
     by_task = np.ascontiguousarray(curve.accuracy.T)
+    known = ~np.isnan(by_task)
+    together: dict[bytes, list[int]] = {}
+    for row, evaluated in enumerate(known):
+        together.setdefault(evaluated.tobytes(), []).append(row)
     values = np.full(by_task.shape, np.nan)
-    for series, row in zip(by_task, values, strict=True):
-        known = ~np.isnan(series)
-        if known.any():
-            first = int(known.argmax())
-            latest = np.cumsum(known[first:]) - 1
-            row[first:] = change(series[known])[latest]
+    for rows in together.values():
+        evaluated = known[rows[0]]
+        if evaluated.any():
+            first = int(evaluated.argmax())
+            since, series = evaluated[first:], by_task[rows, first:]
+            # Most tasks are evaluated every time once they have been.
+            values[rows, first:] = (
+                change(series) if since.all() else change(series[:, since])[:, np.cumsum(since) - 1]
+            )
     return History(values.T)
 
 
-def _sliding_maximum(series: Vector, window: int | None) -> Vector:
-    """The maximum of the last `window` values at each index, in three passes for any window.
+def _running_maximum(series: Matrix) -> Matrix:
+    """The maximum so far, in each row."""
+    return np.maximum.accumulate(series, axis=1)
 
-    The series is cut into blocks as long as the window. Every window is the end of one block and the
-    beginning of the next, whose maxima are running maxima in either direction (van Herk, Gil and Werman).
+
+def _sliding_maximum(series: Matrix, window: int | None) -> Matrix:
+    """The maximum of the last `window` values at each index of each row, in three passes for any window.
+
+    Rows are cut into blocks as long as the window. Every window is the end of one block and the beginning of
+    the next, whose maxima are running maxima in either direction (van Herk, Gil and Werman).
     """
-    n = len(series)
+    rows, n = series.shape
     if window is None or window >= n:
-        return np.maximum.accumulate(series)
-    blocks = np.concatenate([series, np.full(-n % window, -np.inf)]).reshape(-1, window)
-    since_start = np.maximum.accumulate(blocks, axis=1).reshape(-1)[:n]
-    until_end = np.maximum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(-1)
-    since_start[window - 1 :] = np.maximum(since_start[window - 1 :], until_end[: n - window + 1])
+        return _running_maximum(series)
+    padding = np.full((rows, -n % window), -np.inf)
+    blocks = np.concatenate([series, padding], axis=1).reshape(rows, -1, window)
+    since_start = np.maximum.accumulate(blocks, axis=2).reshape(rows, -1)[:, :n]
+    until_end = np.maximum.accumulate(blocks[:, :, ::-1], axis=2)[:, :, ::-1].reshape(rows, -1)
+    later = since_start[:, window - 1 :]
+    np.maximum(later, until_end[:, : n - window + 1], out=later)
     return since_start

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from engram.core.jsons import JsonObject
 from engram.metrics.examples import worked_example
 from engram.metrics.families import Comparison, same_name
 from engram.metrics.registry import METRICS, Metric, find
+
+_ON_SUBSETS: Final = (
+    "An extreme of noisy estimates is biased: a minimum is too low, a largest change too large. Where a "
+    "subset of the test samples is evaluated, results also have a corrected value and a 95 % interval for "
+    "the value on the whole test sets, from random parts of the subset (`engram run`, `engram metrics`, the "
+    "report, `frame()`). The value as measured stays the metric. With 1,000 samples the correction is small, "
+    "and the interval is what to look at. Subsets that are redrawn for every evaluation cannot be corrected."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +57,7 @@ def explain_metric(metric: Metric) -> Explanation:
         "NaN": definition.undefined,
         "notes": "\n".join(definition.notes),
         "elsewhere": "\n".join(definition.elsewhere),
+        "on subsets": "" if metric.extreme is None else _ON_SUBSETS,
         "registered in": "" if metric.is_ours else metric.where,
     }
     if example is not None:

@@ -172,6 +172,7 @@ def forgetting(acc: Matrix) -> Vector:
     higher_is_better=False,
     source=f"{NEW_METRICS}, Definition 3.2, Eq. 2",
     family="forgetting",
+    extreme=(-1.0, 1.0),
 )
 def average_forgetting(acc: Matrix, *, clamp: bool = False) -> Vector:
     """How far, on average, earlier tasks have fallen below the best they ever were.
@@ -316,6 +317,7 @@ def rescaled_average_accuracy(acc: Matrix, classes_seen: Sequence[int]) -> Vecto
     higher_is_better=False,
     source=f"{NEW_METRICS}, Definitions 4.1 and 4.2; Eq. 6 for equal class counts",
     needs="classes",
+    extreme=(-1.0, 1.0),
 )
 def rescaled_average_forgetting(acc: Matrix, classes_seen: Sequence[int], *, clamp: bool = False) -> Vector:
     """Average forgetting relative to that of a random classifier, which cannot forget.

@@ -58,6 +58,7 @@ NEEDS: Final[Mapping[str, str]] = {
 
 _FIRST: Final = ("matrix", "curve", "bits", "correct", "features", "quality")
 _TASK_ENDS: Final = ("matrix", "correct", "samples", "classes")
+_RESAMPLED: Final = ("matrix", "curve", "classes")
 _HISTORY: Final = (*_TASK_ENDS, "curve", "bits", "initial", "unlearned")
 
 
@@ -86,6 +87,7 @@ class Metric:
         by_task: Computes the values per task of a metric whose function returns one number.
         named_by: The option that is part of the name (`window` for WF10), if any.
         stream: The streaming counterpart: a class, or its location as `"module:Class"`.
+        extreme: The lowest and the highest possible value, for a minimum or maximum over evaluations.
         options: The keyword-only arguments of the function.
 
     Example:
@@ -109,6 +111,7 @@ class Metric:
     by_task: Callable[..., Vector] | None = None
     named_by: str = ""
     stream: type[StreamingMetric] | str | None = None
+    extreme: tuple[float, float] | None = None
     options: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -270,6 +273,7 @@ def metric(
     by_task: Callable[..., Vector] | None = None,
     named_by: str = "",
     stream: type[StreamingMetric] | str | None = None,
+    extreme: tuple[float, float] | None = None,
 ) -> Callable[[F], F]:
     """Register a pure function as a metric, available to every command.
 
@@ -306,6 +310,9 @@ def metric(
             function returns one number.
         named_by: `window` or `beta`, for a function with this option whose value is part of the name (WF10).
         stream: Its streaming counterpart, a subclass of `engram.metrics.streaming.StreamingMetric`.
+        extreme: For a metric that takes a minimum or maximum over evaluations, its lowest and its highest
+            possible value. Measured on subsets it is biased: results then show a corrected value and an
+            interval beside it; see `engram.metrics.extremes`.
 
     Raises:
         InputError: The name is taken, or the arguments of the function do not match `needs`.
@@ -334,6 +341,7 @@ def metric(
             by_task=by_task,
             named_by=named_by,
             stream=stream,
+            extreme=extreme,
         )
         _check(described)
         METRICS.add_own(name, described)
@@ -459,6 +467,8 @@ def _check(metric: Metric) -> None:
             f"has named_by={metric.named_by!r}: it must be window or beta, and a keyword-only argument of "
             "the function"
         )
+    if metric.extreme is not None:
+        _check_extreme(metric, metric.extreme)
     try:
         inspect.signature(metric.function).bind(*metric.needs)
     except TypeError:
@@ -466,6 +476,14 @@ def _check(metric: Metric) -> None:
             f"cannot be called with {', '.join(metric.needs)}: its arguments are "
             f"{inspect.signature(metric.function)}; set `needs` to match"
         )
+
+
+def _check_extreme(metric: Metric, extreme: tuple[float, float]) -> None:
+    """Refuse an extreme that cannot be computed on a part of the samples."""
+    if not set(metric.needs) <= set(_RESAMPLED):
+        metric.refuse(f"has extreme={extreme}: it must need no more than {', '.join(_RESAMPLED)}")
+    if len(extreme) != 2 or not extreme[0] < extreme[1]:
+        metric.refuse(f"has extreme={extreme}: it must be the lowest and the highest possible value")
 
 
 def _plain(name: str) -> str:

@@ -35,7 +35,7 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
 from engram.core.schema import Option
-from engram.engine.check import check_needs
+from engram.engine.check import check_needs, warn_redrawn
 from engram.engine.options import all_options
 from engram.engine.recipe import experiment
 from engram.methods import METHODS, traits_of
@@ -130,6 +130,7 @@ def expand(table: JsonMapping) -> SweepPlan:
     if mistakes:
         raise InputError("; ".join(dict.fromkeys(mistakes)))
     experiments = tuple(gathered.experiments.values())
+    warn_redrawn(experiments)
     return SweepPlan(experiments, tuple(gathered.skipped), gathered.count - len(experiments))
 
 

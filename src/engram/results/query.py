@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve, min_accuracy
+from engram.metrics.extremes import Extremes, mean_extremes
 from engram.metrics.intervals import Summary, over_seeds
 from engram.record.run import ProbeKey, Run
 from engram.results.runs import RunGroup
@@ -190,6 +191,15 @@ def metrics_table(groups: Sequence[RunGroup]) -> dict[str, list[Summary]]:
         name: [over_seeds([run.metrics.get(name, float("nan")) for run in group.runs]) for group in groups]
         for name in names
     }
+
+
+def stored_extremes(group: RunGroup) -> Extremes:
+    """The extremes of a group, corrected for the bias of subsets: the means over its runs.
+
+    Empty if they were not stored, as in runs of earlier versions; `Run.extremes` computes them.
+    """
+    stored = [run.estimates for run in group.runs if run.estimates is not None]
+    return mean_extremes(stored) if len(stored) == len(group.runs) else Extremes()
 
 
 def half_width(summary: Summary) -> float:

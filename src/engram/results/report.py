@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from engram.core.errors import InputError
 from engram.core.files import write_whole
 from engram.core.jsons import Json, JsonMapping
+from engram.metrics.extremes import Estimate
 from engram.metrics.intervals import Summary
 from engram.metrics.registry import Metric, find
 from engram.record.run import Run
@@ -31,6 +32,7 @@ from engram.results.query import (
     half_width,
     metrics_table,
     stability_gap,
+    stored_extremes,
 )
 from engram.results.runs import RunGroup, group_runs
 from engram.results.test_data import other_data_among, other_data_between
@@ -321,12 +323,18 @@ def _metrics_section(groups: Sequence[RunGroup]) -> Html:
     table = metrics_table(groups)
     if not table:
         return Html("")
+    extremes = [stored_extremes(group) for group in groups]
     head = [element("th", "Metric", scope="col")] + [
         element("th", group.label, scope="col") for group in groups
     ]
     rows = [
         element(
-            "tr", element("th", _term(name), scope="row"), *(_metric_cell(summary) for summary in summaries)
+            "tr",
+            element("th", _term(name), scope="row"),
+            *(
+                _metric_cell(summary, corrected.values.get(name))
+                for summary, corrected in zip(summaries, extremes, strict=True)
+            ),
         )
         for name, summaries in table.items()
     ]
@@ -334,6 +342,17 @@ def _metrics_section(groups: Sequence[RunGroup]) -> Html:
         "Values in percent: mean ± half-width of the 95 % t interval over seeds, with the sample standard "
         "deviation and the number of seeds below. A dash means undefined. Hover over or focus a name to see "
         "its definition."
+    )
+    if any(corrected.values and not corrected.exact for corrected in extremes):
+        note += (
+            " Corrected: a minimum or a largest change over evaluations of a subset, without the bias of the "
+            "subset, and the 95 % interval of its value on the whole test sets, which covers the choice of "
+            "samples but not that of seeds; means over seeds."
+        )
+    note += "".join(
+        f" {group.label}: extremes are not corrected, because {corrected.why}."
+        for group, corrected in zip(groups, extremes, strict=True)
+        if corrected.why
     )
     return element(
         "section",
@@ -360,16 +379,24 @@ def _term(name: str) -> Html:
     return element("button", name, type="button", class_="term", data_tip=metric.short())
 
 
-def _metric_cell(summary: Summary) -> Html:
+def _metric_cell(summary: Summary, estimate: Estimate | None) -> Html:
     seeds = f"n = {summary.n}"
     if not np.isfinite(summary.mean):
         return element("td", "–", element("small", seeds))
-    # Adding zero turns a rounded −0.0 into 0.0.
-    mean = f"{round(100 * summary.mean, 1) + 0.0:.1f}".replace("-", "−")
+    mean, corrected = _points(summary.mean), ""
+    if estimate is not None and estimate.low < estimate.high:
+        low, middle, high = (_points(part) for part in (estimate.low, estimate.corrected, estimate.high))
+        corrected = element("small", f"corrected {middle} ({low} to {high})")
     if not np.isfinite(summary.sd):
-        return element("td", mean, element("small", seeds))
+        return element("td", mean, element("small", seeds), corrected)
     interval = element("span", f"± {100 * half_width(summary):.1f}", class_="interval")
-    return element("td", f"{mean} ", interval, element("small", f"SD {100 * summary.sd:.1f} · {seeds}"))
+    spread = element("small", f"SD {100 * summary.sd:.1f} · {seeds}")
+    return element("td", f"{mean} ", interval, spread, corrected)
+
+
+def _points(value: float) -> str:
+    # Adding zero turns a rounded −0.0 into 0.0.
+    return f"{round(100 * value, 1) + 0.0:.1f}".replace("-", "−")
 
 
 def _settings(group: RunGroup) -> Html:
