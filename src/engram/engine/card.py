@@ -12,6 +12,7 @@ from engram.record.card import (
     Card,
     Constraint,
     Fact,
+    ForbiddenRead,
     Measured,
     Part,
     Read,
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 LEARNER: tuple[Reader, ...] = ("training", "end of task", "method")
 """The readers that learn from what they read."""
+
+PLACES = ("updates", "boundaries", "answers")
+"""Where work is done: in `observe`, in `begin_task` and `end_task`, and in `predictor`."""
 
 TOLERANCE = 0.05
 """Growth up to this share over the second half of a stream is ignored: memories vary by a few samples."""
@@ -74,6 +78,15 @@ class Evidence:
             for read in self.reads
             if read.reader in readers and read.when == when and read.part in parts
         )
+
+    @property
+    def did(self) -> tuple[ForbiddenRead, ...]:
+        """What the method did although it should not, besides reading."""
+        return tuple(act for act in self.ledger.forbidden if act.is_act)
+
+    def phase_size(self, phase: int) -> int:
+        """How many training samples a phase has; 0 where none was handed out."""
+        return self.ledger.sizes.get(("train", self.scenario.phases[phase]), 0)
 
     def passes(self, when: Relation | None = None, *, readers: tuple[Reader, ...] = LEARNER) -> float:
         """How often the learner was given the samples of a task; the maximum over tasks."""
@@ -190,6 +203,44 @@ def _passes(evidence: Evidence) -> Fact:
     return Fact("passes", evidence.passes(), shares)
 
 
+def _network_passes(evidence: Evidence) -> Fact:
+    """Samples computed with gradients per sample of the task; the phase with most of them."""
+    work = evidence.account.work
+    sizes = [evidence.phase_size(phase) for phase in range(len(work))]
+    shares = [
+        [done.samples / size for done in phase.places] for phase, size in zip(work, sizes, strict=True) if size
+    ]
+    return _by_place("network passes", shares)
+
+
+def _backward_passes(evidence: Evidence) -> Fact:
+    """Backward passes per update, wherever they are made; the phase with most of them."""
+    work = [phase for phase in evidence.account.work if phase.updates]
+    return _by_place(
+        "backward passes",
+        [[done.backward_passes / phase.updates for done in phase.places] for phase in work],
+    )
+
+
+def _work(evidence: Evidence) -> Fact:
+    """Operations of all that the method does in the last task."""
+    work = evidence.account.work
+    return _by_place("work", [[done.flops for done in work[-1].places]] if work else [])
+
+
+def _by_place(name: str, phases: Sequence[Sequence[float]]) -> Fact:
+    """The phase with the largest sum over updates, boundaries and answers."""
+    if not phases:
+        return Fact(name, None)
+    largest = max(phases, key=sum)
+    return Fact(name, sum(largest), dict(zip(PLACES, largest, strict=True)))
+
+
+def _outside(evidence: Evidence) -> Fact:
+    """Whether the method did something besides learning from its batches."""
+    return Fact("outside", bool(evidence.did))
+
+
 def _kept_bytes(evidence: Evidence) -> Fact:
     """Bytes kept beyond the weights, after each task."""
     kept = evidence.account.kept_bytes
@@ -229,10 +280,14 @@ FACTS: tuple[Callable[[Evidence], Fact], ...] = (
     _normalisation,
     _earlier_data,
     _passes,
+    _network_passes,
+    _backward_passes,
     _kept_bytes,
     _bytes_grow,
     _update_grows,
+    _work,
     _update_time,
+    _outside,
 )
 
 
