@@ -31,6 +31,19 @@ class Holder(Protocol):
         """What it says it keeps."""
 
 
+def late_updates(steps: int) -> set[int]:
+    """The updates of a phase whose operations are counted, from 1.
+
+    Late ones, because some methods do less at first, and several, because some do more in some updates; not
+    the last, whose batch may be smaller.
+
+    Example:
+        >>> sorted(late_updates(100)), late_updates(1)
+        ([50, 75, 99], {1})
+    """
+    return {max(1, step) for step in (steps // 2, 3 * steps // 4, steps - 1)}
+
+
 class Meter:
     """Counts bytes, samples, operations and seconds, phase by phase.
 
@@ -78,11 +91,18 @@ class Meter:
         with self.work[-1].at("updates", count=count):
             yield
         if count:
-            self.flops.append(self.work[-1].update.flops)
+            self._count_update(self.work[-1].last_update)
         seconds = time.perf_counter() - started
         self.train_seconds += seconds
         self.phase_seconds.append(seconds)
         self.updates[-1] += 1
+
+    def _count_update(self, flops: int) -> None:
+        """Of the updates of a phase that are counted, the costliest is recorded."""
+        if len(self.flops) < len(self.work):
+            self.flops.append(flops)
+        else:
+            self.flops[-1] = max(self.flops[-1], flops)
 
     @contextmanager
     def at(self, place: Place) -> Iterator[None]:

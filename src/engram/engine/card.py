@@ -329,15 +329,38 @@ def _causality(evidence: Evidence) -> Constraint:
 
 
 def _constant_update_complexity(evidence: Evidence) -> Constraint:
-    """Broken where the operations of an update or the kept bytes grow; the time is recorded, not judged."""
+    """Broken where operations or the kept bytes grow; the time is recorded, not judged.
+
+    Operations are those of an update, at the boundary of a task, and of an answer. Where answers are learned,
+    what an update costs depends on how often it is asked, and the verdict is at best unknown.
+    """
     account = evidence.account
+    boundaries = [phase.at_boundaries.flops for phase in account.work]
+    answers = [phase.answer_flops for phase in account.work]
+    learned = sum(phase.for_answers.backward_passes for phase in account.work)
     grows = [_grows(account.flops), _grows(account.kept_bytes)]
-    verdict: Verdict = "broken" if True in grows else "unknown" if None in grows else "held"
+    if account.work:
+        grows += [_grows_for_its_size(evidence, boundaries), _grows(answers)]
+    verdict: Verdict = "broken" if True in grows else "unknown" if None in grows or learned else "held"
     return Constraint(
         "constant update complexity",
         verdict,
-        {"flops": account.flops, "kept_bytes": account.kept_bytes, "seconds": account.update_seconds},
+        {
+            "flops": account.flops,
+            "kept_bytes": account.kept_bytes,
+            "seconds": account.update_seconds,
+            "boundary_flops": tuple(boundaries),
+            "answer_flops": tuple(answers),
+            "answer_backward_passes": learned,
+        },
     )
+
+
+def _grows_for_its_size(evidence: Evidence, flops: Sequence[int]) -> bool | None:
+    """Whether the operations of a task's end grow, also for each of its samples: tasks differ in size."""
+    sizes = [max(1, evidence.phase_size(phase)) for phase in range(len(flops))]
+    per_sample = _grows([number / size for number, size in zip(flops, sizes, strict=True)])
+    return per_sample if _grows(flops) else _grows(flops)
 
 
 CONSTRAINTS: tuple[Callable[[Evidence], Constraint], ...] = (

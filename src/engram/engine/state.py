@@ -15,7 +15,7 @@ from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger
 from engram.datasets.outside import watch_outside
 from engram.datasets.stream import PhaseData, Stream
-from engram.engine.account import Meter
+from engram.engine.account import Meter, late_updates
 from engram.engine.build import make_evaluator, make_method, make_network, task_infos, whole_stream
 from engram.engine.card import make_card
 from engram.engine.failures import failure_of
@@ -118,8 +118,7 @@ class RunState:
 
     def update(self, batch: Batch, *, watch: bool) -> float:
         """Make one update, and return its loss."""
-        # A late update, because some methods do less at first; not the last, whose batch may be smaller.
-        counted = watch and self.place.step_in_phase == max(1, self.info.steps - 1)
+        counted = watch and self.place.step_in_phase in late_updates(self.info.steps)
         self.place.step += 1
         with self.meter.update(count=counted):
             return self.method.observe(batch)

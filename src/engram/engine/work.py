@@ -48,9 +48,17 @@ class Tally:
 class Work:
     """The work in one phase.
 
-    Backward passes are all counted. Operations and samples are counted in one late update, in whole; and at
-    boundaries and before answers in some stretches, from one batch or backward pass to the next, and scaled to
-    all of them: the first 8, then every 64th. So counting costs little, and gives the same numbers again.
+    Backward passes are all counted. Operations and samples are counted in some updates; and at boundaries and
+    before answers in some stretches, from one batch or backward pass to the next: the first 8, then every
+    64th. They are scaled to all updates and stretches. So counting costs little, and gives the same numbers
+    again.
+
+    Attributes:
+        backward_passes: By place.
+        tallies: The stretches by place and by what they begin with.
+        update: The updates.
+        last_update: The operations of the update that was counted last.
+        answer_flops: Operations of the costliest answer.
 
     Example:
         >>> work = Work()
@@ -67,13 +75,14 @@ class Work:
         self.backward_passes: dict[Place, int] = {"updates": 0, "boundaries": 0, "answers": 0}
         self.tallies: dict[tuple[Place, Stretch], Tally] = {}
         self.update = Tally()
+        self.last_update = 0
         self.answer_flops = 0
         _count_backward_passes()
 
     @contextmanager
     def at(self, place: Place, *, count: bool = True) -> Iterator[None]:
         """Count what is inside as work at this place; in updates, all of it or backward passes only."""
-        outer = _UNDER_WAY.call
+        outer, before = _UNDER_WAY.call, self.update.flops
         call = _UNDER_WAY.call = _Call(self, place, count=count)
         try:
             call.begin("start")
@@ -81,6 +90,8 @@ class Work:
         finally:
             call.stop()
             _UNDER_WAY.call = outer
+        if place == "updates" and count:
+            self.last_update = self.update.flops - before
         if place == "answers":
             self.answer_flops = max(self.answer_flops, call.flops())
 
@@ -101,11 +112,10 @@ class Work:
 
     def done(self, *, updates: int) -> PhaseWork:
         """All work of the phase, which has had this many updates."""
+        update = self.update
         return PhaseWork(
             updates,
-            Done(
-                self.backward_passes["updates"], self.update.flops * updates, self.update.samples * updates
-            ),
+            Done(self.backward_passes["updates"], update.scaled(update.flops), update.scaled(update.samples)),
             self._done("boundaries"),
             self._done("answers"),
             self.answer_flops,

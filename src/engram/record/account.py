@@ -61,8 +61,9 @@ class Account:
         kept_bytes: Bytes kept beyond the weights and the optimiser's state at the end of each phase, before
             or after the method's `end_task`, whichever is more: memories, importance, older networks,
             generators; counted from the storages that are held, not from what the method reports.
-        flops: Floating-point operations of the last but one update of each phase, counted as they were done,
-            element-wise ones included (in runs without `work`: matrix products and convolutions only).
+        flops: Floating-point operations of an update in each phase, counted as they were done: the costliest
+            of three in its second half, element-wise operations included (in runs without `work`: matrix
+            products and convolutions of the last update but one).
         kept_samples: Samples among those bytes.
         update_seconds: The median time of an update, in each phase.
         work: The work of each phase, wherever it was done; empty in runs of older versions.
