@@ -102,7 +102,7 @@ FACTS = {"format": 2, "facts": [], "constraints": [], "reads": [], "forbidden": 
         {**FACTS, "facts": 3},
         {**FACTS, "constraints": [{"name": "causality", "verdict": "perhaps"}]},
         {**FACTS, "forbidden": [{"what": "a look", "times": 1}]},
-        {**FACTS, "format": 3},
+        {**FACTS, "format": 4},
     ],
 )
 def test_a_broken_card_is_one_line(card: object, tmp_path: Path, engram: Engram) -> None:

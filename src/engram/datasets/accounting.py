@@ -73,6 +73,7 @@ class Ledger:
         self.answers_by_task = False
         self.forbidden: dict[ForbiddenRead, int] = {}
         self.whole = True
+        self._stopped = False
 
     def reading(self, reader: Reader) -> AbstractContextManager[None]:
         """Within this context, data are read by `reader`."""
@@ -134,11 +135,12 @@ class Ledger:
             read = replace(read, note="… and others") if several else read
         self.forbidden[read] = self.forbidden.get(read, 0) + 1
         if self.strict:
+            self._stopped = True
             raise Forbidden(refusal(self.method, [read]))
 
-    def check(self) -> None:
-        """Stop a method that went on although a strict ledger had stopped it."""
-        if self.strict and self.forbidden:
+    def check(self, *, all_of_it: bool = False) -> None:
+        """Stop a method that went on although it was stopped; with `all_of_it`, also what was recorded before."""
+        if self._stopped or (all_of_it and self.strict and self.forbidden):
             raise Forbidden(refusal(self.method, self.forbidden))
 
     def relation(self, phase: int, tasks: tuple[int, ...]) -> Relation:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engram.core.dataset_info import DATASETS
 from engram.datasets.accounting import Ledger
 from engram.record.card import (
+    TOLERANCE,
     Card,
     Constraint,
     Fact,
@@ -33,9 +34,6 @@ LEARNER: tuple[Reader, ...] = ("training", "end of task", "method")
 
 PLACES = ("updates", "boundaries", "answers")
 """Where work is done: in `observe`, in `begin_task` and `end_task`, and in `predictor`."""
-
-TOLERANCE = 0.05
-"""Growth up to this share over the second half of a stream is ignored: memories vary by a few samples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,12 +333,13 @@ def _constant_update_complexity(evidence: Evidence) -> Constraint:
     what an update costs depends on how often it is asked, and the verdict is at best unknown.
     """
     account = evidence.account
-    boundaries = [phase.at_boundaries.flops for phase in account.work]
-    answers = [phase.answer_flops for phase in account.work]
+    counted = list(zip(account.flops, account.work, strict=False))
+    at_boundaries = [flops + work.at_boundaries.flops / max(1, work.updates) for flops, work in counted]
+    with_answer = [flops + work.answer_flops for flops, work in counted]
     learned = sum(phase.for_answers.backward_passes for phase in account.work)
     grows = [_grows(account.flops), _grows(account.kept_bytes)]
-    if account.work:
-        grows += [_grows_for_its_size(evidence, boundaries), _grows(answers)]
+    if counted:
+        grows += [_grows(at_boundaries) and _grows(_boundary_flops_per_sample(evidence)), _grows(with_answer)]
     verdict: Verdict = "broken" if True in grows else "unknown" if None in grows or learned else "held"
     return Constraint(
         "constant update complexity",
@@ -349,18 +348,19 @@ def _constant_update_complexity(evidence: Evidence) -> Constraint:
             "flops": account.flops,
             "kept_bytes": account.kept_bytes,
             "seconds": account.update_seconds,
-            "boundary_flops": tuple(boundaries),
-            "answer_flops": tuple(answers),
+            "flops_with_boundaries": tuple(map(round, at_boundaries)),
+            "flops_with_answer": tuple(with_answer),
             "answer_backward_passes": learned,
         },
     )
 
 
-def _grows_for_its_size(evidence: Evidence, flops: Sequence[int]) -> bool | None:
-    """Whether the operations of a task's end grow, also for each of its samples: tasks differ in size."""
-    sizes = [max(1, evidence.phase_size(phase)) for phase in range(len(flops))]
-    per_sample = _grows([number / size for number, size in zip(flops, sizes, strict=True)])
-    return per_sample if _grows(flops) else _grows(flops)
+def _boundary_flops_per_sample(evidence: Evidence) -> list[float]:
+    """The operations at the boundaries of each phase per sample, because tasks differ in size."""
+    return [
+        work.at_boundaries.flops / max(1, evidence.phase_size(phase))
+        for phase, work in enumerate(evidence.account.work)
+    ]
 
 
 CONSTRAINTS: tuple[Callable[[Evidence], Constraint], ...] = (

@@ -194,7 +194,8 @@ class RunState:
     # Results ------------------------------------------------------------------------------------
 
     def finished(self) -> Run:
-        """The run at its end."""
+        """The run at its end; strict, it has done nothing that it must not, not even before it was resumed."""
+        self.ledger.check(all_of_it=True)
         parameters = sum(weight.numel() for weight in self.method.predictor().parameters())
         account = self.meter.account(parameters)
         watched_run = self.evaluator.run(
@@ -246,5 +247,4 @@ class RunState:
         # What the run has read already is read again unrecorded.
         self.evaluator.gather_again(self.stream.device)
         self.ledger.load_state_dict(state["ledger"])
-        self.ledger.check()
         set_global_randomness(state["noise"])

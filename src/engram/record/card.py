@@ -19,6 +19,9 @@ CARD_FORMAT = 3
 """The layout of a card in `result.json`. A card without a number has the first format: sentences. The second
 has no acts among what is forbidden, and is read like the third."""
 
+TOLERANCE = 0.05
+"""Growth up to this share over the second half of a stream is ignored: memories vary by a few samples."""
+
 SELECTION = "selection.json"
 """The file beside a run's result that records the choices that protocols made to end with this run."""
 
@@ -49,10 +52,9 @@ Act = Literal[
 connections, search the objects of the process, seed its random generators, change its batch or the account of
 what it reads, and keep what it is asked in an evaluation."""
 
-ForbiddenKind = (
-    Literal["train", "test", "validation", "data set", "task identity", "task identity at test time", "other"]
-    | Act
-)
+ForbiddenKind = Literal[
+    "train", "test", "validation", "data set", "task identity", "task identity at test time", "other", Act
+]
 """What a method must not read or do; `other` is what a card of the first format says in a sentence."""
 
 SELECTION_ON_TEST = "selection on test data"
@@ -197,9 +199,6 @@ _ACTS: Mapping[str, str] = {
     "account": "changed the account of what it reads",
     "questions": "kept the inputs of evaluations ({})",
 }
-FORBIDDEN_KINDS: tuple[ForbiddenKind, ...] = tuple(
-    word for kinds in get_args(ForbiddenKind) for word in get_args(kinds)
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +269,7 @@ class ForbiddenRead:
             True
         """
         return cls(
-            _one_of(written, "what", FORBIDDEN_KINDS),
+            _one_of(written, "what", get_args(ForbiddenKind)),
             tuple(map(int, written.get("tasks", ()))),
             _one_of(written, "when", get_args(Relation)) if "when" in written else None,
             _text(written, "dataset", default=""),
@@ -441,7 +440,7 @@ def growth(values: Sequence[float]) -> float | None:
     """The share by which a series with one value per task grew over its second half; None if unknown.
 
     What a method does for the first time when the second task begins is not growth, so that three tasks are
-    needed to see growth; two are enough to see that there is none.
+    needed to see growth; two are enough to see that there is none, or as little as is ignored.
 
     Example:
         >>> growth([0, 10, 10, 10]), growth([10, 20, 30, 40, 50]), growth([7, 7]), growth([0, 7])
@@ -453,7 +452,7 @@ def growth(values: Sequence[float]) -> float | None:
     middle, last = values[max(1, (n - 1) // 2) if n > 2 else 0], values[-1]
     if last <= middle:
         return 0.0
-    if n == 2:
+    if n == 2 and last > (1 + TOLERANCE) * middle:
         return None
     return math.inf if middle == 0 else last / middle - 1
 

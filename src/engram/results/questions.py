@@ -11,6 +11,7 @@ from engram.core.errors import unknown_name
 from engram.record.card import (
     SELECTION_ON_LATER,
     SELECTION_ON_TEST,
+    TOLERANCE,
     Answer,
     Card,
     Constraint,
@@ -218,12 +219,15 @@ def _causality(card: Card, constraint: Constraint) -> str:
 def _constant_update_complexity(card: Card, constraint: Constraint) -> str:
     if constraint.note:
         return constraint.note
-    shares = {
-        "FLOPs per update": growth(_series(constraint, "flops")),
-        "bytes kept": growth(_series(constraint, "kept_bytes")),
-        "FLOPs at task boundaries": growth(_series(constraint, "boundary_flops")) or None,
-        "FLOPs per answer": growth(_series(constraint, "answer_flops")) or None,
-    }
+    per_update = growth(_series(constraint, "flops"))
+    shares = {"FLOPs per update": per_update, "bytes kept": growth(_series(constraint, "kept_bytes"))}
+    for name, unit in (
+        ("flops_with_boundaries", "with its share of task boundaries"),
+        ("flops_with_answer", "with an answer"),
+    ):
+        share = growth(_series(constraint, name))
+        if share is not None and share > (per_update or 0) + TOLERANCE:
+            shares[unit] = share
     figure = ", ".join(f"{unit} {_percent(share)}" for unit, share in shares.items() if share is not None)
     if learned := _number(constraint, "answer_backward_passes"):
         figure = _joined((f"answers are learned when they are needed, in {learned:,} backward passes", figure))
