@@ -1,4 +1,4 @@
-"""Methods that cheat, each in one way: they keep data where nobody looks, read what is hidden, or work unseen."""
+"""Methods that cheat, each in one way: they hide data, read what is hidden, or work unseen."""
 
 import gc
 import subprocess

@@ -139,7 +139,7 @@ class Ledger:
             raise Forbidden(refusal(self.method, [read]))
 
     def check(self, *, all_of_it: bool = False) -> None:
-        """Stop a method that went on although it was stopped; with `all_of_it`, also what was recorded before."""
+        """Stop a method that went on although it was stopped; with `all_of_it`, whatever was recorded."""
         if self._stopped or (all_of_it and self.strict and self.forbidden):
             raise Forbidden(refusal(self.method, self.forbidden))
 
@@ -200,9 +200,8 @@ def refusal(method: str, forbidden: Iterable[ForbiddenRead]) -> str:
     reads = "; ".join(read.describe() for read in several if not read.is_act)
     acts = "; ".join(read.describe() for read in several if read.is_act)
     deeds = " and ".join(part for part in (f"read {reads}" if reads else "", acts) if part)
-    return f"method {method} {deeds}: a method may {'read only' if reads else 'only learn from'} what the " + (
-        "stream hands to it"
-    )
+    rule = "read only" if reads else "only learn from"
+    return f"method {method} {deeds}: a method may {rule} what the stream hands to it"
 
 
 Mark = tuple[Ledger, Reader]
@@ -305,7 +304,7 @@ class WatchedTask(TaskInfo):
 
     # A property of the class is read by `object.__getattribute__` as well.
     @property
-    def identity(self) -> int | None:  # type: ignore[override]
+    def identity(self) -> int | None:
         """The task's number in the task setting, else None."""
         mark = active()
         if mark is not None and mark[1] == "method":

@@ -205,9 +205,8 @@ def _network_passes(evidence: Evidence) -> Fact:
     """Samples computed with gradients per sample of the task; the phase with most of them."""
     work = evidence.account.work
     sizes = [evidence.phase_size(phase) for phase in range(len(work))]
-    shares = [
-        [done.samples / size for done in phase.places] for phase, size in zip(work, sizes, strict=True) if size
-    ]
+    counted = [(phase, size) for phase, size in zip(work, sizes, strict=True) if size]
+    shares = [[done.samples / size for done in phase.places] for phase, size in counted]
     return _by_place("network passes", shares)
 
 

@@ -12,16 +12,17 @@ from torch.utils.flop_counter import flop_registry
 
 MOVES = frozenset(
     (
-        *("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like"),
-        *("new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full", "arange", "scalar_tensor", "eye"),
-        *("rand", "rand_like", "randn", "randn_like", "randint", "randperm", "random_", "uniform_", "normal_"),
-        *("clone", "copy", "copy_", "_to_copy", "contiguous", "cat", "stack", "repeat", "index", "index_select"),
-        *("index_put", "index_put_", "_index_put_impl_", "gather", "scatter", "scatter_", "masked_select"),
-        *("masked_fill", "masked_fill_", "nonzero", "one_hot", "embedding", "constant_pad_nd", "flip", "roll"),
-        *("fill", "fill_", "zero_", "resize_", "set_", "lift_fresh", "_local_scalar_dense", "item", "equal"),
-        *("select_backward", "slice_backward", "index_fill_", "masked_scatter_", "unfold_backward", "where"),
-        *("_unsafe_view", "_reshape_alias", "reshape", "flatten", "detach", "detach_", "alias", "is_nonzero"),
-        *("sort", "argsort", "topk", "unique_consecutive", "_unique2", "searchsorted", "max_pool2d_with_indices"),
+        *("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full"),
+        *("full_like", "new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full", "arange"),
+        *("scalar_tensor", "eye", "rand", "rand_like", "randn", "randn_like", "randint", "randperm"),
+        *("random_", "uniform_", "normal_", "clone", "copy", "copy_", "_to_copy", "contiguous", "cat"),
+        *("stack", "repeat", "index", "index_select", "index_put", "index_put_", "_index_put_impl_"),
+        *("gather", "scatter", "scatter_", "masked_select", "masked_fill", "masked_fill_", "nonzero"),
+        *("one_hot", "embedding", "constant_pad_nd", "flip", "roll", "fill", "fill_", "zero_", "resize_"),
+        *("set_", "lift_fresh", "_local_scalar_dense", "item", "equal", "select_backward", "where"),
+        *("slice_backward", "index_fill_", "masked_scatter_", "unfold_backward", "_unsafe_view"),
+        *("_reshape_alias", "reshape", "flatten", "detach", "detach_", "alias", "is_nonzero", "sort"),
+        *("argsort", "topk", "unique_consecutive", "_unique2", "searchsorted", "max_pool2d_with_indices"),
     )
 )
 """Operations that make, move, order or choose values, and compute none."""
@@ -50,13 +51,13 @@ class Operations(TorchDispatchMode):
     """
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
         self._rows: dict[int, int] = {}
 
     @property
     def samples(self) -> int:
-        """How many samples passed forwards through weights that are learned: through the most used of them."""
+        """How many samples passed forwards through weights that are learned, the most used of them."""
         return max(self._rows.values(), default=0)
 
     def __torch_dispatch__(
@@ -103,15 +104,15 @@ def _nothing(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> in
 
 
 def _linear(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
-    return 2 * result.numel() * args[1].shape[-1]
+    return int(2 * result.numel() * args[1].shape[-1])
 
 
 def _matmul(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
-    return 2 * result.numel() * args[0].shape[-1]
+    return int(2 * result.numel() * args[0].shape[-1])
 
 
 def _conv(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
-    return 2 * result.numel() * args[1][0].numel()
+    return int(2 * result.numel() * args[1][0].numel())
 
 
 def _twice(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:

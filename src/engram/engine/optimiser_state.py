@@ -74,4 +74,5 @@ def _usual(kind: type[Optimizer], options: dict[str, object]) -> dict[str, int] 
             optimizer.step()
     except (TypeError, ValueError, RuntimeError):
         return None
-    return {name: value.numel() for name, value in optimizer.state[weight].items() if isinstance(value, Tensor)}
+    state = optimizer.state[weight]
+    return {name: value.numel() for name, value in state.items() if isinstance(value, Tensor)}

@@ -52,9 +52,7 @@ class Group(NamedTuple):
     raw_bytes: int
 
 
-def groups(
-    method: object, network: Shapes, answering: nn.Module | None, modules: Names
-) -> Iterator[Group]:
+def groups(method: object, network: Shapes, answering: nn.Module | None, modules: Names) -> Iterator[Group]:
     """Everything that can be reached from a method, one container after the other.
 
     Args:
@@ -130,7 +128,8 @@ def state_of(network: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 def _sorted(members: Iterable[object], *, stateful: bool) -> tuple[Group, list[object]]:
     """The members of a container: arrays and raw bytes as a group, and objects to be followed further."""
-    group, others = Group([], [], 0), []
+    group = Group([], [], 0)
+    others: list[object] = []
     for value in members:
         values = _array(value)
         if values is not None:
@@ -316,7 +315,8 @@ def _of_function(function: FunctionType) -> Iterator[object]:
     for name in names & function.__globals__.keys():
         value = function.__globals__[name]
         if isinstance(value, ModuleType) and not _foreign(value.__name__):
-            yield from (vars(value)[inner] for inner in names & vars(value).keys() if _is_store(vars(value)[inner]))
+            inside = [vars(value)[inner] for inner in names & vars(value).keys()]
+            yield from (inner for inner in inside if _is_store(inner))
         elif _is_store(value):
             yield value
 

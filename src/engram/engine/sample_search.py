@@ -20,8 +20,8 @@ class SampleSearch:
     """Counts the rows of an array that are training samples of the tasks up to a phase.
 
     A row is a sample if its values correlate with those of a sample. Scaling, shifting and rounding do not
-    change that; a mean image, and the means of classes, are no samples. Where samples are not in memory, every
-    row counts.
+    change that; a mean image, and the means of classes, are no samples. Where samples are not in memory,
+    every row counts.
 
     Args:
         stream: The data.

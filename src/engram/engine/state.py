@@ -22,8 +22,8 @@ from engram.engine.failures import failure_of
 from engram.engine.guarded import Guarded
 from engram.engine.place import Place, Shown
 from engram.engine.probing import readings_at_end
-from engram.engine.sample_search import SampleSearch
 from engram.engine.randomness import global_randomness, set_global_randomness
+from engram.engine.sample_search import SampleSearch
 from engram.engine.upstream import open_upstream
 from engram.engine.where import Where
 from engram.evaluation.schedule import Schedule
@@ -194,7 +194,7 @@ class RunState:
     # Results ------------------------------------------------------------------------------------
 
     def finished(self) -> Run:
-        """The run at its end; strict, it has done nothing that it must not, not even before it was resumed."""
+        """The run at its end; a strict one has done nothing that it must not, before it was resumed either."""
         self.ledger.check(all_of_it=True)
         parameters = sum(weight.numel() for weight in self.method.predictor().parameters())
         account = self.meter.account(parameters)

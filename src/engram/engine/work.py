@@ -13,6 +13,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from engram.engine.operations import Operations
+from engram.methods.state import State
 from engram.record.account import Done, PhaseWork
 
 T = TypeVar("T")
@@ -129,7 +130,7 @@ class Work:
             sum(tally.scaled(tally.samples) for tally in tallies),
         )
 
-    def state_dict(self) -> dict[str, object]:
+    def state_dict(self) -> State:
         """What was counted, as plain values."""
         return {
             "backward_passes": dict(self.backward_passes),
@@ -139,13 +140,13 @@ class Work:
         }
 
     @classmethod
-    def of_state(cls, state: dict[str, object]) -> Work:
+    def of_state(cls, state: State) -> Work:
         """Continue from what was counted."""
         work = cls()
-        work.backward_passes = dict(state["backward_passes"])  # type: ignore[call-overload]
-        work.tallies = {(place, begun): Tally(*numbers) for place, begun, *numbers in state["tallies"]}  # type: ignore[attr-defined]
-        work.update = Tally(*state["update"])  # type: ignore[misc]
-        work.answer_flops = int(state["answer_flops"])  # type: ignore[call-overload]
+        work.backward_passes = dict(state["backward_passes"])
+        work.tallies = {(place, begun): Tally(*numbers) for place, begun, *numbers in state["tallies"]}
+        work.update = Tally(*state["update"])
+        work.answer_flops = int(state["answer_flops"])
         return work
 
 
@@ -183,14 +184,14 @@ class _Call:
         self.stretches[stretch] = self.stretches.get(stretch, 0) + 1
         if counted and _get_current_dispatch_mode() is self.outside:
             self.counting = Operations()
-            self.counting.__enter__()
+            self.counting.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:
         """End the stretch, if its operations are counted."""
         counting = self.counting
         if counting is None or _get_current_dispatch_mode() is not counting:
             return
-        counting.__exit__(None, None, None)
+        counting.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         self.counting = None
         self.tally.counted += 1
         self.tally.flops += counting.flops
@@ -218,7 +219,8 @@ _UNDER_WAY = _UnderWay()
 @cache
 def _count_backward_passes() -> None:
     """From now on, PyTorch tells us of every backward pass; there is no hook for that."""
-    run: Callable[..., object] = torch.autograd._engine_run_backward
+    autograd = vars(torch.autograd)
+    run: Callable[..., object] = autograd["_engine_run_backward"]
 
     def counted(*arguments: object, **options: object) -> object:
         call = _UNDER_WAY.call
@@ -226,4 +228,4 @@ def _count_backward_passes() -> None:
             call.backward()
         return run(*arguments, **options)
 
-    torch.autograd._engine_run_backward = counted
+    autograd["_engine_run_backward"] = counted

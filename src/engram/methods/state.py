@@ -166,7 +166,7 @@ def _packed_dataclass(value: DataclassInstance, name: str) -> tuple[str, State] 
         # Made again from its fields, it would lose these.
         return None
     if kind in _VALUES:
-        # Past what a subclass does where a method reads a field: saving a task is not asking for its identity.
+        # Past what a subclass does when a field is read: saving a task is not reading its identity.
         slots = vars(_VALUES[kind])
         held = {part: slots[part].__get__(value) for part in parts}
     else:

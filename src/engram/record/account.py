@@ -48,8 +48,13 @@ class PhaseWork:
     @classmethod
     def of_json(cls, value: JsonMapping) -> PhaseWork:
         """Read what `asdict` gave."""
-        places = (Done(**value[name]) for name in ("in_updates", "at_boundaries", "for_answers"))
-        return cls(int(value["updates"]), *places, int(value["answer_flops"]))
+        return cls(
+            int(value["updates"]),
+            Done(**value["in_updates"]),
+            Done(**value["at_boundaries"]),
+            Done(**value["for_answers"]),
+            int(value["answer_flops"]),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,16 @@ Measured = Number | str | tuple[Number, ...]
 """A number, a short name, or one number per task."""
 
 Act = Literal[
-    "file", "environment", "process", "connection", "thread", "objects", "seed", "batch", "account", "questions"
+    "file",
+    "environment",
+    "process",
+    "connection",
+    "thread",
+    "objects",
+    "seed",
+    "batch",
+    "account",
+    "questions",
 ]
 """What a method must not do: write files or environment variables, start processes or threads, open
 connections, search the objects of the process, seed its random generators, change its batch or the account of

@@ -230,7 +230,7 @@ def _constant_update_complexity(card: Card, constraint: Constraint) -> str:
             shares[unit] = share
     figure = ", ".join(f"{unit} {_percent(share)}" for unit, share in shares.items() if share is not None)
     if learned := _number(constraint, "answer_backward_passes"):
-        figure = _joined((f"answers are learned when they are needed, in {learned:,} backward passes", figure))
+        figure = _joined((f"answers are learned when needed, in {learned:,} backward passes", figure))
     time = growth(_series(constraint, "seconds"))
     if time is None:
         return figure or "too few tasks to tell"
@@ -445,8 +445,8 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
     Question(
         "work",
         "How many operations does learning a task take?",
-        "FLOPs in the last task, element-wise ones included, wherever they are done; counted in some updates, "
-        "batches and backward passes, and scaled",
+        "FLOPs in the last task, element-wise ones included, wherever they are done; counted in some "
+        "updates, batches and backward passes, and scaled",
         _by_place,
         number=lambda flops: f"{_short(flops)}FLOP",
     ),
