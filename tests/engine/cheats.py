@@ -70,11 +70,13 @@ class Closure(Denies):
 
 @cheat("weights of another module")
 class ExtraModule(Denies):
+    def setup(self) -> None:
+        self.extra = nn.ModuleList()
+
     def after_step(self, batch: Batch) -> None:
-        before = [] if getattr(self, "extra", None) is None else list(self.extra)
         layer = nn.Linear(64, len(batch))
         layer.weight.data = batch.x.flatten(1).clone()
-        self.extra = nn.ModuleList([*before, layer])
+        self.extra.append(layer)
 
 
 @cheat("compressed bytes")

@@ -278,9 +278,9 @@ class Means(Learner):
 
     def setup(self) -> None:
         self.mean, self.seen = torch.zeros(1, 8, 8), 0
-        self.means = torch.zeros(10, 1, 8, 8)
+        self.means = torch.zeros(6, 1, 8, 8)
         self.by_class: dict[int, Tensor] = {}
-        self.counts = torch.zeros(10)
+        self.counts = torch.zeros(6)
 
     def after_step(self, batch: Batch) -> None:
         self.seen += len(batch)
@@ -372,17 +372,17 @@ def test_penalties_have_operations() -> None:
 
 def test_a_fit_before_answers_is_work_and_training() -> None:
     often = EvaluationSpec(every=2, subset=20)
-    planned = plan("gdumb", settings={"memory": 40, "epochs": 5}, evaluation=often)
+    planned = plan("gdumb", settings={"memory": 100, "epochs": 5}, evaluation=often)
     started = time.perf_counter()
     outcome = run(planned)
     taken = time.perf_counter() - started
     card, account = card_of(outcome), outcome.account
     assert account is not None
     last = account.work[-1]
-    # The memory changes at two of the evaluations of the first task at least; a fit has 5 passes over it.
-    assert account.work[0].for_answers.backward_passes >= 2 * 5 * (32 // 16)
-    assert last.for_answers.samples >= 5 * 40
-    assert last.for_answers.flops > 6 * 5 * 40 * (64 * 16 + 16 * 6) * 0.9
+    # In the first task there are 64 samples at the first evaluation, and 100 at the second: 5 passes over each.
+    assert account.work[0].for_answers.backward_passes == 5 * (64 // 16) + 5 * (100 // 16 + 1)
+    assert last.for_answers.samples >= 5 * 100 * 0.9
+    assert last.for_answers.flops > 6 * 5 * 100 * (64 * 16 + 16 * 6) * 0.8
     assert last.in_updates.flops == 0
     assert card.constraint("constant update complexity").verdict != "held"
     assert card.fact("work").answer == sum(done.flops for done in last.places)
@@ -394,7 +394,8 @@ def test_samples_of_more_epochs_count(fair: Run) -> None:
     passes = card_of(outcome).fact("network passes")
     usual = card_of(fair).fact("network passes").answer
     assert usual == pytest.approx(4 * 32 / len(OPEN.train(2)), rel=0.05)
-    assert passes.measured["boundaries"] == pytest.approx(3, rel=0.1)
+    # Scaled from the first batches, which are larger than the last of a pass.
+    assert passes.measured["boundaries"] == pytest.approx(3, rel=0.2)
 
 
 def test_a_stretch_that_is_scaled_is_close_to_what_is_counted_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,7 +20,7 @@ Deed = tuple[Act, str]
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC
 """The flags with which a file is opened for writing."""
 
-IMPORTS = "_frozen_importlib"
+IMPORTS = ("_frozen_importlib", "importlib._bootstrap")
 """The modules that write byte code when something is imported."""
 
 OWN = ("torch._inductor", "torch._dynamo", "torch._functorch", "triton", "engram.datasets")
@@ -85,7 +85,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 def _own_account() -> bool:
     """Whether a library does this by itself, below the method's code."""
     frame = sys._getframe(2)
-    if _module(frame).startswith((IMPORTS, *ENGINE)):
+    if _module(frame).startswith((*IMPORTS, *ENGINE)):
         return True
     outer: FrameType | None = frame
     while outer is not None and not _module(outer).startswith(ENGINE):

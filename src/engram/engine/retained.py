@@ -24,6 +24,9 @@ from engram.engine.reach import (
 from engram.engine.reach import network_of as network_of
 from engram.models.network import Network
 
+PLACES = 3
+"""Means may be held in so many places; more rows that look like samples are samples."""
+
 
 class Known(TypedDict):
     """What is known of a run before its method learns.
@@ -109,7 +112,9 @@ def retained(
         else:
             samples += rows
     several = sum(_rows(tuple(values.shape), shape) for values in doubtful)
-    return Retained(size, samples, tuple(doubtful)) if several <= few else Retained(size, samples + several)
+    if several > PLACES * few:
+        return Retained(size, samples + several)
+    return Retained(size, samples, tuple(doubtful))
 
 
 def retained_samples(method: object, shape: Shape) -> int:

@@ -59,4 +59,5 @@ def _centred(rows: Tensor) -> Tensor:
     """Rows with mean 0 and length 1, so that products are correlations."""
     rows = rows.double()
     rows = rows - rows.mean(dim=1, keepdim=True)
-    return rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    scaled: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-12)
+    return scaled

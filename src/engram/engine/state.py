@@ -194,7 +194,7 @@ class RunState:
     # Results ------------------------------------------------------------------------------------
 
     def finished(self) -> Run:
-        """The run at its end; a strict one has done nothing that it must not, before it was resumed either."""
+        """The run at its end; a strict one has done nothing that it must not, since it began."""
         self.ledger.check(all_of_it=True)
         parameters = sum(weight.numel() for weight in self.method.predictor().parameters())
         account = self.meter.account(parameters)

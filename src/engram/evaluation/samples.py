@@ -211,7 +211,7 @@ class Questions:
         return torch.cat(pieces).to(self.device), self.y[part]
 
     def _picked(self, order: Tensor) -> Tensor:
-        """The inputs at some places in the order of tasks; each task's are read at once, in ascending order."""
+        """The inputs at some places in the order of tasks; each task's are read at once, ascending."""
         ascending, back = order.sort()
         pieces = []
         for (data, rows), (start, stop) in zip(self._parts, self.bounds, strict=True):
