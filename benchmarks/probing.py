@@ -14,11 +14,15 @@ import torch
 from benchmarks.report import Options, Report, figure, ratios
 from engram.core.values import OptimizerSpec
 from engram.datasets import arrays
+from engram.datasets.accounting import Ledger
 from engram.datasets.stream import Stream
+from engram.engine.account import Meter
 from engram.engine.check import complete
+from engram.engine.guarded import Guarded
 from engram.engine.loop import run_steps
 from engram.engine.observers import Step
 from engram.engine.probing import readings_at_end
+from engram.methods.base import Method
 from engram.models.spec import ModelSpec
 from engram.record.experiment import EvaluationSpec, Experiment, TransferSpec
 from engram.scenarios import split
@@ -61,13 +65,22 @@ def measure(options: Options) -> list[Report]:
             last = one_epoch(planned)
             learned = time.process_time()
             assert last.method is not None
-            readings_at_end(planned, stream, last.method, phase=0, step=last.step)
+            readings_at_end(planned, stream, _guarded(planned, stream, last.method), phase=0, step=last.step)
             epochs.append(learned - started)
             probes.append(time.process_time() - learned)
         shown.figures.append(figure(f"probes / epoch, {name}", ratios(probes, epochs), target=TARGET))
     torch.set_num_threads(before)
     shown.remarks.append("CPU time on one thread; features are computed once for all probes")
     return [shown]
+
+
+def _guarded(planned: Experiment, stream: Stream, method: Method) -> Guarded:
+    """The method as probes get it from a run."""
+    network = method.predictor()
+    meter = Meter(planned, network, stream.shape)
+    meter.begin_phase(0)
+    ledger = Ledger(planned.scenario, method=planned.method)
+    return Guarded(method, name=planned.method, network=network, ledger=ledger, meter=meter)
 
 
 def one_epoch(planned: Experiment) -> Step:

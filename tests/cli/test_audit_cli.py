@@ -102,7 +102,7 @@ FACTS = {"format": 2, "facts": [], "constraints": [], "reads": [], "forbidden": 
         {**FACTS, "facts": 3},
         {**FACTS, "constraints": [{"name": "causality", "verdict": "perhaps"}]},
         {**FACTS, "forbidden": [{"what": "a look", "times": 1}]},
-        {**FACTS, "format": 3},
+        {**FACTS, "format": 4},
     ],
 )
 def test_a_broken_card_is_one_line(card: object, tmp_path: Path, engram: Engram) -> None:
@@ -185,3 +185,18 @@ def test_a_cheat_is_recorded_and_stopped(tmp_path: Path, engram: Engram) -> None
         assert engram("audit", tmp_path / "audit").returncode == 0
     finally:
         del METHODS._entries["test-peek"]
+
+
+def test_acts_are_shown_and_exit_with_1(tmp_path: Path, engram: Engram) -> None:
+    run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
+    result = json.loads((run / "result.json").read_text())
+    acts = [{"what": "file", "note": "samples.pt", "times": 3}, {"what": "test", "tasks": [0], "times": 1}]
+    (run / "result.json").write_text(
+        json.dumps({**result, "card": {**FACTS, "format": 3, "forbidden": acts}})
+    )
+    done = engram("audit", run)
+    assert done.returncode == 0
+    flat = " ".join(done.stdout.split())
+    assert "the method did what it should not: opened the file samples.pt for writing (3 times)" in flat
+    assert "the method read what it should not: test data of task 1 (once)" in flat
+    assert engram("audit", run, "--strict").returncode == 1

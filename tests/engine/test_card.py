@@ -31,7 +31,7 @@ from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps
 from engram.engine.observers import Step
 from engram.engine.recipe import experiment
-from engram.engine.retained import retained, retained_samples, shapes_of
+from engram.engine.retained import Retained, retained, retained_samples, shapes_of
 from engram.engine.where import Where
 from engram.methods import METHODS
 from engram.methods.base import Learner
@@ -469,7 +469,7 @@ def test_kept_samples_are_counted(place: str) -> None:
 
     learner = Keeps(network=build(ModelSpec(hidden=(32,)), shape=(1, 8, 8), n_units=10, seed=0))
     at_first = shapes_of(learner.network)
-    assert retained(learner, (1, 8, 8), network=at_first) == (0, 0)
+    assert retained(learner, (1, 8, 8), network=at_first) == Retained(0, 0)
     for _ in range(2):
         x = torch.rand(32, 1, 8, 8)
         learner.observe(Batch(x, torch.zeros(32, dtype=torch.int64), heads=(tuple(range(10)),)))

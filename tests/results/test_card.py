@@ -216,6 +216,36 @@ def test_seeds_that_differ_are_told(tmp_path: Path) -> None:
     assert "read what it should not: test data of task 1." in re.sub("<[^>]*>", "", cards_section([group]))
 
 
+def test_acts_and_work_are_told(tmp_path: Path) -> None:
+    work = {"updates": 2.0e6, "boundaries": 0, "answers": 1.5e9}
+    card = replace(
+        CARD,
+        facts=(Fact("work", 1.502e9, work), Fact("backward passes", None), Fact("outside", True)),
+        forbidden={ForbiddenRead("test", (0,)): 3, ForbiddenRead("process", note="ls"): 1},
+    )
+    assert (line(card, "work").answer, line(card, "work").figure) == (
+        "1.5 GFLOP",
+        "2 M in updates, 1.5 G before answers",
+    )
+    assert line(card, "backward passes").figure == "not counted"
+    assert line(card, "outside").figure == "started the process ls"
+    with_card(tmp_path, "er", card)
+    [group] = group_runs(find_runs([tmp_path]))
+    told = "read what it should not: test data of task 1, and did what it should not: started the process ls."
+    assert told in re.sub("<[^>]*>", "", cards_section([group]))
+
+
+def test_learned_answers_are_told() -> None:
+    series = {"flops": (0, 0, 0), "kept_bytes": (9, 9, 9), "flops_with_answer": (5, 5, 10)}
+    constraint = Constraint(
+        "constant update complexity", "broken", {**series, "answer_backward_passes": 3750}
+    )
+    assert constraint_lines(replace(CARD, constraints=(constraint,)))[0].figure == (
+        "answers are learned when needed, in 3,750 backward passes; FLOPs per update +0 %, bytes kept +0 %, "
+        "with an answer +100 %"
+    )
+
+
 def test_merged_cards_survive_json_and_merge_again() -> None:
     other = replace(CARD, facts=(CARD.facts[0], replace(CARD.facts[1], answer=None)))
     card = merged([CARD, other])

@@ -24,7 +24,7 @@ def audit(
         list[Path], typer.Argument(help="Run folders, or folders that contain some.", metavar="RUNS")
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit with 1 if a method read what it should not.")
+        bool, typer.Option("--strict", help="Exit with 1 if a method read or did what it should not.")
     ] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -68,7 +68,7 @@ def required_card(run: Run) -> Card:
 
 
 def print_card(card: Card) -> None:
-    """Print a card: the constraints, the questions, and what the method read although it should not."""
+    """Print a card: the constraints, the questions, and what the method did although it should not."""
     from rich.text import Text
 
     from engram.results.card import constraint_lines, fact_lines
@@ -79,7 +79,8 @@ def print_card(card: Card) -> None:
     _print_lines("question", "answer", fact_lines(card))
     for read, times in card.forbidden.items():
         count = "once" if times == 1 else f"{times:,} times"
-        stdout.print(Text(f"the method read what it should not: {read.describe()} ({count})", "red"))
+        verb = "did" if read.is_act else "read"
+        stdout.print(Text(f"the method {verb} what it should not: {read.describe()} ({count})", "red"))
 
 
 def _print_groups(runs: Iterable[Run]) -> None:

@@ -17,7 +17,8 @@ Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
 Out = Annotated[Path, typer.Option(help="Where runs are kept.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
 Strict = Annotated[
-    bool, typer.Option("--strict", help="Stop a method that reads what it should not; see `engram audit`.")
+    bool,
+    typer.Option("--strict", help="Stop a method that reads or does what it must not; see `engram audit`."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

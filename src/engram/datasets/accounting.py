@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar, Token
+from dataclasses import replace
 from typing import Literal, TypeVar, final
 
 from engram.core.errors import InputError
@@ -14,6 +17,8 @@ from engram.scenarios.values import Scenario, TaskSetting
 
 T = TypeVar("T")
 Key = tuple[int, Reader, Part, tuple[int, ...]]
+NAMED = 8
+"""So many files, processes and addresses are named; the others are counted together."""
 
 
 class Forbidden(InputError):
@@ -26,7 +31,7 @@ class Ledger:
     Everything that any stream hands out inside `reading` is recorded. Samples are counted by batch. By
     default everything is only recorded; a strict ledger stops a method at the first thing that it must not
     read: test or validation data, a later task, an earlier task, task identity where the setting hides it, or
-    a data set that it opens itself. Files that a method opens without engram are not seen.
+    a data set that it opens itself; and at the first thing that it must not do (`engram.datasets.outside`).
 
     Args:
         scenario: What is streamed.
@@ -42,7 +47,7 @@ class Ledger:
         named_batches: Batches that said which task they belong to.
         identity_reads: How often the method read a task's identity.
         answers_by_task: Whether evaluations used task identity, to choose among units or networks.
-        forbidden: What the method read although it should not, and how often.
+        forbidden: What the method read or did although it should not, and how often.
         whole: Whether the account covers the run from its beginning.
 
     Example:
@@ -68,8 +73,9 @@ class Ledger:
         self.answers_by_task = False
         self.forbidden: dict[ForbiddenRead, int] = {}
         self.whole = True
+        self._stopped = False
 
-    def reading(self, reader: Reader) -> _ReadingContext:
+    def reading(self, reader: Reader) -> AbstractContextManager[None]:
         """Within this context, data are read by `reader`."""
         return _ReadingContext(self, reader)
 
@@ -123,10 +129,19 @@ class Ledger:
         self.refuse(ForbiddenRead("data set", dataset=dataset))
 
     def refuse(self, read: ForbiddenRead) -> None:
-        """Record something that a method must not read; a strict ledger stops the method there."""
+        """Record something that a method must not read or do; a strict ledger stops the method there."""
+        if read.note and read not in self.forbidden:
+            several = sum(known.what == read.what for known in self.forbidden) >= NAMED
+            read = replace(read, note="… and others") if several else read
         self.forbidden[read] = self.forbidden.get(read, 0) + 1
         if self.strict:
+            self._stopped = True
             raise Forbidden(refusal(self.method, [read]))
+
+    def check(self, *, all_of_it: bool = False) -> None:
+        """Stop a method that went on although it was stopped; with `all_of_it`, whatever was recorded."""
+        if self._stopped or (all_of_it and self.strict and self.forbidden):
+            raise Forbidden(refusal(self.method, self.forbidden))
 
     def relation(self, phase: int, tasks: tuple[int, ...]) -> Relation:
         """What tasks are to a phase: all learned in it, all learned by its end, or some still to come."""
@@ -173,44 +188,92 @@ class Ledger:
 
 
 def refusal(method: str, forbidden: Iterable[ForbiddenRead]) -> str:
-    """The message about a method that read what it should not.
+    """The message about a method that read or did what it should not.
 
     Example:
         >>> refusal("mine", [ForbiddenRead("test", (0,))])
         'method mine read test data of task 1: a method may read only what the stream hands to it'
+        >>> refusal("mine", [ForbiddenRead("process", note="ls")])
+        'method mine started the process ls: a method may only learn from what the stream hands to it'
     """
-    reads = "; ".join(read.describe() for read in forbidden)
-    return f"method {method} read {reads}: a method may read only what the stream hands to it"
+    several = list(forbidden)
+    reads = "; ".join(read.describe() for read in several if not read.is_act)
+    acts = "; ".join(read.describe() for read in several if read.is_act)
+    deeds = " and ".join(part for part in (f"read {reads}" if reads else "", acts) if part)
+    rule = "read only" if reads else "only learn from"
+    return f"method {method} {deeds}: a method may {rule} what the stream hands to it"
+
+
+Mark = tuple[Ledger, Reader]
 
 
 @final
 class _ReadingContext:
-    """Who reads now; contexts nest, and the innermost counts."""
+    """Who reads now; contexts nest, and the innermost counts.
+
+    It is noted twice, so that a method that changes one of the notes is seen.
+    """
 
     __slots__ = ("_entry", "_token")
 
     def __init__(self, ledger: Ledger, reader: Reader) -> None:
         self._entry = (ledger, reader)
-        self._token: Token[tuple[Ledger, Reader] | None] | None = None
+        self._token: Token[Mark | None] | None = None
 
     def __enter__(self) -> None:
         self._token = _READING.set(self._entry)
+        _NOTED.marks.append(self._entry)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         assert self._token is not None
+        marks = _NOTED.marks
+        same = _READING.get() is self._entry and bool(marks) and marks[-1] is self._entry
         _READING.reset(self._token)
+        while marks and marks.pop() is not self._entry:
+            pass
+        if not same and kind is None:
+            self._entry[0].refuse(ForbiddenRead("account"))
 
 
-_READING: ContextVar[tuple[Ledger, Reader] | None] = ContextVar("reading", default=None)
+_READING: ContextVar[Mark | None] = ContextVar("reading", default=None)
+
+
+class _Noted(threading.local):
+    """The same marks once more, those of one thread."""
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+
+
+_NOTED = _Noted()
+
+
+def active() -> Mark | None:
+    """Whose account is kept now, and who reads; None outside of runs.
+
+    Example:
+        >>> active() is None
+        True
+    """
+    marks = _NOTED.marks
+    noted = marks[-1] if marks else None
+    mark = _READING.get()
+    if mark is noted:
+        return mark
+    true = noted or mark
+    assert true is not None
+    if ForbiddenRead("account") not in true[0].forbidden:
+        true[0].refuse(ForbiddenRead("account"))
+    return true
 
 
 def enter(
     part: Part, tasks: tuple[int, ...], samples: int, *, size: int = 0, heads: Heads | None = None
 ) -> None:
     """Record samples that are handed out, if a ledger is active."""
-    active = _READING.get()
-    if active is not None:
-        ledger, reader = active
+    mark = active()
+    if mark is not None:
+        ledger, reader = mark
         ledger.enter(reader, part, tasks, samples, size)
         if heads is not None:
             ledger.note_heads(reader, heads)
@@ -218,16 +281,19 @@ def enter(
 
 def taken(part: Part, tasks: tuple[int, ...]) -> None:
     """Record that a method reaches for data past the batches that are handed out, if a ledger is active."""
-    active = _READING.get()
-    if active is not None and active[1] == "method":
-        active[0].enter("method", part, tasks, 0, 0)
+    mark = active()
+    if mark is not None and mark[1] == "method":
+        mark[0].enter("method", part, tasks, 0, 0)
 
 
 def opened(dataset: str) -> None:
     """Record that a method opens a data set or reaches for its parts, if a ledger is active."""
-    active = _READING.get()
-    if active is not None and active[1] == "method":
-        active[0].note_opened(dataset)
+    mark = active()
+    if mark is not None and mark[1] == "method":
+        mark[0].note_opened(dataset)
+
+
+_IDENTITY = vars(TaskInfo)["identity"]
 
 
 @final
@@ -236,12 +302,19 @@ class WatchedTask(TaskInfo):
 
     __slots__ = ()
 
-    def __getattribute__(self, name: str) -> object:
-        if name == "identity":
-            active = _READING.get()
-            if active is not None and active[1] == "method":
-                active[0].note_identity()
-        return super().__getattribute__(name)
+    # A property of the class is read by `object.__getattribute__` as well.
+    @property
+    def identity(self) -> int | None:
+        """The task's number in the task setting, else None."""
+        mark = active()
+        if mark is not None and mark[1] == "method":
+            mark[0].note_identity()
+        number: int | None = _IDENTITY.__get__(self)
+        return number
+
+    @identity.setter
+    def identity(self, number: int | None) -> None:
+        _IDENTITY.__set__(self, number)
 
 
 def watched(task: TaskInfo) -> TaskInfo:

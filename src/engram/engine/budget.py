@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 import torch
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
+from engram.datasets.accounting import Ledger
+from engram.datasets.outside import watch_outside
 from engram.engine.start import sample_shape
 from engram.evaluation.guard import same_randomness
 from engram.methods import METHODS, traits_of
@@ -50,7 +54,7 @@ def initial_bytes(experiment: Experiment) -> int:
         >>> initial_bytes(plan)  # the weights that every fit starts from: (64 · 10 + 10) · 4
         2600
     """
-    with same_randomness():
+    with same_randomness(), _watched(experiment):
         return _new(experiment).kept_bytes()
 
 
@@ -69,8 +73,14 @@ def predicted_bytes(experiment: Experiment) -> list[int]:
         >>> predicted_bytes(Experiment(digits, "mas", model=small))  # importance and anchor: 2 · 260 · 4
         [2080, 2080]
     """
-    with same_randomness():
+    with same_randomness(), _watched(experiment):
         return _kept_with_noise(experiment)
+
+
+def _watched(experiment: Experiment) -> AbstractContextManager[None]:
+    """Within, no data may be read: there is no run yet that could record it, so that it is refused."""
+    watch_outside()
+    return Ledger(experiment.scenario, method=experiment.method, strict=True).reading("method")
 
 
 def _new(experiment: Experiment) -> Method:

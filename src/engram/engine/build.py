@@ -80,6 +80,7 @@ def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Eval
             full_ends=spec.full_ends,
             losses=spec.losses,
             classes=scenario.classes_seen,
+            shuffle=not isinstance(scenario.setting, TaskSetting),
         )
 
 

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from engram.core.dataset_info import DATASETS
 from engram.datasets.accounting import Ledger
 from engram.record.card import (
+    TOLERANCE,
     Card,
     Constraint,
     Fact,
+    ForbiddenRead,
     Measured,
     Part,
     Read,
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 LEARNER: tuple[Reader, ...] = ("training", "end of task", "method")
 """The readers that learn from what they read."""
 
-TOLERANCE = 0.05
-"""Growth up to this share over the second half of a stream is ignored: memories vary by a few samples."""
+PLACES = ("updates", "boundaries", "answers")
+"""Where work is done: in `observe`, in `begin_task` and `end_task`, and in `predictor`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,15 @@ class Evidence:
             for read in self.reads
             if read.reader in readers and read.when == when and read.part in parts
         )
+
+    @property
+    def did(self) -> tuple[ForbiddenRead, ...]:
+        """What the method did although it should not, besides reading."""
+        return tuple(act for act in self.ledger.forbidden if act.is_act)
+
+    def phase_size(self, phase: int) -> int:
+        """How many training samples a phase has; 0 where none was handed out."""
+        return self.ledger.sizes.get(("train", self.scenario.phases[phase]), 0)
 
     def passes(self, when: Relation | None = None, *, readers: tuple[Reader, ...] = LEARNER) -> float:
         """How often the learner was given the samples of a task; the maximum over tasks."""
@@ -190,6 +201,43 @@ def _passes(evidence: Evidence) -> Fact:
     return Fact("passes", evidence.passes(), shares)
 
 
+def _network_passes(evidence: Evidence) -> Fact:
+    """Samples computed with gradients per sample of the task; the phase with most of them."""
+    work = evidence.account.work
+    sizes = [evidence.phase_size(phase) for phase in range(len(work))]
+    counted = [(phase, size) for phase, size in zip(work, sizes, strict=True) if size]
+    shares = [[done.samples / size for done in phase.places] for phase, size in counted]
+    return _by_place("network passes", shares)
+
+
+def _backward_passes(evidence: Evidence) -> Fact:
+    """Backward passes per update, wherever they are made; the phase with most of them."""
+    work = [phase for phase in evidence.account.work if phase.updates]
+    return _by_place(
+        "backward passes",
+        [[done.backward_passes / phase.updates for done in phase.places] for phase in work],
+    )
+
+
+def _work(evidence: Evidence) -> Fact:
+    """Operations of all that the method does in the last task."""
+    work = evidence.account.work
+    return _by_place("work", [[done.flops for done in work[-1].places]] if work else [])
+
+
+def _by_place(name: str, phases: Sequence[Sequence[float]]) -> Fact:
+    """The phase with the largest sum over updates, boundaries and answers."""
+    if not phases:
+        return Fact(name, None)
+    largest = max(phases, key=sum)
+    return Fact(name, sum(largest), dict(zip(PLACES, largest, strict=True)))
+
+
+def _outside(evidence: Evidence) -> Fact:
+    """Whether the method did something besides learning from its batches."""
+    return Fact("outside", bool(evidence.did))
+
+
 def _kept_bytes(evidence: Evidence) -> Fact:
     """Bytes kept beyond the weights, after each task."""
     kept = evidence.account.kept_bytes
@@ -229,10 +277,14 @@ FACTS: tuple[Callable[[Evidence], Fact], ...] = (
     _normalisation,
     _earlier_data,
     _passes,
+    _network_passes,
+    _backward_passes,
     _kept_bytes,
     _bytes_grow,
     _update_grows,
+    _work,
     _update_time,
+    _outside,
 )
 
 
@@ -274,15 +326,40 @@ def _causality(evidence: Evidence) -> Constraint:
 
 
 def _constant_update_complexity(evidence: Evidence) -> Constraint:
-    """Broken where the operations of an update or the kept bytes grow; the time is recorded, not judged."""
+    """Broken where operations or the kept bytes grow; the time is recorded, not judged.
+
+    Operations are those of an update, at the boundary of a task, and of an answer. Where answers are learned,
+    what an update costs depends on how often it is asked, and the verdict is at best unknown.
+    """
     account = evidence.account
+    counted = list(zip(account.flops, account.work, strict=False))
+    at_boundaries = [flops + work.at_boundaries.flops / max(1, work.updates) for flops, work in counted]
+    with_answer = [flops + work.answer_flops for flops, work in counted]
+    learned = sum(phase.for_answers.backward_passes for phase in account.work)
     grows = [_grows(account.flops), _grows(account.kept_bytes)]
-    verdict: Verdict = "broken" if True in grows else "unknown" if None in grows else "held"
+    if counted:
+        grows += [_grows(at_boundaries) and _grows(_boundary_flops_per_sample(evidence)), _grows(with_answer)]
+    verdict: Verdict = "broken" if True in grows else "unknown" if None in grows or learned else "held"
     return Constraint(
         "constant update complexity",
         verdict,
-        {"flops": account.flops, "kept_bytes": account.kept_bytes, "seconds": account.update_seconds},
+        {
+            "flops": account.flops,
+            "kept_bytes": account.kept_bytes,
+            "seconds": account.update_seconds,
+            "flops_with_boundaries": tuple(map(round, at_boundaries)),
+            "flops_with_answer": tuple(with_answer),
+            "answer_backward_passes": learned,
+        },
     )
+
+
+def _boundary_flops_per_sample(evidence: Evidence) -> list[float]:
+    """The operations at the boundaries of each phase per sample, because tasks differ in size."""
+    return [
+        work.at_boundaries.flops / max(1, evidence.phase_size(phase))
+        for phase, work in enumerate(evidence.account.work)
+    ]
 
 
 CONSTRAINTS: tuple[Callable[[Evidence], Constraint], ...] = (

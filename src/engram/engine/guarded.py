@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from typing import Unpack
 
 import torch
 from torch import nn
@@ -13,10 +14,18 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from engram.core.errors import InputError, NonFinite
 from engram.core.values import Batch, TaskInfo
-from engram.datasets.accounting import Ledger
+from engram.datasets.accounting import Ledger, watched
+from engram.datasets.outside import watch_outside
+from engram.engine.account import Meter
+from engram.engine.reach import may_store
+from engram.engine.retained import Known, Retained, retained
 from engram.evaluation.evaluator import Routes
 from engram.methods.base import Method
-from engram.record.card import Reader
+from engram.methods.state import State
+from engram.record.card import ForbiddenRead, Reader
+
+CACHED = 8
+"""A network may hold as much after an evaluation as so many samples: masks and the like, made when needed."""
 
 
 class Guarded:
@@ -27,16 +36,23 @@ class Guarded:
         name: The method's name, for messages.
         network: The network that the method was built with.
         ledger: The account of what it reads.
+        meter: The account of what it keeps and what it costs.
     """
 
-    def __init__(self, method: Method, *, name: str, network: nn.Module, ledger: Ledger) -> None:
-        self.method, self.name, self.network, self.ledger = method, name, network, ledger
+    def __init__(
+        self, method: Method, *, name: str, network: nn.Module, ledger: Ledger, meter: Meter
+    ) -> None:
+        self.method, self.name, self.network = method, name, network
+        self.ledger, self.meter = ledger, meter
         self.answering: Callable[[], nn.Module | None] = lambda: None
+        self.listens = False
+        self._held_before: int | None = None
+        watch_outside()
 
     def begin_task(self, task: TaskInfo) -> None:
         """Tell the method that a task begins."""
         self.ledger.told += 1
-        with self.at_work():
+        with self.at_work(), self.meter.at("boundaries"):
             self.method.begin_task(task)
 
     def observe(self, batch: Batch) -> float:
@@ -46,7 +62,7 @@ class Guarded:
             NonFinite: The loss, a weight or a gradient became NaN or infinite.
         """
         try:
-            with self.at_work():
+            with self.at_work(), self._same(batch):
                 loss = self.method.observe(batch)
         except ValueError as error:
             if len(batch) == 1 and not isinstance(error, InputError) and self._has_batch_norm():
@@ -66,12 +82,13 @@ class Guarded:
 
     def end_task(self, batches: Iterable[Batch]) -> None:
         """Tell the method that its task ended; it may read the task's data once more."""
-        with self.at_work():
-            self.method.end_task(self.ledger.handed(batches, "end of task"))
+        with self.at_work(), self.meter.at("boundaries"):
+            handed = self.meter.work[-1].handed(self.ledger.handed(batches, "end of task"))
+            self.method.end_task(self._unchanged(handed))
 
     def predictor(self) -> nn.Module:
         """The network that would answer now."""
-        with self.at_work():
+        with self.at_work(), self.meter.at("answers"):
             network = self.method.predictor()
         if not isinstance(network, nn.Module):
             raise InputError(
@@ -83,18 +100,83 @@ class Guarded:
             self.ledger.note_route()
         return network
 
+    def asked(self) -> AbstractContextManager[None]:
+        """Within, the network answers: what its code reads and does is recorded as the method's."""
+        if self.listens and self._held_before is None:
+            network = self.answering()
+            if network is not None and may_store(network):
+                self._held_before = self.meter.held(self).bytes
+        return self.ledger.reading("method")
+
+    def answered(self) -> None:
+        """After an evaluation: note it if the method holds more than before it was asked."""
+        if self._held_before is None:
+            return
+        kept = self.meter.held(self).bytes - self._held_before
+        self._held_before = None
+        if kept > CACHED * 4 * math.prod(self.meter.shape):
+            self.ledger.refuse(ForbiddenRead("questions", note=f"{kept:,} bytes"))
+
+    def kept_bytes(self) -> int:
+        """The bytes that the method says it keeps."""
+        with self.at_work():
+            return int(self.method.kept_bytes())
+
+    def state_dict(self) -> State:
+        """The method's state."""
+        with self.at_work():
+            return self.method.state_dict()
+
+    def load_state_dict(self, state: State) -> None:
+        """Restore the method's state."""
+        with self.at_work():
+            self.method.load_state_dict(state)
+            # What was saved is not watched.
+            for name, value in list(vars(self.method).items()):
+                if type(value) is TaskInfo:
+                    setattr(self.method, name, watched(value))
+
+    def held(self, shape: tuple[int, ...], **known: Unpack[Known]) -> Retained:
+        """What the method retains, followed from its attributes."""
+        with self.at_work():
+            return retained(self.method, shape, answering=self.answering(), **known)
+
     @contextmanager
     def at_work(self, reader: Reader = "method") -> Iterator[None]:
-        """Record what is read inside; errors that come from NaN or infinite weights become `NonFinite`."""
+        """Record what is read and done; errors that come from NaN or infinite weights become `NonFinite`."""
         try:
             with self.ledger.reading(reader):
+                seeds = self._seeds()
                 yield
+                if self._seeds() != seeds:
+                    self.ledger.refuse(ForbiddenRead("seed"))
+                self.ledger.check()
         except InputError:
             raise
         except (ArithmeticError, RuntimeError, ValueError) as error:
             if self._finite():
                 raise
             raise NonFinite("weights") from error
+
+    def _seeds(self) -> tuple[int, int | None]:
+        """The seeds of the global generator and of the method's own."""
+        own = vars(self.method).get("generator") if hasattr(self.method, "__dict__") else None
+        seed = own.initial_seed() if isinstance(own, torch.Generator) else None
+        return torch.default_generator.initial_seed(), seed
+
+    @contextmanager
+    def _same(self, batch: Batch) -> Iterator[None]:
+        """Note that a batch is not what it was: other tensors, or tensors that were changed in place."""
+        x, y = batch.x, batch.y
+        versions = _versions(x, y)
+        yield
+        if batch.x is not x or batch.y is not y or _versions(x, y) != versions:
+            self.ledger.refuse(ForbiddenRead("batch"))
+
+    def _unchanged(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        for batch in batches:
+            with self._same(batch):
+                yield batch
 
     def _finite(self) -> bool:
         """Whether weights and gradients of the method's network are finite."""
@@ -104,3 +186,8 @@ class Guarded:
 
     def _has_batch_norm(self) -> bool:
         return any(isinstance(module, _BatchNorm) for module in self.network.modules())
+
+
+def _versions(x: torch.Tensor, y: torch.Tensor) -> tuple[int, int]:
+    """How often these tensors were changed in place."""
+    return x._version, y._version

@@ -14,13 +14,13 @@ from engram.core.folder import Reading
 from engram.core.seeds import Seeds
 from engram.core.values import Batch
 from engram.datasets.stream import Stream, TaskData
+from engram.engine.guarded import Guarded
 from engram.engine.retained import network_of
 from engram.engine.upstream import Upstream
 from engram.evaluation.evaluator import Routes
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
 from engram.methods import traits_of
-from engram.methods.base import Method
 from engram.metrics.diversity import feature_diversity
 from engram.record.experiment import Experiment, TransferSpec
 from engram.scenarios.values import Scenario
@@ -93,7 +93,7 @@ UPSTREAM, UPSTREAM_START = "upstream", "upstream start"
 def readings_at_end(
     experiment: Experiment,
     stream: Stream,
-    method: Method,
+    method: Guarded,
     *,
     phase: int,
     step: int,
@@ -116,19 +116,21 @@ def readings_at_end(
             now = upstream.accuracy(_represented(method, learning))
             readings.append((step, learning, None, UPSTREAM, now))
         if spec.balances and last:
-            curve = cast(_Merging, method).curve(list(_questions(stream, scenario, phase)))
+            questions = list(_questions(stream, scenario, phase))
+            with method.at_work():
+                curve = cast(_Merging, method.method).curve(questions)
             readings += [(step, learning, None, balance_name(alpha), value) for alpha, value in curve]
     return readings
 
 
-def _represented(method: Method, learning: int) -> nn.Module:
+def _represented(method: Guarded, learning: int) -> nn.Module:
     """The network whose features are probed."""
     network = method.predictor()
     if isinstance(network, Routes):
         network = network.route(learning)
     if not hasattr(network, "features"):
         # A classifier around a network (nearest means, masks) uses its features.
-        trained = network_of(method)
+        trained = network_of(method.method)
         return network if trained is None else trained
     return network
 

@@ -12,9 +12,10 @@ import torch
 from engram.core.errors import InputError, NonFinite
 from engram.core.seeds import Seeds
 from engram.core.values import Batch, TaskInfo
-from engram.datasets.accounting import Ledger, watched
+from engram.datasets.accounting import Ledger
+from engram.datasets.outside import watch_outside
 from engram.datasets.stream import PhaseData, Stream
-from engram.engine.account import Meter
+from engram.engine.account import Meter, late_updates
 from engram.engine.build import make_evaluator, make_method, make_network, task_infos, whole_stream
 from engram.engine.card import make_card
 from engram.engine.failures import failure_of
@@ -22,16 +23,18 @@ from engram.engine.guarded import Guarded
 from engram.engine.place import Place, Shown
 from engram.engine.probing import readings_at_end
 from engram.engine.randomness import global_randomness, set_global_randomness
+from engram.engine.sample_search import SampleSearch
 from engram.engine.upstream import open_upstream
 from engram.engine.where import Where
 from engram.evaluation.schedule import Schedule
 from engram.methods.base import as_learner
 from engram.methods.state import State
+from engram.record.card import ForbiddenRead
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
 from engram.record.run import Run, Seconds
 
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 """The layout of a snapshot; one with another layout is not used, and its run starts from the beginning."""
 
 
@@ -50,16 +53,24 @@ class RunState:
         self.ledger = Ledger(self.scenario, method=experiment.method, strict=where.strict)
         # Dropout and the like draw from the global generator.
         torch.manual_seed(seeds.noise)
+        watch_outside()
         with self.ledger.reading("method"):
             network = make_network(experiment, self.stream, seeds)
-            self.meter = Meter(experiment, network, self.stream.shape)
-            self.parameters = sum(weight.numel() for weight in network.parameters())
+        among = SampleSearch(self.stream)
+        self.meter = Meter(experiment, network, self.stream.shape, among)
+        self.parameters = sum(weight.numel() for weight in network.parameters())
+        with self.ledger.reading("method"):
             method = make_method(experiment, network, seeds, self.stream)
+            if torch.default_generator.initial_seed() != seeds.noise:
+                self.ledger.refuse(ForbiddenRead("seed"))
         if experiment.augment and len(self.stream.shape) != 3:
             raise InputError(f"{self.scenario.name} has no images to crop and mirror: leave augment out")
-        self.method = Guarded(method, name=experiment.method, network=network, ledger=self.ledger)
+        self.method = Guarded(
+            method, name=experiment.method, network=network, ledger=self.ledger, meter=self.meter
+        )
         self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
         self.evaluator = make_evaluator(experiment, self.stream, seeds)
+        self.evaluator.answering = self.method.asked
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
         self.boundaries = self.scenario.setting.shows_boundaries
@@ -92,6 +103,7 @@ class RunState:
         """Prepare the next phase, or the one that is resumed, and return its data."""
         place, spec = self.place, self.experiment.evaluation
         self.ledger.phase = place.phase
+        self.meter.begin_phase(place.phase)
         data = self.stream.phase(place.phase)
         answers = self.scenario.answers(place.phase)
         self.evaluator.look(
@@ -115,8 +127,7 @@ class RunState:
 
     def update(self, batch: Batch, *, watch: bool) -> float:
         """Make one update, and return its loss."""
-        # A late update, because some methods do less at first; not the last, whose batch may be smaller.
-        counted = watch and self.place.step_in_phase == max(1, self.updates - 1)
+        counted = watch and self.place.step_in_phase in late_updates(self.updates)
         self.place.step += 1
         with self.meter.update(count=counted):
             return self.method.observe(batch)
@@ -128,14 +139,14 @@ class RunState:
 
     def end_phase(self, data: PhaseData) -> None:
         """Tell the method that its task ended: each one, or the whole stream at its end."""
-        self.meter.task_ending(self.method.method, self.method.answering())
+        self.meter.task_ending(self.method)
         phases = range(len(self.infos))
         if self.boundaries:
             self.method.end_task(self._once_more(data))
         elif self.place.phase == phases[-1]:
             everything = (self._once_more(self.stream.phase(phase)) for phase in phases)
             self.method.end_task(chain.from_iterable(everything))
-        self.meter.task_ended(self.method.method, self.method.answering())
+        self.meter.task_ended(self.method)
 
     def _once_more(self, data: PhaseData) -> Iterator[Batch]:
         """The samples of a phase once, with their classes mixed: importance over batches depends on that."""
@@ -143,6 +154,7 @@ class RunState:
 
     def evaluate(self, shown: Shown, *, last: bool) -> bool:
         """Evaluate if the schedule says so, and return whether it did."""
+        self.method.listens = last
         with self.ledger.reading("evaluation"):
             evaluated = self.evaluator(
                 self.method.predictor,
@@ -151,9 +163,11 @@ class RunState:
                 epoch_step=shown.epoch_step,
                 together=self.tasks,
             )
+        self.method.answered()
         learner = as_learner(self.method.method)
         if evaluated and learner is not None and learner.split_gradients:
-            parts = {**learner.gradient_norms, **learner.loss_parts}
+            with self.method.at_work():
+                parts = {**learner.gradient_norms, **learner.loss_parts}
             self.evaluator.note(
                 (self.place.step, self.tasks[-1], None, name, value) for name, value in parts.items()
             )
@@ -166,7 +180,7 @@ class RunState:
             readings = readings_at_end(
                 self.experiment,
                 self.stream,
-                self.method.method,
+                self.method,
                 phase=self.place.phase,
                 step=self.place.step,
                 upstream=self.upstream,
@@ -178,10 +192,11 @@ class RunState:
         learner = as_learner(self.method.method)
         if not self.experiment.by_phase or learner is None:
             return
-        learner.optimizer_spec = replace(learner.optimizer_spec, lr=self.rate)
-        # An optimiser whose state is kept between tasks is not rebuilt.
-        for group in learner.optimizer.param_groups:
-            group["lr"] = self.rate
+        with self.method.at_work():
+            learner.optimizer_spec = replace(learner.optimizer_spec, lr=self.rate)
+            # An optimiser whose state is kept between tasks is not rebuilt.
+            for group in learner.optimizer.param_groups:
+                group["lr"] = self.rate
 
     @property
     def rate(self) -> float:
@@ -192,7 +207,8 @@ class RunState:
     # Results ------------------------------------------------------------------------------------
 
     def finished(self) -> Run:
-        """The run at its end."""
+        """The run at its end; a strict one has done nothing that it must not, since it began."""
+        self.ledger.check(all_of_it=True)
         parameters = sum(weight.numel() for weight in self.method.predictor().parameters())
         account = self.meter.account(parameters)
         watched_run = self.evaluator.run(
@@ -230,7 +246,7 @@ class RunState:
             "place": self.place.state_dict(),
             "meter": self.meter.state_dict(),
             "noise": global_randomness(),
-            "method": self.method.method.state_dict(),
+            "method": self.method.state_dict(),
             "evaluator": self.evaluator.state_dict(),
             "ledger": self.ledger.state_dict(),
         }
@@ -239,11 +255,9 @@ class RunState:
         """Continue from a state, to the same bits."""
         self.place.load_state_dict(state["place"])
         self.meter.load_state_dict(state["meter"])
-        method = self.method.method
-        method.load_state_dict(state["method"])
-        for name, value in list(vars(method).items()):
-            if type(value) is TaskInfo:
-                setattr(method, name, watched(value))
+        self.method.load_state_dict(state["method"])
         self.evaluator.load_state_dict(state["evaluator"])
+        # What the run has read already is read again unrecorded.
+        self.evaluator.gather_again(self.stream.device)
         self.ledger.load_state_dict(state["ledger"])
         set_global_randomness(state["noise"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict, runtime_checkable
@@ -73,6 +74,7 @@ class EvaluatorState(TypedDict):
     updated: NotRequired[list[tuple[int, int]]]
     test_data: NotRequired[list[JsonObject]]
     index: list[Tensor]
+    gathered: list[int]
     readings: list[Reading]
     generator: Tensor
     trace: dict[str, Tensor]
@@ -100,6 +102,8 @@ class Evaluator:
         full_ends: At the end of a task, also evaluate on all samples, besides the subsets.
         losses: Also record the mean loss of each task.
         classes: How many different classes are in use after each task, for RAA and RAF.
+        shuffle: Show the network the samples of all tasks in a shuffled order, so that the place of a sample
+            does not tell its task. What is recorded is in the order of the test sets either way.
 
     Example:
         >>> task = torch.eye(2), torch.tensor([0, 1])
@@ -125,6 +129,7 @@ class Evaluator:
         full_ends: bool = False,
         losses: bool = False,
         classes: Sequence[int] | None = None,
+        shuffle: bool = False,
     ) -> None:
         if not test_sets:
             raise InputError("there is nothing to evaluate: give one test set per task")
@@ -149,6 +154,8 @@ class Evaluator:
         self.full_ends, self.losses = full_ends, losses
         self.answers = _competing(answers, len(self.sets))
         self.judge = Judge([test_set.y for test_set in self.sets])
+        self.shuffle = seed if shuffle else None
+        self.answering: Callable[[], AbstractContextManager[object]] = nullcontext
         self.classes = list(classes) if classes is not None else None
         self.trace, self.ends = Trace(), Trace()
         self.readings: list[Reading] = []
@@ -162,6 +169,7 @@ class Evaluator:
         self.updated: dict[int, int] = {}
         self._passed_over: set[int] = set()
         self._questions: Questions | None = None
+        self._gathered: list[int] = []
 
     def __call__(
         self,
@@ -349,6 +357,7 @@ class Evaluator:
             "updated": list(self.updated.items()),
             "test_data": [task.as_json() for task in self.test_data],
             "index": list(self.index),
+            "gathered": [] if self._questions is None or self.redraw else self._questions.tasks,
             "readings": list(self.readings),
             "generator": self.generator.get_state(),
             "trace": _packed(self.trace),
@@ -371,6 +380,14 @@ class Evaluator:
         self.readings = [(*reading,) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = _unpacked(state["trace"]), _unpacked(state["ends"])
+        self._gathered = list(state["gathered"])
+
+    def gather_again(self, device: torch.device) -> None:
+        """Gather the samples that were gathered when the state was saved, before the next evaluation does."""
+        if self._gathered:
+            self._questions = self._gather(
+                self.index, self._gathered, device=device, hold=self._holds(self._gathered)
+            )
 
     # ----------------------------------------------------------------------------------------------
 
@@ -420,9 +437,10 @@ class Evaluator:
     def _evaluate(
         self, model: nn.Module | Callable[[], nn.Module], learning: int, *, curve: bool, full: bool
     ) -> None:
-        started = time.perf_counter()
         with same_randomness():
             network = model if isinstance(model, nn.Module) else model()
+            # What it takes to make the network is not evaluation.
+            started = time.perf_counter()
             device = next((p.device for p in network.parameters()), torch.device("cpu"))
             with untouched(network):
                 if curve:
@@ -430,7 +448,7 @@ class Evaluator:
                     self.evaluations += 1
                 if full:
                     everything = [torch.arange(len(test_set.y)) for test_set in self.sets]
-                    questions = Questions(self.sets, everything, self.seen, device=device, hold=False)
+                    questions = self._gather(everything, self.seen, device=device, hold=False)
                     self._answer(network, learning, questions, self.ends)
         self.seconds += time.perf_counter() - started
 
@@ -440,9 +458,19 @@ class Evaluator:
             self.index = [draw(len(test_set.y), self.subset, self.generator) for test_set in self.sets]
         held = self._questions
         if held is None or self.redraw or held.tasks != self.seen or held.device != device:
-            hold = self.subset is not None or all(self.sets[task].in_memory for task in self.seen)
-            held = self._questions = Questions(self.sets, self.index, self.seen, device=device, hold=hold)
+            held = self._questions = self._gather(
+                self.index, self.seen, device=device, hold=self._holds(self.seen)
+            )
         return held
+
+    def _holds(self, tasks: Iterable[int]) -> bool:
+        """Whether the inputs of these tasks stay in memory."""
+        return self.subset is not None or all(self.sets[task].in_memory for task in tasks)
+
+    def _gather(
+        self, index: Sequence[Tensor], tasks: Sequence[int], *, device: torch.device, hold: bool
+    ) -> Questions:
+        return Questions(self.sets, index, tasks, device=device, hold=hold, shuffle=self.shuffle)
 
     def _answer(self, network: nn.Module, learning: int, questions: Questions, into: Trace) -> None:
         """Classify all samples in one pass and record which answers are correct."""
@@ -454,13 +482,14 @@ class Evaluator:
         size = questions.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
         for part in chunks(questions.total, size):
             x, y = questions.read(part)
-            logits = _scores(network, x, questions, part, self.judge, sought)
+            with self.answering():
+                logits = _scores(network, x, questions, part, self.judge, sought)
             for place, rows in questions.spans(part, sought):
-                here = slice(rows.start - part.start, rows.stop - part.start)
-                right[rows] = self.judge.right(logits[here], y[here], sought[place])
+                right[part][rows] = self.judge.right(logits[rows], y[rows], sought[place])
                 if losses is not None:
-                    losses[rows] = self.judge.loss(logits[here], y[here], sought[place])
-        bits = right.numpy()
+                    losses[part][rows] = self.judge.loss(logits[rows], y[rows], sought[place])
+        bits = questions.in_order(right).numpy()
+        losses = None if losses is None else questions.in_order(losses)
         for task, (start, stop) in zip(questions.tasks, questions.bounds, strict=True):
             into.add(step=self.step, learning=learning, task=task, right=bits[start:stop])
             if losses is not None and into is self.trace:
@@ -477,10 +506,14 @@ def _scores(
         return judge.scores(scorer(network)(x), samples=len(x), tasks=tasks, sought=sought)
     pieces = []
     for place, rows in questions.spans(part, tasks):
-        here = x[rows.start - part.start : rows.stop - part.start]
+        here = x[rows]
         outputs = scorer(network.route(tasks[place]))(here)
-        pieces.append(judge.scores(outputs, samples=len(here), tasks=[tasks[place]], sought=[sought[place]]))
-    return torch.cat(pieces)
+        asked = [tasks[place]]
+        pieces.append((rows, judge.scores(outputs, samples=len(here), tasks=asked, sought=[sought[place]])))
+    scores = pieces[0][1].new_empty((len(x), *pieces[0][1].shape[1:]))
+    for rows, answers in pieces:
+        scores[rows] = answers
+    return scores
 
 
 def _stale_end(learned: Sequence[int], *, per_epoch: bool) -> str:

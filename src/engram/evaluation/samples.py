@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol, SupportsInt, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
@@ -147,10 +148,23 @@ def chunks(total: int, size: int) -> Iterator[slice]:
         start = stop
 
 
-class Questions:
-    """The samples of one evaluation: those of several tasks, concatenated.
+def shuffled(total: int, seed: int) -> Tensor:
+    """A random order of `total` samples, from a generator of its own.
 
-    Their inputs are held in one contiguous tensor (`hold`) or read piece by piece.
+    Example:
+        >>> order = shuffled(5, seed=0)
+        >>> order.sort().values.tolist(), torch.equal(order, shuffled(5, seed=0))
+        ([0, 1, 2, 3, 4], True)
+    """
+    drawn = np.random.SeedSequence([seed, total]).generate_state(1, np.uint64)[0]
+    return torch.randperm(total, generator=torch.Generator().manual_seed(int(drawn >> 1)))
+
+
+class Questions:
+    """The samples of one evaluation: those of several tasks, concatenated or in a shuffled order.
+
+    Their inputs are held in one contiguous tensor (`hold`) or read piece by piece. Shuffled, the place of a
+    sample does not tell its task; `in_order` puts what was measured back in the order of tasks.
 
     Args:
         sets: The test sets of all tasks.
@@ -158,13 +172,14 @@ class Questions:
         tasks: The tasks to evaluate, in this order.
         device: Where the network is.
         hold: Whether to keep the inputs in memory.
+        shuffle: The seed of a shuffled order; None for the order of tasks.
 
     Example:
         >>> sets = [TensorSet(torch.zeros(3, 2), torch.zeros(3)), TensorSet(torch.ones(2, 2), torch.ones(2))]
         >>> questions = Questions(sets, [torch.arange(3), torch.arange(2)], [0, 1], device="cpu", hold=True)
         >>> x, y = questions.read(slice(2, 4))
         >>> y, list(questions.spans(slice(2, 4), [(0,), (1,)]))
-        (tensor([0, 1]), [(0, slice(2, 3, None)), (1, slice(3, 4, None))])
+        (tensor([0, 1]), [(0, slice(0, 1, None)), (1, slice(1, 2, None))])
     """
 
     def __init__(
@@ -175,6 +190,7 @@ class Questions:
         *,
         device: torch.device | str,
         hold: bool,
+        shuffle: int | None = None,
     ) -> None:
         self.tasks = list(tasks)
         self.device = device
@@ -182,8 +198,28 @@ class Questions:
         ends = torch.tensor([len(rows) for _, rows in self._parts]).cumsum(0).tolist()
         self.bounds = list(zip([0, *ends[:-1]], ends, strict=True))
         self.total: int = ends[-1]
-        self.y = torch.cat([data.y[rows] for data, rows in self._parts]).to(device)
-        self._held = torch.cat([data.rows(rows) for data, rows in self._parts]).to(device) if hold else None
+        self._order = None if shuffle is None else shuffled(self.total, shuffle)
+        self._places = None if self._order is None else self._order.argsort()
+        labels = torch.cat([data.y[rows] for data, rows in self._parts])
+        self.y = (labels if self._order is None else labels[self._order]).to(device)
+        self._held = self._gathered().to(device) if hold else None
+
+    def _gathered(self) -> Tensor:
+        """All inputs; shuffled, each task's are put in their places at once."""
+        if self._places is None:
+            return torch.cat([data.rows(rows) for data, rows in self._parts])
+        inputs: Tensor | None = None
+        for (data, rows), (start, stop) in zip(self._parts, self.bounds, strict=True):
+            x = data.rows(rows)
+            if inputs is None:
+                inputs = x.new_empty((self.total, *x.shape[1:]))
+            inputs[self._places[start:stop]] = x
+        assert inputs is not None
+        return inputs
+
+    def in_order(self, measured: Tensor) -> Tensor:
+        """What was measured of each sample, in the order of tasks."""
+        return measured if self._places is None else measured[self._places]
 
     def rows_in(self, size: int) -> int:
         """How many samples fit in `size` bytes, at least 32."""
@@ -195,6 +231,8 @@ class Questions:
         """Inputs and labels of a slice of the samples."""
         if self._held is not None:
             return self._held[part], self.y[part]
+        if self._order is not None:
+            return self._picked(self._order[part]).to(self.device), self.y[part]
         pieces = []
         for (data, rows), (start, stop) in zip(self._parts, self.bounds, strict=True):
             low, high = max(part.start, start), min(part.stop, stop)
@@ -202,11 +240,39 @@ class Questions:
                 pieces.append(data.rows(rows[low - start : high - start]))
         return torch.cat(pieces).to(self.device), self.y[part]
 
-    def spans(self, part: slice, sought: Sequence[object]) -> Iterator[tuple[int, slice]]:
-        """The pieces of `part` with equal entries in `sought`, each with the position of its first task."""
+    def _picked(self, order: Tensor) -> Tensor:
+        """The inputs at some places in the order of tasks; each task's are read at once, ascending."""
+        ascending, back = order.sort()
+        pieces = []
+        for (data, rows), (start, stop) in zip(self._parts, self.bounds, strict=True):
+            mine = ascending[(ascending >= start) & (ascending < stop)] - start
+            if len(mine):
+                pieces.append(data.rows(rows[mine]))
+        return torch.cat(pieces)[back.argsort()]
+
+    def spans(self, part: slice, sought: Sequence[object]) -> Iterator[tuple[int, slice | Tensor]]:
+        """The samples of `part` with equal entries in `sought`, each with the position of its first task.
+
+        They are counted from the beginning of the part: slices in the order of tasks, indices in a shuffled
+        order, and one slice where all entries are equal.
+        """
+        if self._order is None:
+            yield from self._runs(part, sought)
+            return
+        first = {entry: place for place, entry in reversed(list(enumerate(sought)))}
+        if len(first) == 1:
+            yield 0, slice(0, part.stop - part.start)
+            return
+        starts = torch.tensor([start for start, _ in self.bounds])
+        owner = torch.searchsorted(starts, self._order[part], right=True) - 1
+        group = torch.tensor([first[entry] for entry in sought])[owner]
+        for place in group.unique().tolist():
+            yield place, torch.nonzero(group == place).squeeze(1)
+
+    def _runs(self, part: slice, sought: Sequence[object]) -> Iterator[tuple[int, slice]]:
         first = None
         for place, (start, stop) in enumerate(self.bounds):
-            low, high = max(part.start, start), min(part.stop, stop)
+            low, high = max(part.start, start) - part.start, min(part.stop, stop) - part.start
             if low >= high:
                 continue
             if first is not None and sought[first[0]] == sought[place]:

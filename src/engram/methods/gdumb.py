@@ -39,10 +39,10 @@ class GDumb:
     initial network of the experiment to the memory: SGD with momentum, the learning rate going from `lr` to
     `lr_min` in cosine cycles of 1, 2, 4, … epochs after one epoch at a tenth, gradients clipped. The fitted
     network depends on the memory alone and is kept until the memory changes. Every change costs a whole fit
-    at the next evaluation, so evaluate rarely. In the account of a run an update therefore costs no
-    operations, and the time of fits counts as evaluation: a fit takes `epochs` · memory / `batch` updates of
-    `batch` samples (30 · 2,000 / 16 = 3,750 with the defaults). The optimiser of the experiment is not used.
-    Where no class is new (domain setting) a full memory never changes.
+    at the next evaluation, so evaluate rarely. A fit takes `epochs` · memory / `batch` updates of `batch`
+    samples (30 · 2,000 / 16 = 3,750 with the defaults). In the account of a run an update costs no
+    operations; those of fits are the work for answers, and their time counts as training. The optimiser of
+    the experiment is not used. Where no class is new (domain setting) a full memory never changes.
 
     Source: Prabhu et al. (2020) and their code, which makes 256 passes with cut-mix at .5. The defaults are
     those of Michel et al. (2023): 30 passes, no cut-mix; their code keeps a reservoir instead. Both crop and
@@ -97,15 +97,12 @@ class GDumb:
         return self.fitted
 
     def state_dict(self) -> State:
-        """The memory; the fitted network can be computed from it."""
-        state = capture(self)
-        del state["fitted"]
-        return state
+        """The memory, and the network that was fitted to it: a resumed run does not fit it again."""
+        return capture(self)
 
     def load_state_dict(self, state: State) -> None:
         """Restore what `state_dict` returned."""
         restore(self, state)
-        self.fitted = None
 
     def kept_bytes(self) -> int:
         """Bytes of the memory, and of the initial weights, from which every fit starts."""

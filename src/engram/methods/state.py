@@ -165,7 +165,13 @@ def _packed_dataclass(value: DataclassInstance, name: str) -> tuple[str, State] 
     if kind == "dataclass" and beyond:
         # Made again from its fields, it would lose these.
         return None
-    return kind, {"value": {part: _pack(getattr(value, part), f"{name}.{part}") for part in parts}}
+    if kind in _VALUES:
+        # Past what a subclass does when a field is read: saving a task is not reading its identity.
+        slots = vars(_VALUES[kind])
+        held = {part: slots[part].__get__(value) for part in parts}
+    else:
+        held = {part: getattr(value, part) for part in parts}
+    return kind, {"value": {part: _pack(item, f"{name}.{part}") for part, item in held.items()}}
 
 
 def _packed_container(value: object, name: str) -> tuple[str, State] | None:

@@ -15,8 +15,12 @@ from engram.core.jsons import JsonMapping, JsonObject
 
 Word = TypeVar("Word", bound=str)
 
-CARD_FORMAT = 2
-"""The layout of a card in `result.json`. A card without a number has the first format: sentences."""
+CARD_FORMAT = 3
+"""The layout of a card in `result.json`. A card without a number has the first format: sentences. The second
+has no acts among what is forbidden, and is read like the third."""
+
+TOLERANCE = 0.05
+"""Growth up to this share over the second half of a stream is ignored: memories vary by a few samples."""
 
 SELECTION = "selection.json"
 """The file beside a run's result that records the choices that protocols made to end with this run."""
@@ -41,10 +45,26 @@ Number = int | float
 Measured = Number | str | tuple[Number, ...]
 """A number, a short name, or one number per task."""
 
-ForbiddenKind = Literal[
-    "train", "test", "validation", "data set", "task identity", "task identity at test time", "other"
+Act = Literal[
+    "file",
+    "environment",
+    "process",
+    "connection",
+    "thread",
+    "objects",
+    "seed",
+    "batch",
+    "account",
+    "questions",
 ]
-"""What a method must not read; `other` is what a card of the first format says in a sentence."""
+"""What a method must not do: write files or environment variables, start processes or threads, open
+connections, search the objects of the process, seed its random generators, change its batch or the account of
+what it reads, and keep what it is asked in an evaluation."""
+
+ForbiddenKind = Literal[
+    "train", "test", "validation", "data set", "task identity", "task identity at test time", "other", Act
+]
+"""What a method must not read or do; `other` is what a card of the first format says in a sentence."""
 
 SELECTION_ON_TEST = "selection on test data"
 SELECTION_ON_LATER = "selection on later tasks"
@@ -176,17 +196,31 @@ class Read:
         )
 
 
+_ACTS: Mapping[str, str] = {
+    "file": "opened the file {} for writing",
+    "environment": "set the environment variable {}",
+    "process": "started the process {}",
+    "connection": "connected to {}",
+    "thread": "started a thread",
+    "objects": "searched the objects of the process ({})",
+    "seed": "seeded the random generator",
+    "batch": "changed the samples or labels of its batch",
+    "account": "changed the account of what it reads",
+    "questions": "kept the inputs of evaluations ({})",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class ForbiddenRead:
-    """Something that a method read although it should not.
+    """Something that a method read, or did, although it should not.
 
     Attributes:
-        what: A part of the data, a whole data set, or the identity of a task.
+        what: A part of the data, a whole data set, the identity of a task, or an act.
         tasks: The tasks whose data were read, counted from 0.
         when: For training data: whether these tasks were over or were still to come.
         dataset: The name of the data set that was opened.
         setting: The setting that hides the identity of tasks.
-        note: The sentence of a card of the first format.
+        note: The file, process or address of an act; the sentence of a card of the first format.
     """
 
     what: ForbiddenKind
@@ -196,15 +230,24 @@ class ForbiddenRead:
     setting: str = ""
     note: str = ""
 
+    @property
+    def is_act(self) -> bool:
+        """Whether it is something that was done, not read."""
+        return self.what in _ACTS
+
     def describe(self) -> str:
-        """What was read, in words.
+        """What was read or done, in words.
 
         Example:
             >>> ForbiddenRead("train", (1,), "later").describe()
             'training data of task 2 before it began'
             >>> ForbiddenRead("data set", dataset="digits").describe()
             'the whole data set digits'
+            >>> ForbiddenRead("file", note="samples.pt").describe()
+            'opened the file samples.pt for writing'
         """
+        if self.is_act:
+            return _ACTS[self.what].format(self.note)
         match self.what:
             case "train":
                 several = len(self.tasks) > 1
@@ -289,7 +332,7 @@ class Card:
         facts: One per question.
         constraints: Low memory footprint, causality and constant update complexity.
         reads: Who was handed what.
-        forbidden: What the method read although it should not, and how often.
+        forbidden: What the method read or did although it should not, and how often.
         choices: What protocols chose to get this run.
     """
 
@@ -372,7 +415,7 @@ class Card:
             version = written.get("format", 1)
             if version == 1:
                 return _old_card(written)
-            if version != CARD_FORMAT:
+            if version not in (2, CARD_FORMAT):
                 raise ValueError(f"its format {version!r} is newer than this version of engram")
             return cls(
                 tuple(map(Fact.of_json, written["facts"])),
@@ -406,7 +449,7 @@ def growth(values: Sequence[float]) -> float | None:
     """The share by which a series with one value per task grew over its second half; None if unknown.
 
     What a method does for the first time when the second task begins is not growth, so that three tasks are
-    needed to see growth; two are enough to see that there is none.
+    needed to see growth; two are enough to see that there is none, or as little as is ignored.
 
     Example:
         >>> growth([0, 10, 10, 10]), growth([10, 20, 30, 40, 50]), growth([7, 7]), growth([0, 7])
@@ -418,7 +461,7 @@ def growth(values: Sequence[float]) -> float | None:
     middle, last = values[max(1, (n - 1) // 2) if n > 2 else 0], values[-1]
     if last <= middle:
         return 0.0
-    if n == 2:
+    if n == 2 and last > (1 + TOLERANCE) * middle:
         return None
     return math.inf if middle == 0 else last / middle - 1
 

@@ -83,7 +83,8 @@ def _table(head: Html, rows: Sequence[Html], *, label: str) -> Html:
 def _warning(group: RunGroup, card: Card) -> Html:
     if not card.forbidden:
         return Html("")
-    reads = "; ".join(read.describe() for read in card.forbidden)
-    return element(
-        "p", element("strong", group.label), f" read what it should not: {reads}.", class_="warning"
-    )
+    parts = []
+    for verb, acts in (("read", False), ("did", True)):
+        forbidden = "; ".join(read.describe() for read in card.forbidden if read.is_act is acts)
+        parts += [f"{verb} what it should not: {forbidden}"] if forbidden else []
+    return element("p", element("strong", group.label), f" {', and '.join(parts)}.", class_="warning")

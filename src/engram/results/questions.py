@@ -11,6 +11,7 @@ from engram.core.errors import unknown_name
 from engram.record.card import (
     SELECTION_ON_LATER,
     SELECTION_ON_TEST,
+    TOLERANCE,
     Answer,
     Card,
     Constraint,
@@ -146,6 +147,21 @@ def _passes(card: Card, fact: Fact) -> str:
     return ", ".join([*parts, f"{by_method:.2g} by the method itself"] if by_method else parts)
 
 
+def _by_place(card: Card, fact: Fact) -> str:
+    parts = {
+        "in updates": _number(fact, "updates"),
+        "at task boundaries": _number(fact, "boundaries"),
+        "before answers": _number(fact, "answers"),
+    }
+    if fact.answer is None:
+        return "not counted"
+    return ", ".join(f"{_short(number)} {place}" for place, number in parts.items() if number) or "none"
+
+
+def _outside(card: Card, fact: Fact) -> str:
+    return _joined(act.describe() for act in card.forbidden if act.is_act) or "it only learned"
+
+
 def _kept_bytes(card: Card, fact: Fact) -> str:
     after = _row(_series(fact, "after_each_task"))
     return f"after each task: {after}; the network has {_number(fact, 'network'):,} bytes"
@@ -203,11 +219,18 @@ def _causality(card: Card, constraint: Constraint) -> str:
 def _constant_update_complexity(card: Card, constraint: Constraint) -> str:
     if constraint.note:
         return constraint.note
-    shares = {
-        "FLOPs per update": growth(_series(constraint, "flops")),
-        "bytes kept": growth(_series(constraint, "kept_bytes")),
-    }
+    per_update = growth(_series(constraint, "flops"))
+    shares = {"FLOPs per update": per_update, "bytes kept": growth(_series(constraint, "kept_bytes"))}
+    for name, unit in (
+        ("flops_with_boundaries", "with its share of task boundaries"),
+        ("flops_with_answer", "with an answer"),
+    ):
+        share = growth(_series(constraint, name))
+        if share is not None and share > (per_update or 0) + TOLERANCE:
+            shares[unit] = share
     figure = ", ".join(f"{unit} {_percent(share)}" for unit, share in shares.items() if share is not None)
+    if learned := _number(constraint, "answer_backward_passes"):
+        figure = _joined((f"answers are learned when needed, in {learned:,} backward passes", figure))
     time = growth(_series(constraint, "seconds"))
     if time is None:
         return figure or "too few tasks to tell"
@@ -276,6 +299,19 @@ def _row(values: Sequence[Number], most: int = 6) -> str:
     if len(shown) > most:
         shown = [*shown[: most // 2], "…", *shown[-most // 2 :]]
     return " ".join(shown)
+
+
+def _short(number: Number) -> str:
+    """A number with three digits, a large one with a prefix.
+
+    Example:
+        >>> _short(2.504), _short(31), _short(1_234_567), _short(8.3e12)
+        ('2.5', '31', '1.23 M', '8.3 T')
+    """
+    for power, prefix in ((12, "T"), (9, "G"), (6, "M")):
+        if number >= 10**power:
+            return f"{number / 10**power:,.3g} {prefix}"
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _percent(share: float) -> str:
@@ -373,9 +409,25 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
         number="{:.3g}".format,
     ),
     Question(
+        "network passes",
+        "How often is the data of a task learned from?",
+        "samples that are computed with gradients, remembered ones included, divided by the samples of the "
+        "task; counted in some updates, batches and backward passes, and scaled; the maximum over tasks",
+        _by_place,
+        number="{:.3g}".format,
+    ),
+    Question(
+        "backward passes",
+        "How many backward passes does an update take?",
+        "all backward passes of a task, in updates, at its boundaries and before answers, divided by its "
+        "updates; the maximum over tasks",
+        _by_place,
+        number="{:.3g}".format,
+    ),
+    Question(
         "kept bytes",
         "How many bytes were kept beyond the weights?",
-        "the tensors and arrays that the method holds, except its network and its optimiser",
+        "the storages that the method holds, except its network and what any optimiser of its kind holds",
         _kept_bytes,
     ),
     Question(
@@ -391,11 +443,27 @@ QUESTIONS: Mapping[str, Question[Fact]] = _by_name(
         _update_grows,
     ),
     Question(
+        "work",
+        "How many operations does learning a task take?",
+        "FLOPs in the last task, element-wise ones included, wherever they are done; counted in some "
+        "updates, batches and backward passes, and scaled",
+        _by_place,
+        number=lambda flops: f"{_short(flops)}FLOP",
+    ),
+    Question(
         "update time",
         "How long does an update take?",
         "wall-clock time of each update; reported but not judged, because it varies with the machine's load",
         _update_time,
         number=lambda seconds: f"{1000 * seconds:.2f} ms",
+    ),
+    Question(
+        "outside",
+        "Did the method do anything besides learning?",
+        "files opened for writing, processes, connections, threads and searches through all objects, from "
+        "Python's audit events while the method's code runs; seeded generators, changed batches, and what it "
+        "holds after evaluations",
+        _outside,
     ),
 )
 """The questions of a card by name, in the order in which they are shown."""
@@ -417,7 +485,8 @@ CONSTRAINTS: Mapping[str, Question[Constraint]] = _by_name(
         "constant update complexity",
         "Are the time and memory of an update independent of the number of earlier tasks?",
         f"time and memory of an update do not depend on the number of earlier tasks ({PAPER}): the change in "
-        "FLOPs and bytes over the second half of the stream; wall-clock time is reported but not judged",
+        "FLOPs (of an update, at task boundaries, per answer) and bytes over the second half of the stream; "
+        "wall-clock time is reported but not judged",
         _constant_update_complexity,
     ),
 )

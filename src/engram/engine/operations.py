@@ -1,0 +1,131 @@
+"""Counts the floating-point operations of what PyTorch computes, and the samples that are learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
+
+MOVES = frozenset(
+    (
+        *("empty", "empty_like", "empty_strided", "zeros", "zeros_like", "ones", "ones_like", "full"),
+        *("full_like", "new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full", "arange"),
+        *("scalar_tensor", "eye", "rand", "rand_like", "randn", "randn_like", "randint", "randperm"),
+        *("random_", "uniform_", "normal_", "clone", "copy", "copy_", "_to_copy", "contiguous", "cat"),
+        *("stack", "repeat", "index", "index_select", "index_put", "index_put_", "_index_put_impl_"),
+        *("gather", "scatter", "scatter_", "masked_select", "masked_fill", "masked_fill_", "nonzero"),
+        *("one_hot", "embedding", "constant_pad_nd", "flip", "roll", "fill", "fill_", "zero_", "resize_"),
+        *("set_", "lift_fresh", "_local_scalar_dense", "item", "equal", "select_backward", "where"),
+        *("slice_backward", "index_fill_", "masked_scatter_", "unfold_backward", "_unsafe_view"),
+        *("_reshape_alias", "reshape", "flatten", "detach", "detach_", "alias", "is_nonzero", "sort"),
+        *("argsort", "topk", "unique_consecutive", "_unique2", "searchsorted", "max_pool2d_with_indices"),
+    )
+)
+"""Operations that make, move, order or choose values, and compute none."""
+
+_WEIGHTS = {"mm": 1, "addmm": 2, "linear": 1, "convolution": 1, "conv2d": 1, "_convolution": 1}
+"""Which argument of a layer's operation has its weights; the one before it has the samples."""
+
+Cost = Callable[[Sequence[Any], Mapping[str, Any], Any], int]
+
+
+class Operations(TorchDispatchMode):
+    """While it is active, operations are counted, forwards and backwards.
+
+    Matrix products and convolutions have two operations per product, as in PyTorch's own counter. Everything
+    else that computes (sums, activations, penalties, an optimiser's step) has one per value: of the result,
+    or of the largest argument if that is larger. Moving and choosing values costs nothing.
+
+    Attributes:
+        flops: Operations so far.
+
+    Example:
+        >>> with Operations() as counted:
+        ...     total = (torch.ones(5, 4) @ torch.ones(4, 3)).sum()
+        >>> counted.flops  # 2 · 5 · 4 · 3, and 15 to sum
+        135
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops = 0
+        self._rows: dict[int, int] = {}
+
+    @property
+    def samples(self) -> int:
+        """How many samples passed forwards through weights that are learned, the most used of them."""
+        return max(self._rows.values(), default=0)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        """Compute, and count."""
+        options = kwargs or {}
+        result = func(*args, **options)
+        cost = _COSTS.get(func)
+        if cost is None:
+            cost = _COSTS[func] = _cost_of(func)
+        self.flops += cost(args, options, result)
+        place = _WEIGHTS.get(func._overloadpacket.__name__)
+        if place is not None and torch._C._current_graph_task_id() == -1:
+            samples, weights = args[place - 1 : place + 1]
+            if weights.requires_grad:
+                key = weights.untyped_storage()._cdata
+                self._rows[key] = self._rows.get(key, 0) + len(samples)
+        return result
+
+
+_COSTS: dict[Any, Cost] = {}
+
+
+def _cost_of(func: Any) -> Cost:
+    packet = func._overloadpacket
+    formula = flop_registry.get(packet)
+    if formula is not None:
+        return lambda args, options, result: int(formula(*args, **options, out_val=result))
+    name = packet.__name__
+    if name in MOVES or func.is_view:
+        return _nothing
+    return {"linear": _linear, "matmul": _matmul, "conv2d": _conv, "mv": _twice, "dot": _twice}.get(
+        name, _per_value
+    )
+
+
+def _nothing(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    return 0
+
+
+def _linear(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    return int(2 * result.numel() * args[1].shape[-1])
+
+
+def _matmul(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    return int(2 * result.numel() * args[0].shape[-1])
+
+
+def _conv(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    return int(2 * result.numel() * args[1][0].numel())
+
+
+def _twice(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    return 2 * _per_value(args, options, result)
+
+
+def _per_value(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    return max(_values(result), *map(_values, args), 0)
+
+
+def _values(value: object) -> int:
+    if isinstance(value, Tensor):
+        return value.numel()
+    if isinstance(value, list | tuple):
+        return sum(map(_values, value))
+    return 0
