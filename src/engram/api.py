@@ -128,6 +128,9 @@ def sweep(
 def load(paths: PathLike | Iterable[PathLike]) -> Runs:
     """Load the runs that `engram run`, `engram.run` or an evaluator saved in one or several folders.
 
+    Runs that failed, were killed, are still running or are damaged are named in warnings; they are in
+    `incomplete`.
+
     Args:
         paths: Run folders, or folders that contain run folders.
 
@@ -138,9 +141,15 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
         >>> engram.load(folder)[0].metrics.keys() >= {"ACC", "FORG", "min-ACC"}
         True
     """
+    import warnings
+
+    from engram.record.incomplete import why_incomplete
     from engram.results.runs import find_runs
 
-    return find_runs(paths)
+    runs = find_runs(paths)
+    for run in runs.incomplete:
+        warnings.warn(f"left out: {run.folder}: {why_incomplete(run)}", stacklevel=2)
+    return runs
 
 
 def compare(runs: Iterable[Run] | PathLike, *metrics: str, test: Test = "sign-flip") -> RunComparison:

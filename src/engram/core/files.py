@@ -7,12 +7,13 @@ import hashlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engram.core.errors import InputError
+from engram.core.errors import Damaged, InputError
 from engram.core.jsons import Json
 from engram.core.owner import is_left_over, unique_name
 
@@ -142,11 +143,16 @@ def remove_left_over(path: Path, *, all_owners: bool = False) -> None:
     """
     folder, stem = (path, "") if path.is_dir() else (path.parent, f"{path.name[:40]}.")
     with suppress(OSError):
-        for name in os.listdir(folder):
-            if name.startswith(f".{stem}") and name.endswith(_PART):
-                owner = name.removesuffix(_PART).rpartition(".")[2]
-                if all_owners or is_left_over(owner):
-                    (folder / name).unlink(missing_ok=True)
+        for entry in folder.iterdir():
+            name = entry.name
+            if not (name.startswith(f".{stem}") and name.endswith(_PART)):
+                continue
+            if not all_owners and not is_left_over(name.removesuffix(_PART).rpartition(".")[2]):
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
 
 def remove_unfinished() -> None:
@@ -187,11 +193,12 @@ def read_json(path: Path) -> Json:
     """The JSON value in a file.
 
     Raises:
-        InputError: The file is missing, or is not JSON.
+        InputError: The file cannot be read.
+        Damaged: It is not JSON.
     """
     with as_input_error(f"cannot read {path}"):
         content = path.read_bytes()
     try:
         return json.loads(content.decode("utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+        raise Damaged(f"{path} is not JSON: {error}") from error

@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -106,14 +107,10 @@ def is_left_over(name: str) -> bool:
 @cache
 def _machine() -> str:
     parts = [socket.gethostname()]
-    for read in (
-        lambda: Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"),
-        lambda: str(Path("/proc/self/ns/pid").readlink()),
-    ):
-        try:
-            parts.append(read())
-        except OSError:
-            parts.append("")
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii"))
+    with suppress(OSError):
+        parts.append(str(Path("/proc/self/ns/pid").readlink()))
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:10]
 
 

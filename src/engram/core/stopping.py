@@ -11,13 +11,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 
 from engram.core.files import remove_unfinished
 
-NUMBERS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
-)
+NUMBERS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 """The signals that are noticed. One that is ignored, as under `nohup`, stays ignored."""
 
 
@@ -39,14 +38,13 @@ class Stopped(KeyboardInterrupt):
         return 128 + self.number
 
 
-def exit_code(error: BaseException) -> int:
-    """The exit code of a command that was interrupted.
+def exit_code() -> int:
+    """The exit code of an interrupted command: 130 after Ctrl-C, 143 after SIGTERM, 129 after SIGHUP."""
+    return 128 + _last[-1]
 
-    Example:
-        >>> exit_code(KeyboardInterrupt())
-        130
-    """
-    return error.code if isinstance(error, Stopped) else 128 + signal.SIGINT
+
+_last: list[int] = [signal.SIGINT]
+"""The last signal that was noticed; libraries may turn the exception that it raised into another one."""
 
 
 class StopSignals:
@@ -54,6 +52,10 @@ class StopSignals:
 
     Args:
         wait: Whether the first signal is only noted, for `check` to act on; it may be changed at any time.
+
+    Attributes:
+        number: The signal that was noticed; None if there was none.
+        urgent: Whether there was a second one.
 
     Example:
         >>> with StopSignals(wait=True) as signals:
@@ -65,6 +67,7 @@ class StopSignals:
     def __init__(self, *, wait: bool) -> None:
         self.wait = wait
         self.number: int | None = None
+        self.urgent = False
         self._before: dict[int, _Handler] = {}
 
     def __enter__(self) -> StopSignals:
@@ -91,8 +94,10 @@ class StopSignals:
             raise Stopped(self.number)
 
     def _noticed(self, number: int, _frame: FrameType | None) -> None:
-        first, self.number = self.number is None, number
-        if not (self.wait and first):
+        self.urgent = self.number is not None
+        self.number = number
+        _last.append(number)
+        if self.urgent or not self.wait:
             raise Stopped(number)
 
 
@@ -105,7 +110,8 @@ def end_at_once_on_signals(message: str) -> None:
 
     def end(number: int, _frame: FrameType | None) -> None:
         remove_unfinished()
-        sys.stdout.flush()
+        with suppress(OSError, RuntimeError, ValueError):
+            sys.stdout.flush()
         os.write(2, f"error: {message}\n".encode())
         os._exit(128 + number)
 
