@@ -167,7 +167,7 @@ def _existing(run: Run, where: Where, observers: Sequence[Observer]) -> Run:
 
 
 def _prepare(before: Run) -> None:
-    """Remove the failure of an earlier attempt; name a damaged run, and set it aside until a new one is done."""
+    """Remove the failure of an earlier attempt; name a damaged run, and set it aside until one is done."""
     assert before.folder is not None
     if before.failure is not None and before.failure.kind is FailureKind.DAMAGED:
         warnings.warn(f"{before.failure.reason}; it is run again now", stacklevel=3)

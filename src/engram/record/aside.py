@@ -40,8 +40,9 @@ def set_aside(folder: Path, *, again: bool) -> bool:
     Raises:
         Held: Another process writes to the folder.
     """
-    if not folder.is_dir() and not _former(folder).is_dir():
-        return False
+    with as_input_error(f"cannot use {folder}", "; choose another name"):
+        if not folder.is_dir() and not _former(folder).is_dir():
+            return False
     make_folder(folder)
     with _changing(folder):
         recover(folder)

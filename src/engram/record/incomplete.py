@@ -23,7 +23,9 @@ def why_incomplete(run: Run) -> str:
         return f"it is damaged: {reason}"
     if status == "missing":
         return "it has not begun"
-    return "it was interrupted" if run.failure is not None else "it was killed, or its process ended"
+    if run.failure is not None:
+        return "it is not finished: it was interrupted"
+    return "it is not finished: it was killed, or its process ended"
 
 
 def what_to_do(run: Run) -> str:

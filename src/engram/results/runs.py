@@ -107,7 +107,7 @@ def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
         for folder in run_folders(place):
             run = load_run(folder)
             if folder == place and not run.finished:
-                raise InputError(f"the run {folder} cannot be used: {why_incomplete(run)}; {what_to_do(run)}")
+                raise InputError(_cannot_be_used(run))
             (finished if run.finished else incomplete).setdefault(folder.resolve(), run)
     if not finished:
         where = ", ".join(str(place) for place in places) or "no path"
@@ -118,6 +118,12 @@ def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
             f"no finished run found in {where}: pass run folders, or a folder that contains runs{rest}"
         )
     return Runs(finished.values(), incomplete=incomplete.values())
+
+
+def _cannot_be_used(run: Run) -> str:
+    if run.failure is not None and run.failure.kind is FailureKind.DAMAGED:
+        return run.failure.reason
+    return f"the run {run.folder} cannot be used: {why_incomplete(run)}; {what_to_do(run)}"
 
 
 def load_run(folder: Path) -> Run:
