@@ -105,7 +105,7 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
         ('whole', ['note.txt'])
     """
     make_folder(path.parent)
-    remove_left_over(path)
+    remove_left_over(path.parent, of=path.name)
     beside = temporary_path(path)
     _unfinished.add(beside)
     try:
@@ -134,14 +134,15 @@ def temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name[:40]}.{unique_name()}{_PART}")
 
 
-def remove_left_over(path: Path, *, all_owners: bool = False) -> None:
-    """Remove the temporary files beside a path that processes left which have ended.
+def remove_left_over(folder: Path, *, of: str = "", all_owners: bool = False) -> None:
+    """Remove the temporary files that processes left which have ended.
 
     Args:
-        path: The file that they are for; a folder for all files in it.
+        folder: The folder.
+        of: The name of the file that they are for (default: any).
         all_owners: Whether to remove those of all processes, where there can be no other writer.
     """
-    folder, stem = (path, "") if path.is_dir() else (path.parent, f"{path.name[:40]}.")
+    stem = f"{of[:40]}." if of else ""
     with suppress(OSError):
         for entry in folder.iterdir():
             name = entry.name

@@ -69,11 +69,11 @@ class Lease:
 
     Args:
         path: The file of the lease, which this process has made.
-        mark: The file's device and number, by which its owner recognises it.
+        token: What it contains, by which its owner recognises it.
     """
 
-    def __init__(self, path: Path, mark: tuple[int, int]) -> None:
-        self.path, self.mark = path, mark
+    def __init__(self, path: Path, token: str) -> None:
+        self.path, self.token = path, token
         self.lost = False
         self._released = threading.Event()
         # A run may compute for minutes between two updates, so a thread renews the lease.
@@ -92,10 +92,9 @@ class Lease:
     def renew(self) -> None:
         """Show that the owner is still there; notice that the lease was lost."""
         try:
-            if _mark(self.path) == self.mark:
+            self.lost = not self._is_mine()
+            if not self.lost:
                 os.utime(self.path)
-            else:
-                self.lost = True
         except FileNotFoundError:
             self.lost = True
         except OSError:
@@ -107,8 +106,11 @@ class Lease:
         self._released.set()
         self._thread.join()
         with suppress(OSError):
-            if _mark(self.path) == self.mark:
+            if self._is_mine():
                 self.path.unlink()
+
+    def _is_mine(self) -> bool:
+        return _holder(self.path.read_bytes()).token == self.token
 
     def _renew(self) -> None:
         while not self.lost and not self._released.wait(RENEW_SECONDS):
@@ -145,8 +147,8 @@ def holder_of(folder: Path) -> Holder | None:
     return known if known is not None and _holds(folder / LEASE, known) else None
 
 
-def _acquire(folder: Path) -> tuple[int, int]:
-    """Make the lease, or take it over from an owner that lost it; returns the file's mark."""
+def _acquire(folder: Path) -> str:
+    """Make the lease, or take it over from an owner that lost it; returns its token."""
     path = folder / LEASE
     for _ in range(_TRIES):
         with as_input_error(f"cannot write to {folder}", "; choose another folder"):
@@ -167,9 +169,9 @@ def _acquire(folder: Path) -> tuple[int, int]:
     raise Held(folder, _read(path))
 
 
-def _make(path: Path) -> tuple[int, int] | None:
-    """Make the file of a lease, complete, unless it exists."""
-    beside = _written_beside(path)
+def _make(path: Path) -> str | None:
+    """Make the file of a lease, complete, unless it exists; returns its token."""
+    beside, token = _written_beside(path)
     try:
         os.link(beside, path)
     except FileExistsError:
@@ -183,14 +185,12 @@ def _make(path: Path) -> tuple[int, int] | None:
                 file.write(beside.read_bytes())
         except FileExistsError:
             return None
-    else:
-        return _mark(path)
     finally:
         beside.unlink(missing_ok=True)
-    return _mark(path)
+    return token
 
 
-def _take_over(path: Path, lost: Holder) -> tuple[int, int] | None:
+def _take_over(path: Path, lost: Holder) -> str | None:
     """Replace a lease that its owner lost; None if another process does so at the same time."""
     claim = path.with_name(f".{path.name}.{lost.token}.taken")
     try:
@@ -200,40 +200,42 @@ def _take_over(path: Path, lost: Holder) -> tuple[int, int] | None:
         if _age(claim) > LIMIT_SECONDS:
             claim.unlink(missing_ok=True)
         return None
-    beside = _written_beside(path)
+    beside, token = _written_beside(path)
     try:
         present = _read(path)
         if present is None or present.token != lost.token:
             return None
-        mark = _mark(beside)
         beside.replace(path)
-        return mark if _mark(path) == mark else None
-    except FileNotFoundError:
-        return None
+        present = _read(path)
+        return token if present is not None and present.token == token else None
     finally:
         beside.unlink(missing_ok=True)
         claim.unlink(missing_ok=True)
 
 
-def _written_beside(path: Path) -> Path:
-    beside = temporary_path(path)
+def _written_beside(path: Path) -> tuple[Path, str]:
+    """A new lease under a temporary name, and its token."""
+    beside, token = temporary_path(path), unique_name()
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    content = {**Owner.here().as_json(), "since": since, "token": unique_name()}
+    content = {**Owner.here().as_json(), "since": since, "token": token}
     beside.write_text(json.dumps(content), encoding="utf-8")
-    return beside
+    return beside, token
 
 
 def _read(path: Path) -> Holder | None:
     """What a lease says; None if there is none."""
     try:
-        content, mark = path.read_bytes(), _mark(path)
+        return _holder(path.read_bytes())
     except OSError:
         return None
+
+
+def _holder(content: bytes) -> Holder:
     try:
         value = json.loads(content)
         return Holder(Owner.of_json(value), str(value["since"]), str(value["token"]))
     except (LookupError, TypeError, ValueError):
-        return Holder(None, "", f"{mark[1]:x}")
+        return Holder(None, "", "unknown")
 
 
 def _holds(path: Path, holder: Holder) -> bool:
@@ -260,8 +262,3 @@ def _age(path: Path) -> float:
         with suppress(OSError):
             clock.unlink(missing_ok=True)
     return now - changed
-
-
-def _mark(path: Path) -> tuple[int, int]:
-    status = path.stat()
-    return status.st_dev, status.st_ino
