@@ -88,7 +88,7 @@ def test_a_real_disk_that_is_read_only(tmp_path: Path) -> None:
     if subprocess.run(made, capture_output=True, check=False).returncode:
         pytest.skip("mounting is not allowed here")
     try:
-        with pytest.raises(InputError, match="result.json: Read-only file system; choose another folder"):
+        with pytest.raises(InputError, match=r"result\.json: Read-only file system; choose another folder"):
             write_json(tmp_path / "result.json", {})
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
@@ -102,7 +102,7 @@ def test_a_real_disk_that_is_full_keeps_what_was_there(tmp_path: Path) -> None:
     place = tmp_path / "trace.bin"
     try:
         write_whole(place, lambda beside: beside.write_bytes(b"old"))
-        with pytest.raises(InputError, match="trace.bin: No space left on device; free some space"):
+        with pytest.raises(InputError, match=r"trace\.bin: No space left on device; free some space"):
             write_whole(place, lambda beside: beside.write_bytes(bytes(200_000)))
         assert place.read_bytes() == b"old" and [p.name for p in tmp_path.iterdir()] == ["trace.bin"]
     finally:

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.core.files import as_input_error, temporary_path
+from engram.core.files import as_input_error, checksum, temporary_path
 from engram.core.folder import LEASE
 from engram.core.owner import Owner, unique_name
 
@@ -192,7 +192,7 @@ def _make(path: Path) -> str | None:
 
 def _take_over(path: Path, lost: Holder) -> str | None:
     """Replace a lease that its owner lost; None if another process does so at the same time."""
-    claim = path.with_name(f".{path.name}.{lost.token}.taken")
+    claim = path.with_name(f".{path.name}.{checksum(lost.token.encode())[:12]}.taken")
     try:
         claim.touch(exist_ok=False)
     except FileExistsError:

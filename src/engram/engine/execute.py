@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from engram.core.errors import InputError
-from engram.core.files import is_file, make_folder, remove_file, remove_left_over
+from engram.core.files import is_file, make_folder, remove_file
 from engram.core.folder import EXPERIMENT, FAILURE, LEASE, RESULT
 from engram.core.leases import Held, Lease, lease
 from engram.core.stopping import StopSignals
@@ -60,7 +60,6 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
     if not known:
         save_description(folder, experiment.as_json())
     with StopSignals(wait=False) as signals, lease(folder) as held:
-        remove_left_over(folder, all_owners=True)
         recover(folder)
         before = Run.find(experiment, where.folder)
         if before.finished:

@@ -14,7 +14,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.core.files import as_input_error, is_file, make_folder, read_json, temporary_path, write_json
+from engram.core.files import (
+    as_input_error,
+    is_file,
+    make_folder,
+    read_json,
+    remove_left_over,
+    temporary_path,
+    write_json,
+)
 from engram.core.folder import LEASE, RESULT
 from engram.core.leases import Held, lease
 from engram.core.owner import Owner
@@ -101,6 +109,7 @@ def remove_damaged(folder: Path) -> None:
 
 def recover(folder: Path) -> None:
     """Put right what a killed command left; what a living process set aside stays there."""
+    remove_left_over(folder, all_owners=True)
     if _left_aside(folder):
         settle(folder)
     former = _former(folder)
@@ -123,6 +132,8 @@ def settle(folder: Path) -> None:
             _link(file, beside)
             beside.replace(folder / file.name)
     shutil.rmtree(aside, ignore_errors=True)
+    # Renaming one name of a file to another name of the same file leaves both.
+    remove_left_over(folder, all_owners=True)
 
 
 @contextmanager
