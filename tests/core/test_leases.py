@@ -12,10 +12,11 @@ import pytest
 
 from engram.core import leases
 from engram.core.errors import InputError
-from engram.core.files import checksum
+from engram.core.files import checksum, temporary_path
 from engram.core.folder import LEASE
 from engram.core.leases import LIMIT_SECONDS, Held, holder_of, lease
 from engram.core.owner import Owner, is_left_over, unique_name
+from engram.record.aside import recover
 
 
 def leave(folder: Path, owner: Owner, *, age: float = 0.0) -> Path:
@@ -174,6 +175,17 @@ def test_a_claim_of_a_killed_process_is_no_obstacle_for_long(
     with lease(tmp_path):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_holds_a_lease_leaves_the_attempts_of_others_alone(tmp_path: Path) -> None:
+    """Else their links would fail, and they would take that for a disk that cannot be written to."""
+    attempt, clock = (temporary_path(tmp_path / LEASE, ending=".trial") for _ in range(2))
+    half = temporary_path(tmp_path / "trace.parquet")
+    for file in (attempt, clock, half):
+        file.touch()
+    with lease(tmp_path):
+        recover(tmp_path)
+        assert attempt.exists() and clock.exists() and not half.exists()
 
 
 def test_names_of_temporary_files_tell_their_owner() -> None:

@@ -124,31 +124,36 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
         _unfinished.discard(beside)
 
 
-def temporary_path(path: Path) -> Path:
+def temporary_path(path: Path, *, ending: str = _PART) -> Path:
     """A hidden name beside a path that no other process uses, on any machine; short, whatever the path's is.
+
+    Args:
+        path: The path.
+        ending: How the name ends.
 
     Example:
         >>> temporary_path(Path("runs/" + 250 * "x")).name.startswith(".xxx")
         True
     """
-    return path.with_name(f".{path.name[:40]}.{unique_name()}{_PART}")
+    return path.with_name(f".{path.name[:40]}.{unique_name()}{ending}")
 
 
-def remove_left_over(folder: Path, *, of: str = "", all_owners: bool = False) -> None:
+def remove_left_over(folder: Path, *, of: str = "", ending: str = _PART, all_owners: bool = False) -> None:
     """Remove the temporary files that processes left which have ended.
 
     Args:
         folder: The folder.
         of: The name of the file that they are for (default: any).
+        ending: How their names end.
         all_owners: Whether to remove those of all processes, where there can be no other writer.
     """
     stem = f"{of[:40]}." if of else ""
     with suppress(OSError):
         for entry in folder.iterdir():
             name = entry.name
-            if not (name.startswith(f".{stem}") and name.endswith(_PART)):
+            if not (name.startswith(f".{stem}") and name.endswith(ending)):
                 continue
-            if not all_owners and not is_left_over(name.removesuffix(_PART).rpartition(".")[2]):
+            if not all_owners and not is_left_over(name.removesuffix(ending).rpartition(".")[2]):
                 continue
             if entry.is_dir():
                 shutil.rmtree(entry, ignore_errors=True)

@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.core.files import as_input_error, checksum, temporary_path
+from engram.core.files import as_input_error, checksum, remove_left_over, temporary_path
 from engram.core.folder import LEASE
 from engram.core.owner import Owner, unique_name
 
@@ -28,6 +28,8 @@ LIMIT_SECONDS = 120.0
 """An owner on another machine that has not renewed its lease for so long has lost it."""
 
 _TRIES = 50
+_TRIAL = ".trial"
+"""How the names of this module's temporary files end: who holds a lease must leave those of others alone."""
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -135,6 +137,7 @@ def lease(folder: Path) -> Iterator[Lease]:
         True
     """
     held = Lease(folder / LEASE, _acquire(folder))
+    remove_left_over(folder, of=LEASE, ending=_TRIAL)
     try:
         yield held
     finally:
@@ -215,7 +218,7 @@ def _take_over(path: Path, lost: Holder) -> str | None:
 
 def _written_beside(path: Path) -> tuple[Path, str]:
     """A new lease under a temporary name, and its token."""
-    beside, token = temporary_path(path), unique_name()
+    beside, token = temporary_path(path, ending=_TRIAL), unique_name()
     since = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     content = {**Owner.here().as_json(), "since": since, "token": token}
     beside.write_text(json.dumps(content), encoding="utf-8")
@@ -252,7 +255,7 @@ def _holds(path: Path, holder: Holder) -> bool:
 def _age(path: Path) -> float:
     """Seconds since a file was changed, by the clock of the disk: the clocks of machines may differ."""
     changed = path.stat().st_mtime
-    clock = temporary_path(path)
+    clock = temporary_path(path, ending=_TRIAL)
     try:
         clock.touch()
         now = clock.stat().st_mtime
