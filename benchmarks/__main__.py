@@ -17,6 +17,7 @@ BENCHMARKS = {
     "layout": "convolutions of images with channels last and first in memory",
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on an idle and a busy machine",
+    "checkpoints": "one checkpoint, and the part of a run that they take by default",
     "sweep": "sixteen runs: two processes against one",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",
 }
