@@ -70,13 +70,16 @@ def command(plugin: Path, *, method: str = "test-unhurried", seeds: int = 1) -> 
     ]
 
 
-def started(arguments: list[str], **options: object) -> subprocess.Popen[str]:
+def started(
+    arguments: list[str], *, own_session: bool = False, before: Callable[[], object] | None = None
+) -> subprocess.Popen[str]:
     return subprocess.Popen(
         arguments,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,  # type: ignore[call-overload,no-any-return]
+        start_new_session=own_session,
+        preexec_fn=before,
     )
 
 
@@ -154,7 +157,7 @@ def test_a_sweep_stops_as_after_ctrl_c(number: signal.Signals, whom: str, plugin
         *(sys.executable, "-m", "engram", "sweep", str(file), "--jobs", "1", "--plugin", str(plugin)),
         *("--out", str(out), "--json"),
     ]
-    process = started(arguments, start_new_session=True)
+    process = started(arguments, own_session=True)
     until(reached(plugin, 1))
     if whom == "all":
         os.killpg(process.pid, number)
@@ -171,7 +174,7 @@ def test_a_sweep_stops_as_after_ctrl_c(number: signal.Signals, whom: str, plugin
 @pytest.mark.slow
 def test_a_signal_that_is_ignored_stays_ignored(plugin: Path) -> None:
     """As `nohup` does."""
-    process = started(command(plugin), preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process = started(command(plugin), before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     until(reached(plugin, 1))
     process.send_signal(signal.SIGHUP)
     (plugin.parent / "calm").touch()

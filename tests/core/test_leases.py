@@ -140,7 +140,8 @@ def test_of_many_that_try_at_once_one_succeeds(left: str | None, tmp_path: Path)
     for _ in range(5):
         if left:
             leave(tmp_path, dead())
-        barrier, release, won = threading.Barrier(8), threading.Event(), []
+        barrier, release = threading.Barrier(8), threading.Event()
+        won: list[int] = []
 
         def attempt(barrier: threading.Barrier, release: threading.Event, won: list[int]) -> None:
             barrier.wait()

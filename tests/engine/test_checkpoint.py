@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from engram.core.errors import InputError
 from engram.core.folder import RESULT
 from engram.core.trace import Trace
 from engram.engine import checkpoint
@@ -201,7 +202,7 @@ def test_an_interval_that_was_chosen_is_kept(tmp_path: Path, monkeypatch: pytest
 
 def test_a_full_disk_does_not_end_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(place: Path, state: object) -> None:
-        raise checkpoint.InputError(f"cannot write {place}: No space left on device; free some space")
+        raise InputError(f"cannot write {place}: No space left on device; free some space")
 
     monkeypatch.setattr(checkpoint, "write_checkpoint", full)
     with pytest.warns(UserWarning, match="no checkpoint: cannot write .* No space left") as warned:
