@@ -8,15 +8,18 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.command import Engram
 
+import engram as engram_package
 from engram.core.folder import FAILURE, LEASE, RESULT
 from engram.core.plugins import load_plugin
 from engram.core.stopping import Stopped, StopSignals
 from engram.engine.checkpoint import CHECKPOINT, read_checkpoint
 from engram.engine.loop import run
+from engram.engine.observers import Step, Watcher
 from engram.record.run import Run
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals as POSIX has them")
@@ -283,3 +286,18 @@ def test_somebodys_own_handler_is_left_alone() -> None:
         assert seen == [signal.SIGTERM] and signals.number is None
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_from_python_sigterm_ends_with_a_checkpoint_and_its_exit_code(tmp_path: Path) -> None:
+    class Told(Watcher):
+        def updated(self, step: Step) -> None:
+            if step.step == 7:
+                signal.raise_signal(signal.SIGTERM)
+
+    options: dict[str, Any] = {"updates": 4, "evaluation": {"every": 100}, "out": tmp_path}
+    with pytest.raises(SystemExit) as ended:
+        engram_package.run("split-digits", "er", observers=[Told()], **options)
+    assert ended.value.code == 143
+    [folder] = tmp_path.iterdir()
+    assert read_checkpoint(folder / CHECKPOINT)["place"]["step"] == 7
+    assert engram_package.run("split-digits", "er", **options).updates == 20
