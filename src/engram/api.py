@@ -111,8 +111,8 @@ def sweep(
         device: Where to compute: `cpu`, `cuda` or `mps`.
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
         strict: Whether to stop a method that reads data it must not read.
-        checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as many
-            as are needed for checkpoints to take at most 3 % of the time).
+        checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
+            many as are needed for checkpoints to take at most 3 % of the time).
         timeout: End a run that completes no update for so many seconds (default: never).
         observers: Notified of every step of the runs.
 
