@@ -18,6 +18,7 @@ BENCHMARKS = {
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on an idle and a busy machine",
     "extremes": "extremes on subsets: bias, error and coverage, as measured and corrected",
+    "checkpoints": "one checkpoint, and the part of a run that they take by default",
     "sweep": "sixteen runs: two processes against one",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",
 }

@@ -121,7 +121,7 @@ def test_a_run_that_was_stopped_resumes(tmp_path: Path, monkeypatch: pytest.Monk
     assert incomplete.status == "unfinished"
     counting = Counting()
     resumed = small(out=tmp_path, observers=[counting])
-    assert counting.updates == 8 and resumed.updates == 20
+    assert counting.updates == 7 and resumed.updates == 20
     assert resumed.trace == small().trace
 
 
@@ -245,7 +245,8 @@ def test_what_failed_in_a_sweep_is_kept_apart(tmp_path: Path) -> None:
     [failed] = runs.incomplete
     assert failed.failure is not None and failed.failure.kind is FailureKind.DIVERGED
     assert repr(runs) == "<Runs: 1 finished, 1 not finished>"
-    [also] = engram.load(tmp_path).incomplete
+    with pytest.warns(UserWarning, match=f"left out: {failed.folder}: it failed: the loss became"):
+        [also] = engram.load(tmp_path).incomplete
     assert also.failure == failed.failure
 
 

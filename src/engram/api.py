@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ def run(
     data: PathLike | None = None,
     device: str = "cpu",
     strict: bool = False,
+    checkpoint_every: float | None = None,
     observers: Sequence[Observer] = (),
     **options: Json,
 ) -> Run:
@@ -42,6 +44,8 @@ def run(
         data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
         strict: Whether to stop a method that reads data it must not read.
+        checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
+            many as are needed for checkpoints to take at most 3 % of the time).
         observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
@@ -55,6 +59,7 @@ def run(
         >>> 0 < run.metrics["min-ACC"] < run.metrics["ACC"] < 1
         True
     """
+    from engram.core.stopping import Stopped
     from engram.engine.check import warn_redrawn
     from engram.engine.execute import execute, run_in_memory
     from engram.engine.failures import RunFailed
@@ -63,7 +68,9 @@ def run(
 
     planned = _planned(scenario, method, options)
     warn_redrawn([planned])
-    where = Where(out=_path(out), data=_path(data), device=device, strict=strict)
+    where = Where(
+        out=_path(out), data=_path(data), device=device, strict=strict, checkpoint_seconds=checkpoint_every
+    )
     try:
         if out is None:
             return run_in_memory(planned, where, observers)
@@ -73,6 +80,11 @@ def run(
             # A bug in a user's method: the original traceback helps most.
             raise error.__cause__ from None
         raise
+    except Stopped as stopped:
+        if stopped.number == signal.SIGINT:
+            raise
+        # As the signal would have done, but with a checkpoint.
+        raise SystemExit(stopped.code) from None
 
 
 def sweep(
@@ -84,6 +96,8 @@ def sweep(
     device: str = "cpu",
     plugin: PathLike | None = None,
     strict: bool = False,
+    checkpoint_every: float | None = None,
+    timeout: float | None = None,
     observers: Sequence[Observer] = (),
 ) -> Runs:
     """Run every combination of options in a sweep file or dictionary, and return the runs.
@@ -99,6 +113,9 @@ def sweep(
         device: Where to compute: `cpu`, `cuda` or `mps`.
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
         strict: Whether to stop a method that reads data it must not read.
+        checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
+            many as are needed for checkpoints to take at most 3 % of the time).
+        timeout: End a run that completes no update for so many seconds (default: never).
         observers: Notified of every step of the runs.
 
     Returns:
@@ -112,8 +129,7 @@ def sweep(
     """
     from engram.core.plugins import load_plugin
     from engram.engine.where import Where
-    from engram.executors.processes import Processes
-    from engram.executors.serial import Serial
+    from engram.executors import executor_for
     from engram.protocols.sweep_file import expand, read_sweep
     from engram.results.runs import Runs
 
@@ -121,14 +137,24 @@ def sweep(
         load_plugin(Path(plugin))
     experiments = expand(plan if isinstance(plan, Mapping) else read_sweep(Path(plan))).experiments
     where = Where(
-        out=_path(out), data=_path(data), device=device, plugin=_path(plugin), strict=strict, jobs=jobs
+        out=_path(out),
+        data=_path(data),
+        device=device,
+        plugin=_path(plugin),
+        strict=strict,
+        jobs=jobs,
+        checkpoint_seconds=checkpoint_every,
+        timeout=timeout,
     )
-    runs = (Serial if jobs == 1 else Processes)(where, observers)(experiments)
+    runs = executor_for(where, observers, serial=jobs == 1)(experiments)
     return Runs([run for run in runs if run.finished], incomplete=[run for run in runs if not run.finished])
 
 
 def load(paths: PathLike | Iterable[PathLike]) -> Runs:
     """Load the runs that `engram run`, `engram.run` or an evaluator saved in one or several folders.
+
+    Runs that failed, were killed, are still running or are damaged are named in warnings; they are in
+    `incomplete`.
 
     Args:
         paths: Run folders, or folders that contain run folders.
@@ -140,9 +166,15 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
         >>> engram.load(folder)[0].metrics.keys() >= {"ACC", "FORG", "min-ACC"}
         True
     """
+    import warnings
+
+    from engram.record.incomplete import why_incomplete
     from engram.results.runs import find_runs
 
-    return find_runs(paths)
+    runs = find_runs(paths)
+    for run in runs.incomplete:
+        warnings.warn(f"left out: {run.folder}: {why_incomplete(run)}", stacklevel=2)
+    return runs
 
 
 def compare(runs: Iterable[Run] | PathLike, *metrics: str, test: Test = "sign-flip") -> RunComparison:

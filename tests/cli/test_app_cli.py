@@ -11,7 +11,8 @@ from tests.cli.command import Engram
 from typer.main import get_command
 
 import engram as package
-from engram.cli import app, main
+from engram.cli import main
+from engram.cli.app import app
 from engram.cli.output import is_verbose, stderr
 from engram.cli.verbs import LazyVerb, Verbs, first_paragraph
 

@@ -142,7 +142,12 @@ def test_what_is_not_finished_is_named(tmp_path: Path, engram: Engram) -> None:
     (begun / "result.json").unlink()
     done = engram("audit", tmp_path)
     assert done.returncode == 0
-    assert done.stderr == f"left out, because it is not finished: {begun}\n"
+    assert done.stderr == (
+        f"left out: {begun}: it is not finished: it was killed, or its process ended; run the same command "
+        "again to resume it, or delete its folder\n"
+    )
+    [incomplete] = engram("audit", tmp_path, "--json").json["incomplete"]
+    assert incomplete["id"] == "ewc-0" and incomplete["status"] == "unfinished"
 
 
 def test_what_is_no_run(tmp_path: Path, engram: Engram) -> None:

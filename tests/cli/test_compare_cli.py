@@ -66,7 +66,7 @@ def test_too_few_seeds_and_unfinished_runs_are_said(
     code, out, err = run([tmp_path, "--metric", "ACC"], capsys)
     assert code == 0
     assert "too few seeds: with 2 seeds the smallest possible p of a sign-flip test is 0.5" in out
-    assert f"not finished: {begun}" in err
+    assert f"left out: {begun}: it is not finished" in err
     code, out, _ = run([tmp_path, "--metric", "ACC", "--test", "t"], capsys)
     assert "paired t test" in out
     assert "too few" not in out

@@ -22,7 +22,8 @@ def test_report_prints_the_path_of_the_page_it_wrote(
     assert _report(tmp_path / "runs", "-o", page) == 0
     printed = capsys.readouterr()
     assert printed.out == f"{page}\n"
-    assert f"not finished: {begun}" in printed.err
+    assert f"left out: {begun}: it is not finished" in printed.err
+    assert "Left out: er-1 (unfinished)." in page.read_text()
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 

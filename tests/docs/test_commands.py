@@ -8,7 +8,7 @@ import pytest
 from typer import Context
 from typer.main import get_command
 
-from engram.cli import app
+from engram.cli.app import app
 from engram.cli.verbs import Verbs
 
 ROOT = Path(__file__).parents[2]

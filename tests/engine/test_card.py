@@ -24,7 +24,7 @@ from engram.datasets import load
 from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
 from engram.engine.card import LaterStatistics, later_through_normalisation
-from engram.engine.checkpoint import CHECKPOINT, save_checkpoint
+from engram.engine.checkpoint import CHECKPOINT, read_checkpoint, save_checkpoint, write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest
@@ -40,6 +40,7 @@ from engram.record.card import Card, ForbiddenRead, Verdict, growth
 from engram.record.experiment import EvaluationSpec, Experiment
 from engram.record.failure import FailureKind
 from engram.record.run import Run
+from engram.record.seal import sealed
 from engram.results.card import Line, constraint_lines, fact_lines
 from engram.scenarios import DomainSetting, joint, online, permuted, prefix, split
 from engram.scenarios.preparation import UNIT_RANGE
@@ -578,7 +579,7 @@ def test_strict_asks_for_a_card(tmp_path: Path) -> None:
     planned = plan("finetune")
     execute(planned, Where(out=tmp_path))
     place = tmp_path / planned.id / RESULT
-    write_json(place, {name: value for name, value in read_json(place).items() if name != "card"})
+    write_json(place, sealed({name: value for name, value in read_json(place).items() if name != "card"}))
     with pytest.raises(InputError, match="before cards were recorded: run it again with --again"):
         execute(planned, Where(out=tmp_path, strict=True))
 
@@ -595,9 +596,9 @@ def test_a_checkpoint_without_an_account_leaves_no_card(tmp_path: Path) -> None:
     folder = tmp_path / planned.id
     folder.mkdir()
     save_checkpoint(folder / CHECKPOINT, step)
-    state = torch.load(folder / CHECKPOINT, weights_only=True)
+    state = read_checkpoint(folder / CHECKPOINT)
     state["ledger"]["whole"] = False
-    torch.save(state, folder / CHECKPOINT)
+    write_checkpoint(folder / CHECKPOINT, state)
     with pytest.raises(InputError, match="before cards were recorded"):
         execute(planned, Where(out=tmp_path, strict=True))
     assert execute(planned, Where(out=tmp_path)).card is None

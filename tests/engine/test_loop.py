@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from engram.core.errors import InputError
 from engram.core.folder import EXPERIMENT, PROBES, RESULT, finite
 from engram.core.trace import Trace
 from engram.core.values import Batch
 from engram.engine.check import complete
-from engram.engine.checkpoint import CHECKPOINT
+from engram.engine.checkpoint import CHECKPOINT, write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest
@@ -44,14 +43,14 @@ def method_of(step: Step) -> Method:
     return step.method
 
 
-def leave_checkpoint(out: Path, planned: Experiment, state: object) -> Path:
+def leave_checkpoint(out: Path, planned: Experiment, state: Any) -> Path:
     """Save a checkpoint where a run of that experiment expects it."""
     place = out / planned.id / CHECKPOINT
     place.parent.mkdir(parents=True)
     if isinstance(state, bytes):
         place.write_bytes(state)
     else:
-        torch.save(state, place)
+        write_checkpoint(place, state)
     return place
 
 
@@ -147,7 +146,8 @@ def test_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_experiment_is_not_used(tmp_path: Path) -> None:
     *_, step = islice(run_steps(small("er", seed=1)), 33)
     leave_checkpoint(tmp_path, small("er"), snapshot(step))
-    execute(small("er"), Where(out=tmp_path))
+    with pytest.warns(UserWarning, match=r"checkpoint\.pt is of another experiment: the run resumes from"):
+        execute(small("er"), Where(out=tmp_path))
     assert Run.load(tmp_path / small("er").id).trace == run(small("er")).trace
 
 
@@ -155,15 +155,9 @@ def test_a_checkpoint_of_another_layout_is_not_used(tmp_path: Path) -> None:
     *_, step = islice(run_steps(small("er")), 33)
     leave_checkpoint(tmp_path, small("er"), {**snapshot(step), "format": 1, "method": {}})
     observer = Steps()
-    assert execute(small("er"), Where(out=tmp_path), [observer]).updates == 100
+    with pytest.warns(UserWarning, match="was made by another version of engram"):
+        assert execute(small("er"), Where(out=tmp_path), [observer]).updates == 100
     assert len(observer.seen) == 100
-
-
-@pytest.mark.parametrize("content", [b"not a checkpoint", {"a": 1}, [1]])
-def test_a_damaged_checkpoint_raises_one_line(content: Any, tmp_path: Path) -> None:
-    leave_checkpoint(tmp_path, small(), content)
-    with pytest.raises(InputError, match="is damaged: delete it to start the run from the beginning"):
-        execute(small(), Where(out=tmp_path))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engram.cli.run import run_all
 from engram.core.errors import InputError
@@ -19,6 +20,7 @@ from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
 from engram.executors.serial import Serial
+from engram.models import build
 from engram.papers.published import Cell
 from engram.papers.reproduce import reproduce
 from engram.papers.values import Piece
@@ -259,15 +261,16 @@ def test_missing_data_leave_no_folder_of_a_single_run(tmp_path: Path) -> None:
 
 
 def test_a_run_that_cannot_start_is_recorded_and_others_continue(tmp_path: Path) -> None:
-    """A checkpoint that cannot be read concerns one run of several."""
+    """A start that is gone concerns one run of several."""
     good = experiment("split-digits", "finetune", updates=2, evaluation={"every": 100})
-    broken = replace(good, seed=1)
-    (tmp_path / broken.id).mkdir()
-    (tmp_path / broken.id / "checkpoint.pt").write_bytes(b"not a checkpoint")
+    weights = tmp_path / "start.pt"
+    torch.save(build(good.model, shape=(1, 8, 8), n_units=10, seed=0).state_dict(), weights)
+    broken = experiment("split-digits", "finetune", updates=2, weights=weights)
+    weights.unlink()
     first, second = Serial(Where(out=tmp_path))([broken, good])
     assert second.finished
     assert first.failure is not None and first.failure.kind is FailureKind.BAD_INPUT
-    assert "is damaged: delete it" in first.failure.reason
+    assert "start.pt" in first.failure.reason
     assert (first.failure.step, first.failure.task) == (None, None)
     assert Run.load(tmp_path / broken.id).failure == first.failure
 
@@ -308,9 +311,10 @@ def test_a_failure_survives_json(kind: FailureKind) -> None:
 def test_a_damaged_failure_is_one_line(written: object, words: str, tmp_path: Path) -> None:
     planned = experiment("split-digits", "er")
     write_json(tmp_path / planned.id / FAILURE, written)
-    with pytest.raises(InputError, match=words) as error:
-        Run.find(planned, tmp_path)
-    assert "\n" not in str(error.value) and str(tmp_path / planned.id / FAILURE) in str(error.value)
+    run = Run.find(planned, tmp_path)
+    assert run.status == "damaged" and run.failure is not None
+    reason = run.failure.reason
+    assert words in reason and "\n" not in reason and str(tmp_path / planned.id / FAILURE) in reason
 
 
 def test_only_what_would_fail_again_is_final() -> None:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from engram.core.errors import InputError
 from engram.core.files import write_json
 from engram.core.folder import FAILURE, RESULT, TRACE
 from engram.core.trace import Trace
@@ -63,6 +62,7 @@ def test_a_survey_reads_results_and_failures(planned: list[Experiment], tmp_path
 
 def test_a_result_without_its_trace_is_not_taken_for_a_run(planned: list[Experiment], tmp_path: Path) -> None:
     write_json(tmp_path / planned[0].id / RESULT, {"metrics": {"ACC": 0.5}})
-    with pytest.raises(InputError, match=r"trace\.parquet is missing") as error:
-        survey(planned, tmp_path)
-    assert "\n" not in str(error.value)
+    runs = survey(planned, tmp_path)
+    assert [run.status for run in runs] == ["damaged", "missing", "missing"]
+    assert runs[0].failure is not None
+    assert "trace.parquet is missing" in runs[0].failure.reason and "\n" not in runs[0].failure.reason

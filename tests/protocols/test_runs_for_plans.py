@@ -11,7 +11,7 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.datasets.stream import Stream, held_out
 from engram.engine.check import complete
-from engram.engine.checkpoint import CHECKPOINT
+from engram.engine.checkpoint import CHECKPOINT, write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps
@@ -104,7 +104,7 @@ def test_resuming_within_a_phase_of_its_own_rate(tmp_path: Path) -> None:
     assert step.snapshot is not None
     folder = tmp_path / planned.id
     folder.mkdir()
-    torch.save(step.snapshot(), folder / CHECKPOINT)
+    write_checkpoint(folder / CHECKPOINT, step.snapshot())
     resumed = execute(planned, Where(out=tmp_path))
     assert Trace.load(folder / "trace.parquet") == run(planned).trace
     assert resumed.updates == 6 + 9 + 3 * 6

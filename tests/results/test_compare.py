@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from engram.core.jsons import Json, JsonObject
 from engram.core.trace import Trace
 from engram.metrics.summary import missing
 from engram.record.run import Run
+from engram.record.seal import sealed
 from engram.record.tables import Tables
 from engram.results.compare import RunComparison, compare_runs
 from engram.results.runs import find_runs
@@ -168,8 +170,12 @@ def test_joint_training_compares_with_the_others(tmp_path: Path) -> None:
 def test_metrics_that_are_no_numbers_are_one_line(metrics: object, words: str, tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.6, "ewc": 0.5}, seeds=2)
     broken = tmp_path / "er-0" / "result.json"
-    broken.write_text(json.dumps({**json.loads(broken.read_text()), "metrics": metrics}))
-    assert f"er-0/result.json {words}: run it again with --again" in refused(tmp_path)
+    broken.write_text(json.dumps(sealed({**json.loads(broken.read_text()), "metrics": metrics})))
+    runs = find_runs(tmp_path)
+    [damaged] = runs.incomplete
+    assert damaged.id == "er-0" and damaged.status == "damaged" and len(runs) == 3
+    assert damaged.failure is not None
+    assert f"er-0/result.json {words}: run it again with --again" in damaged.failure.reason
 
 
 def test_the_test_can_be_chosen(tmp_path: Path) -> None:
@@ -232,10 +238,8 @@ def test_what_cannot_be_paired_is_refused(tmp_path: Path) -> None:
 def test_runs_without_a_seed_are_refused(tmp_path: Path) -> None:
     for method in ("er", "ewc"):
         place(tmp_path, method, seed=0, acc=0.5)
-        file = tmp_path / f"{method}-0" / "experiment.json"
-        content = json.loads(file.read_text())
-        del content["seed"]
-        file.write_text(json.dumps(content))
+        run = Run.load(tmp_path / f"{method}-0")
+        replace(run, description={k: v for k, v in run.description.items() if k != "seed"}).save()
     assert "er-0 has no seed" in refused(tmp_path)
 
 

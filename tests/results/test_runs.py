@@ -88,7 +88,7 @@ def test_unfinished_runs_are_left_out_of_a_folder_but_refused_by_name(tmp_path: 
     runs = find_runs([tmp_path])
     assert [run.id for run in runs] == ["er-0"]
     assert [(run.folder, run.status) for run in runs.incomplete] == [(begun, "unfinished")]
-    with pytest.raises(InputError, match=r"er-1 is not complete: result\.json is missing; run it again"):
+    with pytest.raises(InputError, match=r"er-1 cannot be used: it is not finished.*run the same command"):
         find_runs([begun])
 
 

@@ -1,20 +1,10 @@
 """The command line: one file per verb. Nothing heavy is imported before a verb needs it."""
 
-import errno
-import os
-import sys
-import traceback
-import warnings
 from collections.abc import Sequence
 
-import typer
+from engram.core.stopping import end_at_once_on_signals
 
-from engram.cli.app import app
-from engram.cli.clicks import Click, ClickException, UsageError
-from engram.cli.output import INTERRUPTED, fail, is_verbose, set_verbosity, stderr
-from engram.core.errors import InputError, nearest
-
-__all__ = ["app", "main"]
+__all__ = ["main"]
 
 STOPPED = "interrupted: finished runs are kept; run the same command again to resume"
 
@@ -23,72 +13,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit: 0 done, 1 a check failed, 2 bad input, 130 interrupted.
 
     Bad input is one line on stderr that names the thing and what to do; a traceback comes only with `-v`.
+    SIGTERM and SIGHUP stop a command as Ctrl-C does; it then exits with 143 or 129.
+
+    Args:
+        arguments: The arguments of the command (default: those of this process).
 
     Example:
         >>> main(["--version"])
         Traceback (most recent call last):
         SystemExit: 0
     """
-    set_verbosity()
-    try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _warn
-            code = app(args=arguments, prog_name="engram", standalone_mode=False)
-    except InputError as error:
-        if is_verbose():
-            sys.stderr.write("".join(traceback.format_exception(error)))
-        fail(str(error))
-    except ClickException as error:
-        fail(_usage_message(error))
-    except (KeyboardInterrupt, typer.Abort):
-        fail(STOPPED, code=INTERRUPTED)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
-    except (MemoryError, ImportError, OSError) as error:
-        if (lacking := _lacking(error)) is None or is_verbose():
-            raise
-        fail(lacking)
-    if code == INTERRUPTED:
-        # Newer typer turns Ctrl-C into an exit code, without a word.
-        fail(STOPPED, code=INTERRUPTED)
-    sys.exit(code if isinstance(code, int) else 0)
+    if arguments is None:
+        # While libraries are imported, there is nothing to lose by ending at once.
+        end_at_once_on_signals(STOPPED)
+    from engram.cli.entry import run_command
 
-
-def _lacking(error: Exception) -> str | None:
-    """What the machine has too little of, where that is the reason of an error; None for other errors."""
-    text = " ".join(str(error).split())
-    if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-        return "out of memory: use a smaller network or batch, or raise the limit of the process (ulimit -v)"
-    if isinstance(error, ImportError):
-        mapped = any(words in text.lower() for words in ("failed to map", "cannot allocate memory"))
-        return f"out of memory ({text}): raise the limit of the process (ulimit -v)" if mapped else None
-    if "No usable temporary directory" in text:
-        return "no folder for temporary files can be written to: set TMPDIR to another folder"
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        place = getattr(error, "filename", None) or "the folder of temporary files"
-        return f"cannot write {place}: {os.strerror(errno.ENOSPC)}; free some space, or set TMPDIR"
-    return None
-
-
-def _usage_message(error: Click) -> str:
-    """What is wrong with the arguments, and whose help to read."""
-    context = error.ctx if isinstance(error, UsageError) else None
-    verb = "engram" if context is None else context.command_path
-    if hasattr(error, "possibilities"):
-        names = {option.lstrip("-"): option for option in error.possibilities or ()}
-        near = [names[name] for name in nearest(error.option_name.lstrip("-"), names, like=0.7)]
-        hint = f"; did you mean {' or '.join(near)}?" if near else ";"
-        return f"no such option {error.option_name}{hint} see `{verb} --help`"
-    text = str(error.format_message()).strip().rstrip(".")
-    return f"{text[:1].lower()}{text[1:]}; see `{verb} --help`"
-
-
-def _warn(
-    message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: object, **__: object
-) -> None:
-    """Print a warning in one line; with `-v`, also where in the source it arose."""
-    if stderr.quiet:
-        return
-    where = f"{filename}:{lineno}: " if is_verbose() else ""
-    sys.stderr.write(f"warning: {where}{' '.join(str(message).split())}\n")
+    run_command(arguments)

@@ -27,7 +27,7 @@ PANELS = {
     EVALUATION: ("every", "subset"),
     EXECUTION: (
         *("seeds", "first_seed", "jobs", "threads", "device", "strict", "again", "dry_run", "config"),
-        *("plugin", "data"),
+        *("plugin", "data", "checkpoint_every", "timeout"),
     ),
     OUTPUT: ("out", "json", "quiet", "verbose"),
 }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.output import name_incomplete, print_json, stdout
+from engram.cli.output import incomplete_as_json, name_incomplete, print_json, stdout
 from engram.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def audit(
                 "runs": [
                     {"id": run.id, "folder": str(run.folder), "card": described(card)}
                     for run, card in zip(finished, cards, strict=True)
-                ]
+                ],
+                "incomplete": incomplete_as_json(finished),
             }
         )
     else:

@@ -37,7 +37,7 @@ def compare(
     Runs that differ only in the seed are one method. Methods that share a letter cannot be told apart.
     """
     from engram.cli.options import one_of
-    from engram.cli.output import name_incomplete, print_json
+    from engram.cli.output import incomplete_as_json, name_incomplete, print_json
     from engram.results.compare import compare_runs
     from engram.results.runs import find_runs
 
@@ -47,7 +47,7 @@ def compare(
     name_incomplete(finished)
     compared = compare_runs(finished, metrics=metric or (), test=chosen)  # type: ignore[arg-type]
     if json:
-        print_json(compared.as_json())
+        print_json({**compared.as_json(), "incomplete": incomplete_as_json(finished)})
     else:
         _print_tables(compared)
 

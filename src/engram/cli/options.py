@@ -20,6 +20,23 @@ Strict = Annotated[
     bool,
     typer.Option("--strict", help="Stop a method that reads or does what it must not; see `engram audit`."),
 ]
+CheckpointEvery = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="Lose at most so much work if a run is killed.",
+        show_default="30, or more so that checkpoints take at most 3 % of the time",
+    ),
+]
+Timeout = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="End a run that completes no update for so long; evaluations and the end of a task are part of "
+        "their update.",
+        show_default="never",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
@@ -43,6 +60,19 @@ def start_computing(threads: int | None, device: str) -> None:
     if not usable.get(kind, False):
         known = " or ".join(name for name in usable if usable[name])
         raise InputError(f"device must be {known} on this machine, got {device!r}")
+
+
+def check_seconds(checkpoint_every: float | None, timeout: float | None) -> None:
+    """Check the options that are durations, before anything heavy is imported.
+
+    Example:
+        >>> check_seconds(0.0, None)
+        Traceback (most recent call last):
+        engram.core.errors.InputError: checkpoint-every must be above 0 seconds, got 0
+    """
+    for name, seconds in (("checkpoint-every", checkpoint_every), ("timeout", timeout)):
+        if seconds is not None and not seconds > 0:
+            raise InputError(f"{name} must be above 0 seconds, got {seconds:g}")
 
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
-from engram.core.jsons import Json
+from engram.core.jsons import Json, JsonObject
 
 if TYPE_CHECKING:
     from engram.results.runs import Runs
@@ -41,10 +41,22 @@ def fail(message: str, *, code: int = 2) -> NoReturn:
 
 
 def name_incomplete(runs: Runs) -> None:
-    """List the runs that are left out because they failed, were killed or are still running."""
+    """List the runs that are left out because they failed, were killed, are still running or are damaged."""
+    from engram.record.incomplete import what_to_do, why_incomplete
+
     for run in runs.incomplete:
-        why = "it is not finished" if run.failure is None else f"it failed: {run.failure.reason}"
-        stderr.print(f"left out, because {why}: {run.folder}", markup=False, soft_wrap=True)
+        line = f"left out: {run.folder}: {why_incomplete(run)}; {what_to_do(run)}"
+        stderr.print(line, markup=False, soft_wrap=True)
+
+
+def incomplete_as_json(runs: Runs) -> list[JsonObject]:
+    """The same runs as `--json` prints them."""
+    from engram.record.incomplete import why_incomplete
+
+    return [
+        {"id": run.id, "folder": str(run.folder), "status": run.status, "why": why_incomplete(run)}
+        for run in runs.incomplete
+    ]
 
 
 def name_broken(errors: Iterable[str]) -> None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.completion import artefact_names, completion
-from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
+from engram.cli.options import CheckpointEvery, Timeout, check_seconds
+from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import print_all
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
+from engram.core.stopping import exit_code
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -59,6 +61,8 @@ def reproduce(
     data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
     out: Annotated[Path, typer.Option(help="Where runs and pages are kept.")] = Path("runs"),
     device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
+    checkpoint_every: CheckpointEvery = None,
+    timeout: Timeout = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run what is missing of a table or figure, and show it beside the published one."""
@@ -68,10 +72,18 @@ def reproduce(
     one_of("executor", on, EXECUTORS)
     if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds must be at least 1 and at most {MOST_SEEDS}, got {seeds}")
+    check_seconds(checkpoint_every, timeout)
     start_computing(None, device)
     from engram.engine.where import Where
 
-    where = Where(out=out, data=data, device=device, jobs=jobs)
+    where = Where(
+        out=out,
+        data=data,
+        device=device,
+        jobs=jobs,
+        checkpoint_seconds=checkpoint_every,
+        timeout=timeout,
+    )
     if name is None:
         for option, value in (("--cells", cells), ("--follow", follow), ("--done", done)):
             if value:
@@ -113,7 +125,7 @@ def _run(
     except KeyboardInterrupt:
         fail(
             f"interrupted: finished runs are kept in {where.folder}; run the same command again to resume",
-            code=INTERRUPTED,
+            code=exit_code(),
         )
 
 
@@ -145,14 +157,13 @@ def _write(
 
 def _executor(on: str, where: Where) -> Executor:
     from engram.cli.progress import ProgressDisplay
-    from engram.executors.processes import Processes
-    from engram.executors.serial import Serial
+    from engram.executors import executor_for
 
     def execute(experiments: Sequence[Experiment]) -> Sequence[Run]:
         if not experiments:
             return []
         with ProgressDisplay(len(experiments)) as display:
-            return (Serial if on == "serial" else Processes)(where, [display])(experiments)
+            return executor_for(where, [display], serial=on == "serial")(experiments)
 
     return execute
 

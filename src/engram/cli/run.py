@@ -10,12 +10,13 @@ import typer
 
 from engram.cli.config import with_config
 from engram.cli.describe import describe_run, print_description
-from engram.cli.output import INTERRUPTED, fail, print_json, stdout
+from engram.cli.output import fail, print_json, stdout
 from engram.cli.progress import ProgressDisplay
 from engram.cli.run_options import RunOptions, with_run_options
 from engram.core.errors import InputError
 from engram.core.folder import finite
 from engram.core.jsons import JsonObject
+from engram.core.stopping import StopSignals, exit_code
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -75,30 +76,66 @@ def start_of(experiment: Experiment) -> str:
 
 def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = False) -> list[Run]:
     """Run experiments one after the other with a progress bar; finished ones are read."""
-    from engram.engine.execute import execute
-    from engram.engine.failures import RunFailed, explain_crash
     from engram.record.aside import restore, set_aside
 
     runs: list[Run] = []
     with ProgressDisplay(len(experiments), name_failures=False) as display:
-        for experiment in experiments:
-            folder = where.folder / experiment.id
-            aside = set_aside(folder, again=again)
-            try:
-                runs.append(execute(experiment, where, [display]))
-            except RunFailed as error:
-                raise InputError(explain_crash(error.run)) from error
-            except KeyboardInterrupt:
-                display.close()
-                fail(
-                    f"interrupted: {len(runs)} of {len(experiments)} runs are finished and kept in "
-                    f"{where.folder}; run the same command again to resume",
-                    code=INTERRUPTED,
-                )
-            finally:
-                if aside is not None:
-                    restore(folder, aside)
+        try:
+            with StopSignals(wait=False):
+                for experiment in experiments:
+                    folder = where.folder / experiment.id
+                    aside = set_aside(folder, again=again)
+                    try:
+                        runs.append(_run_one(experiment, where, display))
+                    finally:
+                        if aside:
+                            restore(folder)
+        except KeyboardInterrupt:
+            display.close()
+            resume = _how_to_resume(where, experiments[len(runs) :], again=again)
+            fail(
+                f"interrupted: {len(runs)} of {len(experiments)} runs are finished and kept in "
+                f"{where.folder}; {resume}",
+                code=exit_code(),
+            )
     return runs
+
+
+def _run_one(experiment: Experiment, where: Where, display: ProgressDisplay) -> Run:
+    """Run an experiment; one that may be ended has a process of its own.
+
+    Raises:
+        InputError: It failed, or another process is running it.
+    """
+    from engram.core.leases import Held, holder_of
+    from engram.engine.execute import execute
+    from engram.engine.failures import RunFailed, explain_crash
+    from engram.executors import executor_for
+
+    try:
+        if where.timeout is None:
+            return execute(experiment, where, [display])
+    except RunFailed as error:
+        raise InputError(explain_crash(error.run)) from error
+    folder = where.folder / experiment.id
+    if (holder := holder_of(folder)) is not None:
+        raise Held(folder, holder)
+    [run] = executor_for(where, [display], serial=True)([experiment])
+    if run.failure is not None:
+        raise InputError(explain_crash(run))
+    return run
+
+
+def _how_to_resume(where: Where, left: Sequence[Experiment], *, again: bool) -> str:
+    """What to do after an interruption, and what will happen then."""
+    from engram.engine.checkpoint import has_checkpoint
+
+    if again:
+        return "what was there before is kept; run the same command again to start again"
+    resume = "run the same command again to resume"
+    if left and not has_checkpoint(where.folder / left[0].id):
+        resume += "; the run under way has no checkpoint, and starts from the beginning"
+    return resume
 
 
 def as_json(runs: Sequence[Run]) -> JsonObject:

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from engram.cli.arrange import EVALUATION, NETWORK, SCENARIO, TRAINING
-from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
+from engram.cli.options import (
+    CheckpointEvery,
+    Data,
+    Device,
+    Json,
+    Out,
+    Plugin,
+    Strict,
+    Timeout,
+    check_seconds,
+    load_own,
+    start_computing,
+)
 from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
@@ -51,6 +63,8 @@ class RunOptions:
     device: Device = "cpu"
     strict: Strict = False
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
+    checkpoint_every: CheckpointEvery = None
+    timeout: Timeout = None
     json: Json = False
 
     @classmethod
@@ -75,6 +89,7 @@ class RunOptions:
             raise InputError(f"first_seed must be at least 0, got {self.first_seed}")
         if subset is not None and subset < 0:
             raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
+        check_seconds(self.checkpoint_every, self.timeout)
         if "epochs" in self.chosen and "updates" in self.chosen:
             raise InputError("--epochs and --updates cannot be used together: use one of them")
         checked(self.chosen, text=True)
@@ -83,7 +98,15 @@ class RunOptions:
         """Where and how to run."""
         from engram.engine.where import Where
 
-        return Where(out=self.out, data=self.data, device=self.device, plugin=self.plugin, strict=self.strict)
+        return Where(
+            out=self.out,
+            data=self.data,
+            device=self.device,
+            plugin=self.plugin,
+            strict=self.strict,
+            checkpoint_seconds=self.checkpoint_every,
+            timeout=self.timeout,
+        )
 
     def start(self) -> None:
         """Prepare torch, and load the plugin."""

@@ -5,16 +5,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from engram.cli.options import Data, Device, Json, Out, Plugin, Strict, load_own, start_computing
-from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
+from engram.cli.options import (
+    CheckpointEvery,
+    Data,
+    Device,
+    Json,
+    Out,
+    Plugin,
+    Strict,
+    Timeout,
+    check_seconds,
+    load_own,
+    start_computing,
+)
+from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
 from engram.core.jsons import JsonObject
+from engram.core.stopping import exit_code
 from engram.core.words import duration
 
 if TYPE_CHECKING:
@@ -39,12 +52,28 @@ def sweep(
     out: Out = Path("runs"),
     device: Device = "cpu",
     strict: Strict = False,
+    checkpoint_every: CheckpointEvery = None,
+    timeout: Timeout = None,
     json: Json = False,
 ) -> None:
-    """Run every combination in FILE that has not been run yet; exit 1 if any of them fails."""
+    """Run every combination in FILE that has not been run yet; exit 1 if any of them fails.
+
+    Any number of these commands, on any machines that share the folder, may work on it at the same time: each
+    run is made by one of them.
+    """
     from engram.engine.where import Where
 
-    where = Where(out=out, data=data, device=device, plugin=plugin, strict=strict, jobs=jobs)
+    check_seconds(checkpoint_every, timeout)
+    where = Where(
+        out=out,
+        data=data,
+        device=device,
+        plugin=plugin,
+        strict=strict,
+        jobs=jobs,
+        checkpoint_seconds=checkpoint_every,
+        timeout=timeout,
+    )
     start_computing(None, device)
     from engram.executors.survey import seconds_left, survey
 
@@ -77,7 +106,7 @@ def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
             fail(
                 f"interrupted: {done} of {len(experiments)} runs are finished and kept in {where.folder}; "
                 "run the same command again to resume",
-                code=INTERRUPTED,
+                code=exit_code(),
             )
 
 
@@ -97,7 +126,8 @@ def describe(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> Non
     from rich.table import Table
 
     table = Table("scenario", "setting", "method", box=None, header_style="bold")
-    for column in ("runs", "done", "failed", "missing"):
+    running = any(run.status == "running" for run in runs)
+    for column in ("runs", "done", "failed", *["running"] * running, "missing"):
         table.add_column(column, justify="right")
     by_method: dict[tuple[str, str, str], Counter[str]] = {}
     for run in runs:
@@ -105,9 +135,13 @@ def describe(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> Non
         by_method.setdefault(key, Counter())[run.status] += 1
     for key, counts in by_method.items():
         missing = counts["missing"] + counts["unfinished"]
-        numbers = (counts.total(), counts["done"], counts["failed"], missing)
+        failed = counts["failed"] + counts["damaged"]
+        numbers = (counts.total(), counts["done"], failed, *[counts["running"]] * running, missing)
         table.add_row(*key, *(str(number or "–") for number in numbers))
     stderr.print(table)
+    for run in runs:
+        if run.status == "damaged" and run.failure is not None:
+            stderr.print(f"damaged, and to be run again: {run.failure.reason}", soft_wrap=True, markup=False)
     for skipped in plan.skipped:
         stderr.print(f"left out: {skipped.what}: {skipped.why}", soft_wrap=True, markup=False)
     if plan.repeated:
@@ -122,6 +156,8 @@ def describe(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> Non
 
 def as_json(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> JsonObject:
     """The sweep as `--json` prints it."""
+    from engram.record.run import Status
+
     counts = Counter(run.status for run in runs)
     return {
         "runs": [
@@ -142,7 +178,7 @@ def as_json(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> Json
         ],
         "skipped": [{"what": skipped.what, "why": skipped.why} for skipped in plan.skipped],
         "repeated": plan.repeated,
-        "counts": {status: counts[status] for status in ("done", "failed", "unfinished", "missing")},
+        "counts": {status: counts[status] for status in get_args(Status)},
         "seconds_left": seconds,
     }
 

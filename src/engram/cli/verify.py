@@ -9,6 +9,7 @@ import typer
 from engram.cli.arrange import arranged
 from engram.cli.output import name_broken, print_json, stderr, stdout
 from engram.cli.verbs import VerbCommand, group_of_verbs
+from engram.cli.verify_runs import runs
 from engram.core.jsons import JsonObject
 
 if TYPE_CHECKING:
@@ -95,3 +96,4 @@ def _verify() -> None:
 
 
 verify.command(cls=VerbCommand)(arranged(isolation))
+verify.command(cls=VerbCommand)(arranged(runs))

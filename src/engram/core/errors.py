@@ -11,6 +11,10 @@ class InputError(ValueError):
     """
 
 
+class Damaged(InputError):
+    """A file is not what was written: it was cut short or changed, or it never was of this kind."""
+
+
 class NonFinite(InputError):
     """Something became NaN or infinite while a method was learning: the run cannot continue.
 

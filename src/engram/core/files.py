@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import io
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engram.core.errors import InputError
+from engram.core.errors import Damaged, InputError
 from engram.core.jsons import Json
+from engram.core.owner import is_left_over, unique_name
 
 if TYPE_CHECKING:
     import polars
 
 
+_ADVICE = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+    errno.EFBIG: "free some space",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+_PART = ".part"
+_unfinished: set[Path] = set()
+"""The temporary files that this process is writing."""
+
+
 @contextmanager
-def _as_input_error(problem: str, advice: str = "") -> Iterator[None]:
-    """Turn an error of the operating system into an `InputError`: the problem, the reason and advice."""
+def as_input_error(problem: str, advice: str = "") -> Iterator[None]:
+    """Turn an error of the operating system into an `InputError`: the problem, the reason and advice.
+
+    Example:
+        >>> with as_input_error("cannot read the notes", "; write some"):
+        ...     open("nowhere")
+        Traceback (most recent call last):
+        engram.core.errors.InputError: cannot read the notes: No such file or directory; write some
+    """
     try:
         yield
     except OSError as error:
+        better = _ADVICE.get(error.errno or 0)
+        advice = f"; {better}" if better and advice else advice
         raise InputError(f"{problem}: {error.strerror or error}{advice}") from error
 
 
@@ -32,7 +56,7 @@ def make_folder(folder: Path) -> None:
     Raises:
         InputError: It cannot be made.
     """
-    with _as_input_error(f"cannot write to {folder}", "; choose another folder"):
+    with as_input_error(f"cannot write to {folder}", "; choose another folder"):
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -46,7 +70,7 @@ def is_file(path: Path) -> bool:
         >>> is_file(Path("nowhere"))
         False
     """
-    with _as_input_error(f"cannot use {path.parent}", "; choose another name"):
+    with as_input_error(f"cannot use {path.parent}", "; choose another name"):
         return path.is_file()
 
 
@@ -56,12 +80,22 @@ def remove_file(path: Path) -> None:
     Raises:
         InputError: It cannot be removed.
     """
-    with _as_input_error(f"cannot change {path.parent}", "; choose another folder"):
+    with as_input_error(f"cannot change {path.parent}", "; choose another folder"):
         path.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, write: Callable[[Path], object]) -> None:
+def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | None = None) -> None:
     """Let `write` make a file beside `path`, then rename it into place; on any failure nothing is left.
+
+    What a killed process left beside this path is removed.
+
+    Args:
+        path: The file.
+        write: Makes it under the name that it is called with.
+        keep: Where the file that it replaces is kept; by default it is not.
+
+    Raises:
+        InputError: The file cannot be written; the one that was there is as before.
 
     Example:
         >>> import tempfile
@@ -70,26 +104,89 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         >>> place.read_text(), [p.name for p in place.parent.iterdir()]
         ('whole', ['note.txt'])
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     make_folder(path.parent)
+    remove_left_over(path.parent, of=path.name)
+    beside = temporary_path(path)
+    _unfinished.add(beside)
     try:
-        with _as_input_error(f"cannot write {path}", "; free some space or choose another folder"):
+        with as_input_error(f"cannot write {path}", "; choose another folder"):
             write(beside)
             with beside.open("rb") as file:
                 os.fsync(file.fileno())
+            if keep is not None:
+                with suppress(FileNotFoundError):
+                    path.replace(keep)
             beside.replace(path)
     finally:
-        beside.unlink(missing_ok=True)
+        # What prevented the write may prevent this as well: the first error is the one that matters.
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        _unfinished.discard(beside)
 
 
-def write_parquet(path: Path, frame: polars.DataFrame) -> None:
-    """Write a table as Parquet, whole or not at all.
+def temporary_path(path: Path, *, ending: str = _PART) -> Path:
+    """A hidden name beside a path that no other process uses, on any machine; short, whatever the path's is.
+
+    Args:
+        path: The path.
+        ending: How the name ends.
+
+    Example:
+        >>> temporary_path(Path("runs/" + 250 * "x")).name.startswith(".xxx")
+        True
+    """
+    return path.with_name(f".{path.name[:40]}.{unique_name()}{ending}")
+
+
+def remove_left_over(folder: Path, *, of: str = "", ending: str = _PART, all_owners: bool = False) -> None:
+    """Remove the temporary files that processes left which have ended.
+
+    Args:
+        folder: The folder.
+        of: The name of the file that they are for (default: any).
+        ending: How their names end.
+        all_owners: Whether to remove those of all processes, where there can be no other writer.
+    """
+    stem = f"{of[:40]}." if of else ""
+    with suppress(OSError):
+        for entry in folder.iterdir():
+            name = entry.name
+            if not (name.startswith(f".{stem}") and name.endswith(ending)):
+                continue
+            if not all_owners and not is_left_over(name.removesuffix(ending).rpartition(".")[2]):
+                continue
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
+
+
+def remove_unfinished() -> None:
+    """Remove the temporary files that this process is writing, before it ends at once."""
+    for beside in list(_unfinished):
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+def checksum(content: bytes | memoryview) -> str:
+    """The SHA-256 of some bytes, in hexadecimal digits.
+
+    Example:
+        >>> checksum(b"whole")[:12]
+        '5d5766cf2d78'
+    """
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_parquet(path: Path, frame: polars.DataFrame) -> str:
+    """Write a table as Parquet, whole or not at all, and return the file's checksum.
 
     It is encoded in memory and written by Python, so that a full disk raises the same error as elsewhere.
     """
     content = io.BytesIO()
     frame.write_parquet(content, compression="zstd")
     write_whole(path, lambda beside: beside.write_bytes(content.getbuffer()))
+    return checksum(content.getbuffer())
 
 
 def write_json(path: Path, value: Json) -> None:
@@ -102,13 +199,14 @@ def read_json(path: Path) -> Json:
     """The JSON value in a file.
 
     Raises:
-        InputError: The file is missing, or is not JSON.
+        InputError: The file cannot be read.
+        Damaged: It is not JSON.
     """
-    with _as_input_error(f"cannot read {path}"):
+    with as_input_error(f"cannot read {path}"):
         content = path.read_bytes()
     try:
         return json.loads(content.decode("utf-8"))
     except ValueError as error:
-        raise InputError(f"{path} is not JSON: {error}") from error
+        raise Damaged(f"{path} is not JSON: {error}") from error
     except RecursionError as error:
-        raise InputError(f"{path} is nested too deeply: it was not written by engram") from error
+        raise Damaged(f"{path} is nested too deeply: it was not written by engram") from error

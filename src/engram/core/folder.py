@@ -9,13 +9,14 @@ from typing import Protocol, runtime_checkable
 
 from engram.core.jsons import Json
 
-EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE = (
+EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE, LEASE = (
     "experiment.json",
     "trace.parquet",
     "ends.parquet",
     "probes.parquet",
     "result.json",
     "failure.json",
+    "lease.json",
 )
 
 Reading = tuple[int, int, int | None, str, float]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from engram.core.errors import InputError
-from engram.core.files import write_parquet
+from engram.core.errors import Damaged
+from engram.core.files import as_input_error, checksum, write_parquet
 
 if TYPE_CHECKING:
     import polars
@@ -84,21 +86,82 @@ class Trace:
             {name: getattr(self, name) for name in COLUMNS}, schema=dict(zip(COLUMNS, kinds, strict=True))
         )
 
-    def save(self, path: Path) -> None:
-        """Write as Parquet, whole or not at all."""
-        write_parquet(path, self.frame())
+    def save(self, path: Path) -> str:
+        """Write as Parquet, whole or not at all, and return the file's checksum."""
+        return write_parquet(path, self.frame())
 
     @classmethod
-    def load(cls, path: Path) -> Trace:
-        """Read what `save` wrote, or any Parquet file with these columns."""
-        import polars as pl
+    def load(cls, path: Path, *, sha256: str | None = None) -> Trace:
+        """Read what `save` wrote, or any Parquet file with these columns.
 
-        try:
-            frame = pl.read_parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"cannot read the trace {path}: {reason}") from error
+        Args:
+            path: The file.
+            sha256: Its checksum, where that is known.
+
+        Raises:
+            InputError: It cannot be read.
+            Damaged: It is not what was written, or contradicts itself.
+        """
+        frame = read_table(path, "trace", sha256=sha256)
         missing = [name for name in COLUMNS if name not in frame.columns]
         if missing:
-            raise InputError(f"{path} is not a trace: it lacks the columns {', '.join(missing)}")
-        return cls(*(frame[name].to_list() for name in COLUMNS))
+            raise Damaged(f"{path} is not a trace: it lacks the columns {', '.join(missing)}")
+        trace = cls(*(frame[name].to_list() for name in COLUMNS))
+        row = _contradiction(trace.correct, trace.total, trace.bits)
+        if row is not None:
+            raise Damaged(
+                f"the trace {path} is damaged: in row {row}, the number of correct samples is not that of "
+                "its bits"
+            )
+        return trace
+
+
+def read_table(path: Path, what: str, *, sha256: str | None = None) -> polars.DataFrame:
+    """The table in a Parquet file.
+
+    Args:
+        path: The file.
+        what: What it holds, for messages.
+        sha256: Its checksum, where that is known.
+
+    Raises:
+        InputError: It cannot be read.
+        Damaged: It is not what was written.
+    """
+    import polars as pl
+
+    with as_input_error(f"cannot read the {what} {path}"):
+        content = path.read_bytes()
+    if sha256 is not None and checksum(content) != sha256:
+        raise Damaged(f"the {what} {path} is damaged: its checksum is not the recorded one")
+    try:
+        return pl.read_parquet(io.BytesIO(content))
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise Damaged(f"cannot read the {what} {path}: {reason}") from error
+
+
+_ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(axis=1, dtype=np.int64)
+"""For each byte, how many of its bits are 1."""
+
+
+def _contradiction(
+    correct: Sequence[int | None], total: Sequence[int | None], bits: Sequence[bytes | None]
+) -> int | None:
+    """The first row whose numbers contradict its bits; None if there is none. Rows without bits pass."""
+    rows = [row for row, packed in enumerate(bits) if packed]
+    if not rows:
+        return None
+    packed = [bits[row] or b"" for row in rows]
+    sizes = np.array([len(row) for row in packed], dtype=np.int64)
+    ends = np.cumsum(sizes)
+    flat = np.frombuffer(b"".join(packed), dtype=np.uint8)
+    ones = np.concatenate([[0], np.cumsum(_ONES[flat])])
+    counted = ones[ends] - ones[ends - sizes]
+    numbers = [(correct[row], total[row]) for row in rows]
+    known = np.array([(-1, -1) if None in pair else pair for pair in numbers], dtype=np.int64)
+    unused = 8 * sizes - known[:, 1]
+    # Bits beyond the last sample are 0.
+    clean = flat[ends - 1] & ((1 << np.clip(unused, 0, 8)) - 1) == 0
+    fits = (counted == known[:, 0]) & (unused >= 0) & (unused < 8) & clean
+    return None if fits.all() else rows[int(np.flatnonzero(~fits)[0])]

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from engram.core.errors import InputError
-from engram.core.files import make_folder, remove_file
-from engram.core.folder import EXPERIMENT, FAILURE
+from engram.core.files import is_file, make_folder, remove_file
+from engram.core.folder import EXPERIMENT, FAILURE, LEASE, RESULT
+from engram.core.leases import Held, Lease, lease
+from engram.core.stopping import StopSignals
 from engram.datasets.accounting import Forbidden, refusal
-from engram.engine.checkpoint import CHECKPOINT, Checkpoints, load_checkpoint
+from engram.engine.checkpoint import (
+    CHECKPOINT,
+    Checkpoints,
+    DamagedCheckpoint,
+    has_checkpoint,
+    reject,
+    remove_checkpoints,
+    states_to_resume,
+)
 from engram.engine.failures import RunFailed, failure_of
 from engram.engine.loop import run_steps
-from engram.engine.observers import Observer, Step, tell
+from engram.engine.observers import Observer, Step, Watcher, tell
 from engram.engine.where import Where
+from engram.record.aside import move_damaged, recover, remove_damaged
 from engram.record.experiment import Experiment
-from engram.record.failure import Failure
+from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run, save_description
 
 
@@ -24,7 +36,8 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
     """Run an experiment into its folder, and return the run.
 
     A finished run is not run again; one that has a checkpoint resumes from it. The folder has its
-    `experiment.json` from the start. A run that fails leaves what was measured, and why it failed.
+    `experiment.json` from the start. A run that fails leaves what was measured, and why it failed. If a
+    signal asks to stop, the update under way is completed, and a checkpoint is written.
 
     Args:
         experiment: The experiment.
@@ -33,36 +46,45 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
 
     Raises:
         RunFailed: The run started and failed; its folder says why.
+        Held: Another process is running it.
+        Stopped: A signal asked to stop.
         InputError: The run could not start; nothing is left behind.
     """
-    folder = where.folder / experiment.id
     before = Run.find(experiment, where.folder)
     if before.finished:
-        if where.strict:
-            check_card(before)
-        _end(observers, before)
-        return before
+        return _existing(before, where, observers)
+    folder = where.folder / experiment.id
     # A folder that cannot be written to is noticed before anything is computed.
     make_folder(folder)
-    remove_file(folder / FAILURE)
-    known = (folder / EXPERIMENT).is_file()
-    save_description(folder, experiment.as_json())
-    checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
-    try:
-        saved = _observed(
-            _resumed(experiment, where), before, (*observers, checkpoints), lambda run: run.save(folder)
-        )
-    except RunFailed:
-        raise
-    except KeyboardInterrupt as error:
-        record_failure(before, failure_of(error))
-        raise
-    except BaseException:
-        if not known and [file.name for file in folder.iterdir()] == [EXPERIMENT]:
-            # The run did not start: leave nothing behind.
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
-    (folder / CHECKPOINT).unlink(missing_ok=True)
+    known = is_file(folder / EXPERIMENT)
+    if not known:
+        save_description(folder, experiment.as_json())
+    with StopSignals(wait=False) as signals, lease(folder) as held:
+        recover(folder)
+        before = Run.find(experiment, where.folder)
+        if before.finished:
+            return _existing(before, where, observers)
+        _prepare(before)
+        save_description(folder, experiment.as_json())
+        keeper = _Keeper(Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds), signals, held)
+        try:
+            saved = _observed(
+                _resumed(experiment, where), before, observers, lambda run: run.save(folder), keeper
+            )
+        except (RunFailed, Held):
+            raise
+        except KeyboardInterrupt as error:
+            _note_interruption(before, error, held)
+            raise
+        except BaseException:
+            if not known and {file.name for file in folder.iterdir()} == {EXPERIMENT, LEASE}:
+                # The run did not start: leave nothing behind.
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+        remove_damaged(folder)
+        remove_checkpoints(folder / CHECKPOINT)
+        # Its run is finished and kept, but no other should begin.
+        signals.check()
     return saved
 
 
@@ -70,11 +92,16 @@ def attempt(experiment: Experiment, where: Where, observers: Sequence[Observer] 
     """Run an experiment into its folder; a failure is returned in the run instead of being raised.
 
     Errors before a run starts are recorded as well, so that a sweep's folder has all of its runs.
+
+    Raises:
+        Held: Another process is running it.
     """
     try:
         return execute(experiment, where, observers)
     except RunFailed as error:
         return replace(error.run, folder=where.folder / experiment.id)
+    except Held:
+        raise
     except Exception as error:  # noqa: BLE001 - whatever a method raises, the other runs continue
         run = Run.find(experiment, where.folder)
         if run.finished:
@@ -84,12 +111,88 @@ def attempt(experiment: Experiment, where: Where, observers: Sequence[Observer] 
 
 
 def record_failure(run: Run, failure: Failure) -> Run:
-    """Save why a run has no result, with its description and what was measured."""
+    """Save why a run has no result, with its description and what was measured.
+
+    Nothing is saved where another process is running it, or where it cannot be written, which is then part of
+    the reason.
+    """
     assert run.folder is not None
     failed = replace(run, failure=failure)
-    if not failed.finished:
-        failed.save()
-    return failed
+    if failed.finished:
+        return failed
+    try:
+        make_folder(run.folder)
+        with lease(run.folder):
+            return failed.save()
+    except Held:
+        return failed
+    except InputError as error:
+        if str(error) in failure.reason:
+            return failed
+        return replace(failed, failure=replace(failure, reason=f"{failure.reason} ({error})"))
+
+
+class _Keeper(Watcher):
+    """The last observer of a run: checkpoints at intervals, and when a signal asks to stop.
+
+    Args:
+        checkpoints: Saves checkpoints.
+        signals: Notes signals.
+        held: The lease of the run's folder.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, signals: StopSignals, held: Lease) -> None:
+        self.checkpoints, self.signals, self.held = checkpoints, signals, held
+
+    def updated(self, step: Step) -> None:
+        """Between two updates: notice whether to stop, and save a checkpoint if it is time."""
+        self.held.check()
+        self.signals.check()
+        # Before the first update there was nothing to lose by stopping at once.
+        self.signals.wait = True
+        self.checkpoints.updated(step)
+
+    def interrupted(self, step: Step) -> None:
+        """Save a checkpoint before the run stops, unless its user is in a hurry."""
+        if not self.signals.urgent:
+            self.checkpoints.save(step)
+
+
+def _existing(run: Run, where: Where, observers: Sequence[Observer]) -> Run:
+    if where.strict:
+        check_card(run)
+    _end(observers, run)
+    return run
+
+
+def _prepare(before: Run) -> None:
+    """Remove the failure of an earlier attempt; name a damaged run, and set it aside until one is done."""
+    assert before.folder is not None
+    if before.failure is not None and before.failure.kind is FailureKind.DAMAGED:
+        warnings.warn(f"{before.failure.reason}; it is run again now", stacklevel=3)
+        if is_file(before.folder / RESULT):
+            move_damaged(before.folder)
+    remove_file(before.folder / FAILURE)
+
+
+def _note_interruption(run: Run, error: KeyboardInterrupt, held: Lease) -> None:
+    """Save that a run was interrupted, and whether it will resume."""
+    assert run.folder is not None
+    failure = failure_of(error)
+    if not has_checkpoint(run.folder):
+        again = "interrupted before its first checkpoint: run the same command again to start it again"
+        failure = replace(failure, reason=again)
+    if not held.lost:
+        _saved_if_possible(replace(run, failure=failure), Run.save)
+
+
+def _saved_if_possible(failed: Run, save: Callable[[Run], Run]) -> Run:
+    """Save a run that failed; if that is not possible, say so: why it failed matters more."""
+    try:
+        return save(failed)
+    except InputError as error:
+        warnings.warn(f"the failure is not recorded: {error}", stacklevel=3)
+        return failed
 
 
 def check_card(run: Run) -> None:
@@ -113,14 +216,18 @@ def run_in_memory(experiment: Experiment, where: Where, observers: Sequence[Obse
 
 
 def _resumed(experiment: Experiment, where: Where) -> Generator[Step, None, Run]:
-    """The steps that are left of a run: all of them, or those after its checkpoint."""
+    """The steps that are left of a run: all of them, or those after its last checkpoint that can be used."""
     place = where.folder / experiment.id / CHECKPOINT
-    state = load_checkpoint(place, experiment)
-    if where.strict and state is not None and not state["ledger"]["whole"]:
-        raise InputError(
-            f"{place} was made before cards were recorded: delete it to start the run from the beginning"
-        )
-    return (yield from run_steps(experiment, where, resume=state))
+    for path, state in states_to_resume(place, experiment):
+        if where.strict and state is not None and not state.get("ledger", {}).get("whole", True):
+            raise InputError(
+                f"{path} was made before cards were recorded: delete it to start the run from the beginning"
+            )
+        try:
+            return (yield from run_steps(experiment, where, resume=state))
+        except DamagedCheckpoint as problem:
+            reject(path, problem)
+    raise AssertionError("the last state is the beginning, which can always be used")
 
 
 def _observed(
@@ -128,6 +235,7 @@ def _observed(
     begun: Run,
     observers: Sequence[Observer],
     save: Callable[[Run], Run],
+    keeper: _Keeper | None = None,
 ) -> Run:
     """Take all steps of a run, and notify observers: it begins, each step, how it ended.
 
@@ -136,13 +244,14 @@ def _observed(
         begun: The run, of which nothing is measured yet.
         observers: Notified of everything.
         save: Saves the run at its end, before observers see it.
+        keeper: Saves checkpoints; None where there are none.
     """
     for observer in observers:
         observer.began(begun)
     try:
-        run = _drained(steps, observers)
+        run = _drained(steps, observers, keeper)
     except RunFailed as error:
-        _end(observers, save(error.run))
+        _end(observers, _saved_if_possible(error.run, save))
         raise
     except (Exception, KeyboardInterrupt) as error:
         _end(observers, replace(begun, failure=failure_of(error)))
@@ -152,14 +261,20 @@ def _observed(
     return saved
 
 
-def _drained(steps: Generator[Step, None, Run], observers: Sequence[Observer]) -> Run:
+def _drained(steps: Generator[Step, None, Run], observers: Sequence[Observer], keeper: _Keeper | None) -> Run:
     while True:
         try:
             step = next(steps)
         except StopIteration as end:
             finished: Run = end.value
             return finished
-        tell(observers, step)
+        try:
+            tell(observers if keeper is None else (*observers, keeper), step)
+        except KeyboardInterrupt:
+            # Between two updates the state is complete.
+            if keeper is not None:
+                keeper.interrupted(step)
+            raise
 
 
 def _end(observers: Sequence[Observer], run: Run) -> None:

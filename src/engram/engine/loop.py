@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 from engram.core.errors import InputError
 from engram.engine.check import complete
+from engram.engine.checkpoint import DamagedCheckpoint
 from engram.engine.failures import RunFailed, failure_of
 from engram.engine.observers import Step
 from engram.engine.state import RunState
@@ -33,6 +34,7 @@ def run_steps(
 
     Raises:
         RunFailed: The run failed; what was measured until then is in the error's `run`.
+        DamagedCheckpoint: The run cannot resume from this state.
 
     Example:
         >>> from engram.scenarios import prefix, split
@@ -77,13 +79,18 @@ def _state(experiment: Experiment, where: Where, resume: State | None) -> RunSta
     """The state in which a run starts or resumes; a method that raises while it is built has failed."""
     try:
         state = RunState(experiment, where)
-        if resume is not None:
-            state.load_state_dict(resume)
     except InputError:
         # The experiment cannot be run: no run failed.
         raise
     except Exception as error:
         raise RunFailed(Run(planned=experiment, failure=failure_of(error))) from error
+    if resume is not None:
+        try:
+            state.load_state_dict(resume)
+        except Exception as error:
+            raise DamagedCheckpoint(
+                f"the checkpoint does not fit the run ({failure_of(error).reason})"
+            ) from error
     return state
 
 

@@ -20,7 +20,11 @@ class Where:
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
         strict: Whether to stop a method that reads data it must not read.
         jobs: Parallel runs (default: one per core).
-        checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints.
+        checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints (default:
+            30, or as many as are needed for checkpoints to take at most 3 % of the time).
+        timeout: End a run that completes no update for so many seconds; its process is ended, so it needs one
+            of its own (default: never).
+        threads: The threads that compute in a process of its own (default: one).
 
     Example:
         >>> Where(jobs=0)
@@ -34,13 +38,17 @@ class Where:
     plugin: Path | None = None
     strict: bool = False
     jobs: int | None = None
-    checkpoint_seconds: float = 30.0
+    checkpoint_seconds: float | None = None
+    timeout: float | None = None
+    threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.jobs is not None and self.jobs < 1:
             raise InputError(f"jobs must be at least 1, got {self.jobs}")
-        if not self.checkpoint_seconds > 0:
-            raise InputError(f"checkpoint_seconds must be above 0, got {self.checkpoint_seconds}")
+        for name in ("checkpoint_seconds", "timeout"):
+            seconds = getattr(self, name)
+            if seconds is not None and not seconds > 0:
+                raise InputError(f"{name} must be above 0, got {seconds:g}")
 
     @property
     def folder(self) -> Path:

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import tempfile
 import time
-from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import TracebackType
 
 from engram.core.errors import InputError
-from engram.core.files import make_folder, remove_file
-from engram.core.folder import FAILURE
-from engram.engine.execute import check_card, record_failure
+from engram.core.files import make_folder
+from engram.core.stopping import StopSignals
+from engram.engine.execute import attempt, check_card, record_failure
 from engram.engine.observers import Observer, Step, tell
 from engram.engine.threads import WAITING
 from engram.engine.where import Where
+from engram.executors.queue import POLL_SECONDS, ExperimentQueue, failure_stamp
 from engram.executors.shared_data import datasets_of, share
 from engram.executors.worker import Ended, News, Ready, Setup, Told, work
 from engram.record.experiment import Experiment
@@ -46,6 +48,9 @@ class Processes:
     interrupted (Ctrl-C), every active run writes a checkpoint and ends; the next call resumes it. Each
     worker computes with one thread. Data sets are loaded once, and all workers map the same memory.
 
+    Any number of processes, on any machines that share the folder, may do this at the same time: each run is
+    made by one of them, and read by the others. If one of them is killed, the others make what it left.
+
     Workers are new interpreters: a script must call this under `if __name__ == "__main__":`, and register
     its own methods at its top level or in a plugin.
 
@@ -59,7 +64,7 @@ class Processes:
 
     def __call__(self, experiments: Sequence[Experiment]) -> list[Run]:
         """One run per experiment, in their order."""
-        with closing(self.run(experiments)) as ending:
+        with StopSignals(wait=False), closing(self.run(experiments)) as ending:
             runs = {run.id: run for run in ending}
         return [runs[experiment.id] for experiment in experiments]
 
@@ -78,33 +83,20 @@ class Processes:
         distinct = {experiment.id: experiment for experiment in experiments}
         runs = [Run.find(experiment, where.folder) for experiment in distinct.values()]
         done = [run for run in runs if run.finished]
-        waiting = deque(run.experiment for run in runs if not run.finished)
+        waiting = [run.experiment for run in runs if not run.finished]
         if where.strict:
             for run in done:
                 check_card(run)
         for run in done:
             self._ended(run)
             yield run
-        team: list[_Worker] = []
         with tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True) as place:
             datasets = share(datasets_of(waiting), Path(place), data=where.data)
-            setup = Setup(datasets, Path(place), where)
-            try:
-                while waiting or any(worker.busy for worker in team):
-                    while waiting and len(team) < (where.jobs or cores()):
-                        team.append(_Worker(setup))
-                        team[-1].begin(waiting.popleft(), self.observers)
-                    for worker in _with_news(team):
-                        for run in worker.news(self.observers):
-                            self._ended(run)
-                            yield run
-                        if worker.ended:
-                            team.remove(worker)
-                            _dismiss([worker])
-                        elif waiting and not worker.busy:
-                            worker.begin(waiting.popleft(), self.observers)
-            finally:
-                _dismiss(team)
+            queue = ExperimentQueue(waiting, where.folder)
+            with _Team(Setup(datasets, Path(place), where), queue, self.observers) as team:
+                for run in team.run():
+                    self._ended(run)
+                    yield run
 
     def _ended(self, run: Run) -> None:
         for observer in self.observers:
@@ -116,12 +108,92 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class _Team:
+    """Worker processes that run what waits in a queue.
+
+    Args:
+        setup: What a worker gets when it starts.
+        queue: The experiments.
+        observers: Notified of every step of all runs.
+    """
+
+    def __init__(self, setup: Setup, queue: ExperimentQueue, observers: Sequence[Observer]) -> None:
+        self.setup, self.queue, self.observers = setup, queue, observers
+        self.workers: list[_Worker] = []
+
+    def __enter__(self) -> _Team:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _dismiss(self.workers)
+
+    def run(self) -> Iterator[Run]:
+        """Yield the run of every experiment in the queue as it ends, here or in another process."""
+        while self.queue or self.busy:
+            yield from self._begin()
+            if not self.busy:
+                if self.queue:
+                    self.queue.wait()
+                continue
+            for worker in self._with_news():
+                for run in worker.news(self.observers):
+                    if isinstance(run, Run):
+                        yield run
+                    else:
+                        self.queue.put_back(run)
+                if worker.ended:
+                    self.workers.remove(worker)
+                    _dismiss([worker])
+
+    @property
+    def busy(self) -> list[_Worker]:
+        """The workers that have an active run."""
+        return [worker for worker in self.workers if worker.busy]
+
+    def _begin(self) -> Iterator[Run]:
+        """Start as many runs as there may be; yield those that other processes ended."""
+        while self.queue and len(self.busy) < (self.setup.where.jobs or cores()):
+            match self.queue.take():
+                case None:
+                    return
+                case Run(finished=False) as failed:
+                    yield failed
+                case Run() as run:
+                    yield attempt(run.experiment, self.setup.where)
+                case Experiment() as experiment:
+                    self._free_worker().begin(experiment, self.observers)
+
+    def _free_worker(self) -> _Worker:
+        for worker in self.workers:
+            if not worker.busy:
+                return worker
+        self.workers.append(_Worker(self.setup))
+        return self.workers[-1]
+
+    def _with_news(self) -> list[_Worker]:
+        """Wait until busy workers sent something, died or took too long, or it is time to look around."""
+        signs: dict[Connection | int, _Worker] = {}
+        for worker in self.busy:
+            signs |= {worker.pipe: worker, worker.process.sentinel: worker}
+        patience = min(worker.seconds_left for worker in self.busy)
+        if self.queue:
+            patience = min(patience, POLL_SECONDS)
+        ready = wait(list(signs), None if math.isinf(patience) else max(0.0, patience))
+        late = [worker for worker in self.busy if worker.seconds_left <= 0]
+        return list(dict.fromkeys([*(signs[sign] for sign in ready), *late]))  # type: ignore[index]
+
+
 class _Worker:
     """The parent's handle of a process that runs one experiment after the other."""
 
     def __init__(self, setup: Setup) -> None:
-        self.out = setup.where.folder
+        self.out, self.timeout = setup.where.folder, setup.where.timeout
         self.running: Run | None = None
+        self.failed: int | None = None
+        self.step: Told | None = None
+        self.heard = time.monotonic()
         self.started = False
         self.ended = False
         self.pipe, worker_end = _SPAWN.Pipe()
@@ -136,11 +208,18 @@ class _Worker:
         """Whether it has an active run."""
         return self.running is not None
 
+    @property
+    def seconds_left(self) -> float:
+        """The time until its run must have completed an update; starting the process does not count."""
+        if self.timeout is None or not self.started:
+            return math.inf
+        return self.heard + self.timeout - time.monotonic()
+
     def begin(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
         """Start an experiment in the worker."""
         self.running = Run(planned=experiment, folder=self.out / experiment.id)
-        # A failure that is there when the run ends is then one of this attempt.
-        remove_file(self.out / experiment.id / FAILURE)
+        self.failed = failure_stamp(self.running.folder or self.out)
+        self.step, self.heard = None, time.monotonic()
         self.tell(experiment)
         for observer in observers:
             observer.began(self.running)
@@ -150,28 +229,51 @@ class _Worker:
         with suppress(OSError):
             self.pipe.send(order)
 
-    def news(self, observers: Sequence[Observer]) -> Iterator[Run]:
-        """Handle its next message; if that ends its run, yield the run."""
+    def news(self, observers: Sequence[Observer]) -> Iterator[Run | Experiment]:
+        """Handle its next message: yield the run if it ended, or the experiment if another process has it."""
         assert self.running is not None
-        match self._message():
+        if not self.pipe.poll() and self.seconds_left <= 0:
+            yield self._end_late_run()
+            return
+        message = self._message()
+        self.heard = time.monotonic()
+        match message:
             case Ready():
                 self.started = True
             case News(told):
                 self._pass_on(told, observers)
-            case Ended(told, fatal):
+            case Ended(told, fatal, held):
                 self._pass_on(told, observers)
                 self.ended = fatal
-                yield self._run()
+                yield self._put_down() if held else self._run()
             case None:
-                self.ended = True
-                self.process.join(_PATIENCE_SECONDS)
-                code = self.process.exitcode or 0
-                if not self.started and code > 0:
-                    raise InputError(
-                        f"a worker process did not start (it ended with code {code}): if this is a script, "
-                        'start the sweep under `if __name__ == "__main__":`'
-                    )
-                yield self._run(_death(code))
+                yield self._run(self._died())
+
+    def _died(self) -> Failure:
+        """The failure of a run whose worker died."""
+        self.ended = True
+        self.process.join(_PATIENCE_SECONDS)
+        code = self.process.exitcode or 0
+        if not self.started and code > 0:
+            raise InputError(
+                f"a worker process did not start (it ended with code {code}): if this is a script, "
+                'start the sweep under `if __name__ == "__main__":`'
+            )
+        return _death(code)
+
+    def _end_late_run(self) -> Run:
+        """End a run that takes too long, with its process: whatever it waits for, this ends it."""
+        assert self.timeout is not None
+        self.ended = True
+        self.process.kill()
+        self.process.join()
+        step, task = (None, None) if self.step is None else (self.step.step, self.step.learning)
+        after = "its first update" if step is None else f"the update after step {step}"
+        reason = (
+            f"{after} was not completed in {self.timeout:g} s (--timeout): "
+            "the method hangs, or the update needs more time"
+        )
+        return self._run(Failure(FailureKind.TIMED_OUT, reason, step, task))
 
     def _message(self) -> Ready | News | Ended | None:
         """Its next message; None if it died."""
@@ -188,6 +290,7 @@ class _Worker:
         """Notify observers of the steps of a worker."""
         assert self.running is not None
         for report in told:
+            self.step = report
             step = Step(
                 self.running,
                 report.step,
@@ -201,21 +304,17 @@ class _Worker:
 
     def _run(self, death: Failure | None = None) -> Run:
         """The run that ended, as the worker saved it; if it saved nothing, `death` is the failure."""
-        assert self.running is not None
-        experiment, self.running = self.running.experiment, None
+        experiment = self._put_down()
         run = Run.find(experiment, self.out)
         # A result or failure that was saved before the process died says more than its exit code.
-        saved = run.finished or run.failure is not None
+        saved = run.finished or failure_stamp(self.out / experiment.id) != self.failed
         return run if death is None or saved else record_failure(run, death)
 
-
-def _with_news(team: Sequence[_Worker]) -> list[_Worker]:
-    """Wait until busy workers have sent something, or died."""
-    signs: dict[Connection | int, _Worker] = {}
-    for worker in team:
-        if worker.busy:
-            signs |= {worker.pipe: worker, worker.process.sentinel: worker}
-    return list(dict.fromkeys(signs[sign] for sign in wait(list(signs))))  # type: ignore[index]
+    def _put_down(self) -> Experiment:
+        """The experiment that it had; it is free for another one."""
+        assert self.running is not None
+        experiment, self.running = self.running.experiment, None
+        return experiment
 
 
 def _dismiss(team: Sequence[_Worker]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
+import warnings
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -12,13 +14,13 @@ from pathlib import Path
 
 import torch
 
+from engram.core.leases import Held
 from engram.core.plugins import load_plugin
-from engram.engine.checkpoint import CHECKPOINT, save_checkpoint
+from engram.core.stopping import Stopped
 from engram.engine.execute import attempt
 from engram.engine.observers import Step, Watcher
 from engram.engine.where import Where
 from engram.executors.shared_data import Shared, adopt
-from engram.methods.state import CannotKeep
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
 
@@ -60,21 +62,25 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """Message: the run ended; `fatal` if the worker ends as well, because its run crashed."""
+    """Message: the run ended; `fatal` if the worker ends as well, because its run crashed.
+
+    It is `held` if it did not begin, because another process is running it.
+    """
 
     told: tuple[Told, ...]
     fatal: bool
+    held: bool = False
 
 
 class _Stopped(KeyboardInterrupt):
-    """The run was stopped, with a checkpoint."""
+    """The parent asked to stop."""
 
 
 class _Reporter(Watcher):
     """Reports the progress of a run a few times per second, and stops it on request."""
 
-    def __init__(self, pipe: Connection, folder: Path) -> None:
-        self.pipe, self.folder = pipe, folder
+    def __init__(self, pipe: Connection) -> None:
+        self.pipe = pipe
         self.reported = 0.0
         self.waiting: list[Told] = []
 
@@ -98,8 +104,6 @@ class _Reporter(Watcher):
         self.reported = now
         # During a run the only message in the pipe is to stop; its end, if the parent died, means the same.
         if self.pipe.poll():
-            with suppress(CannotKeep):
-                save_checkpoint(self.folder / CHECKPOINT, step)
             raise _Stopped
         _say(self.pipe, News(self.flush()))
 
@@ -113,7 +117,8 @@ def work(pipe: Connection, setup: Setup) -> None:
     """Run the experiments that come through the pipe, until None comes."""
     # The parent prints results to stdout: what libraries print here must not mix with them.
     os.dup2(2, 1)
-    torch.set_num_threads(1)
+    warnings.showwarning = _warn
+    torch.set_num_threads(setup.where.threads or 1)
     adopt(setup.datasets)
     if setup.where.plugin is not None:
         load_plugin(setup.where.plugin)
@@ -128,16 +133,27 @@ def work(pipe: Connection, setup: Setup) -> None:
             return
         # The message that stopped the run; raises if the parent died.
         pipe.recv()
+    except Stopped as signal:
+        # A signal reached this process alone, and its run is interrupted: the parent sees how it ended.
+        raise SystemExit(signal.code) from None
     except (EOFError, OSError):
         # The parent is gone: remove the shared data here.
         shutil.rmtree(setup.place, ignore_errors=True)
 
 
 def _run(experiment: Experiment, pipe: Connection, where: Where) -> Ended:
-    reporter = _Reporter(pipe, where.folder / experiment.id)
-    run = attempt(experiment, where, [reporter])
+    reporter = _Reporter(pipe)
+    try:
+        run = attempt(experiment, where, [reporter])
+    except Held:
+        return Ended(reporter.flush(), fatal=False, held=True)
     crashed = run.failure is not None and run.failure.kind in (FailureKind.CRASHED, FailureKind.OUT_OF_MEMORY)
     return Ended(reporter.flush(), fatal=crashed)
+
+
+def _warn(message: Warning | str, *_: object, **__: object) -> None:
+    """Print a warning in one line, as the command line does."""
+    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
 
 
 def _say(pipe: Connection, message: Ready | News | Ended) -> None:

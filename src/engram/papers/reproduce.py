@@ -18,6 +18,7 @@ from engram.papers.values import Artefact, Piece, Scale, Statement
 from engram.papers.verdict import Compared, compare
 from engram.protocols.drive import Plan, drive
 from engram.record.experiment import Experiment
+from engram.record.failure import FailureKind
 from engram.record.run import Run
 
 
@@ -321,7 +322,13 @@ def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int,
 
 
 def _ended(run: Run) -> bool:
-    """Whether a run has a result, or would fail in the same way again."""
+    """Whether a run has a result, or would fail in the same way again.
+
+    Raises:
+        InputError: The run is damaged.
+    """
+    if run.failure is not None and run.failure.kind is FailureKind.DAMAGED:
+        raise InputError(f"{run.failure.reason}; run it again without --done")
     return run.finished or (run.failure is not None and run.failure.final)
 
 

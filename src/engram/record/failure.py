@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
-from engram.core.errors import InputError
+from engram.core.errors import Damaged
 from engram.core.jsons import JsonObject
 
 
@@ -25,6 +25,9 @@ class FailureKind(StrEnum):
     INTERRUPTED = "interrupted"
     """A user stopped it; it resumes from its checkpoint."""
     TIMED_OUT = "timed out"
+    """It completed no update for as long as `--timeout` allows."""
+    DAMAGED = "damaged"
+    """A file of the run is not what was written. Never in `failure.json`: it is noticed by who reads it."""
 
 
 _FORMER_KINDS = {"input": "bad input", "memory": "out of memory", "killed": "crashed"}
@@ -68,15 +71,15 @@ class Failure:
         """Read what `as_json` gave, or what an earlier version wrote.
 
         Raises:
-            InputError: It is not a failure.
+            Damaged: It is not a failure.
         """
         if not isinstance(value, Mapping) or not isinstance(value.get("reason"), str):
-            raise InputError(f"{source} does not describe a failure: delete it, and run the experiment again")
+            raise Damaged(f"{source} does not describe a failure: delete it, and run the experiment again")
         kind = str(value.get("kind"))
         try:
             known = FailureKind(_FORMER_KINDS.get(kind, kind))
         except ValueError:
-            raise InputError(
+            raise Damaged(
                 f"{source} has the unknown kind {kind!r}: delete it, and run the experiment again"
             ) from None
         step, task = (value.get(name) for name in ("step", "task"))

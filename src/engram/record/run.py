@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from engram.core.errors import InputError, unknown_name
+from engram.core.errors import Damaged, InputError, unknown_name
 from engram.core.files import is_file, read_json, remove_file, write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
 from engram.core.jsons import JsonMapping, JsonObject
+from engram.core.leases import holder_of
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
@@ -24,13 +26,14 @@ from engram.record.card import Card
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.revisions import revisions_of
+from engram.record.seal import CHECKSUMS, check_seal, digest_of, sealed
 from engram.record.tables import StoredTables, Tables
 from engram.record.test_data import TestData
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
 
-Status = Literal["done", "failed", "unfinished", "missing"]
+Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
 
 ProbeKey = tuple[str, int | None]
 """What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
@@ -187,9 +190,16 @@ class Run:
 
     @property
     def status(self) -> Status:
-        """Failed and missing runs are run from the start; an unfinished one resumes from its checkpoint."""
+        """Whether it is done, or running now; what is neither is run by the same command.
+
+        An unfinished run was interrupted or killed, and resumes from its checkpoint if it has one.
+        """
         if self.finished:
             return "done"
+        if self.failure is not None and self.failure.kind is FailureKind.DAMAGED:
+            return "damaged"
+        if self.folder is not None and holder_of(self.folder) is not None:
+            return "running"
         if self.failure is not None and self.failure.kind is not FailureKind.INTERRUPTED:
             return "failed"
         # A run with a description but without a folder has not begun.
@@ -226,6 +236,9 @@ class Run:
         """Metrics of the run's trace; empty where that cannot be read, so that only stored ones remain."""
         try:
             _ = self.trace, self.ends, self.curve
+        except Damaged as error:
+            warnings.warn(f"{error}; metrics that are not stored are left out", stacklevel=4)
+            return {}
         except InputError:
             return {}
         return self.measure(only=names).final
@@ -409,12 +422,13 @@ class Run:
         if self.failure is not None and not self.finished:
             # Before the tables: where memory ran out, writing them may be the end of the process.
             write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
-        if self.finished or len(self.trace):
-            self.tables.save(place)
+        checksums = self.tables.save(place) if self.finished or len(self.trace) else {}
         used = dict(self.versions) or versions()
         if self.finished:
             remove_file(place / FAILURE)
-            write_json(place / RESULT, finite({**self.result(), "versions": used}))
+            checksums[EXPERIMENT] = digest_of(finite(dict(self.description)))
+            result = {**self.result(), "versions": used, CHECKSUMS: checksums}
+            write_json(place / RESULT, sealed(finite(result)))
         return replace(self, folder=place, versions=used)
 
     def result(self) -> JsonObject:
@@ -450,7 +464,8 @@ class Run:
         """The run in a folder, finished or not. Its tables are read on first use.
 
         Raises:
-            InputError: The folder does not exist or holds no run, or a file in it is damaged.
+            InputError: The folder does not exist or holds no run.
+            Damaged: A file in it is missing, or is not what was written.
         """
         place = Path(folder)
         if not place.is_dir():
@@ -460,30 +475,37 @@ class Run:
                 f"{place} is not a run: it has no {EXPERIMENT}; name a folder that `engram run` wrote"
             )
         if not (place / EXPERIMENT).is_file():
-            raise InputError(
+            raise Damaged(
                 f"the run {place} is not complete: {EXPERIMENT} is missing; run it again or leave it out"
             )
         description = _object(place / EXPERIMENT)
         for name in ("id", "label"):
             if name not in description:
-                raise InputError(f"{place / EXPERIMENT} has no {name!r}: it was not written by engram")
+                raise Damaged(f"{place / EXPERIMENT} has no {name!r}: it was not written by engram")
         return _read(place, description, None)
 
     @classmethod
     def find(cls, experiment: Experiment, out: Path) -> Run:
         """The state of an experiment, as its folder in `out` shows it; `missing` where there is no folder.
 
+        Where a file of the folder is damaged, the run has a failure that says which.
+
         Example:
             >>> from engram.scenarios import split
             >>> Run.find(Experiment(split("digits", setting="class"), "er"), Path("nowhere")).status
             'missing'
         """
-        return _read(out / experiment.id, experiment.as_json(), experiment)
+        folder, description = out / experiment.id, experiment.as_json()
+        try:
+            return _read(folder, description, experiment)
+        except Damaged as error:
+            failure = Failure(FailureKind.DAMAGED, str(error))
+            return Run(description=description, planned=experiment, folder=folder, failure=failure)
 
 
 def looks_like_run(folder: Path) -> bool:
     """Whether a folder holds any file of a run."""
-    return any((folder / name).is_file() for name in (EXPERIMENT, RESULT, TRACE))
+    return any((folder / name).is_file() for name in (EXPERIMENT, RESULT, TRACE, FAILURE))
 
 
 def save_description(folder: Path, description: JsonMapping) -> None:
@@ -495,21 +517,34 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
     run = Run(description=description, planned=planned, folder=folder, tables=StoredTables(folder))
     if is_file(folder / RESULT):
         if not (folder / TRACE).is_file():
-            raise InputError(
+            raise Damaged(
                 f"the run {folder} is not complete: {TRACE} is missing; run it again or leave it out"
             )
-        return _with_result(run, _object(folder / RESULT), folder / RESULT)
+        result = _object(folder / RESULT)
+        check_seal(result, folder / RESULT)
+        if planned is None:
+            _check_description(description, result, folder / EXPERIMENT)
+        return _with_result(run, result, folder / RESULT)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
         return replace(run, failure=Failure.of_json(read_json(path), source=str(path)))
     return run
 
 
+def _check_description(description: JsonMapping, result: JsonMapping, path: Path) -> None:
+    """Check that `experiment.json` is what it was when the run was saved, where that is recorded."""
+    recorded = (result.get(CHECKSUMS) or {}).get(EXPERIMENT)
+    if recorded is not None and recorded != digest_of(description):
+        raise Damaged(f"{path} is damaged: it is not the experiment that was run")
+
+
 def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
     """The run with what `result.json` says, checked."""
     if not isinstance(result.get("metrics"), Mapping):
-        raise InputError(f"{path} has no metrics: run it again with --again")
+        raise Damaged(f"{path} has no metrics: run it again with --again")
     try:
+        assert run.folder is not None
+        checksums = result.get(CHECKSUMS)
         seconds = result.get("seconds") or {}
         account, card, extremes = result.get("account"), result.get("card"), result.get("extremes")
         return replace(
@@ -532,11 +567,12 @@ def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
             account=None if account is None else Account.of_json(account),
             card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
+            tables=StoredTables(run.folder, None if checksums is None else dict(checksums)),
         )
-    except InputError:
-        raise
+    except InputError as error:
+        raise Damaged(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"{path} cannot be read ({error}): run it again with --again") from error
+        raise Damaged(f"{path} cannot be read ({error}): run it again with --again") from error
 
 
 def _number(value: object) -> float:
@@ -550,5 +586,5 @@ def _number(value: object) -> float:
 def _object(path: Path) -> JsonObject:
     value = read_json(path)
     if not isinstance(value, dict):
-        raise InputError(f"{path} is not a JSON object: it was not written by engram")
+        raise Damaged(f"{path} is not a JSON object: it was not written by engram")
     return value

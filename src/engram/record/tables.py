@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from engram.core.errors import InputError
-from engram.core.files import write_parquet
+from engram.core.errors import Damaged
+from engram.core.files import checksum, write_parquet
 from engram.core.folder import ENDS, PROBES, TRACE, Reading
-from engram.core.trace import Trace
+from engram.core.trace import Trace, read_table
 
 
 class Tables:
@@ -28,11 +28,11 @@ class Tables:
         self.ends = Trace() if ends is None else ends
         self.readings = tuple(readings)
 
-    def save(self, folder: Path) -> None:
-        """Write the trace, and the other tables where they have rows."""
-        self.trace.save(folder / TRACE)
+    def save(self, folder: Path) -> dict[str, str]:
+        """Write the trace, and the other tables where they have rows; returns the checksums of the files."""
+        checksums = {TRACE: self.trace.save(folder / TRACE)}
         if len(self.ends):
-            self.ends.save(folder / ENDS)
+            checksums[ENDS] = self.ends.save(folder / ENDS)
         if self.readings:
             import polars as pl
 
@@ -43,52 +43,71 @@ class Tables:
                 "name": pl.String,
                 "value": pl.Float64,
             }
-            write_parquet(folder / PROBES, pl.DataFrame(list(self.readings), schema=kinds, orient="row"))
+            checksums[PROBES] = write_parquet(
+                folder / PROBES, pl.DataFrame(list(self.readings), schema=kinds, orient="row")
+            )
+        return checksums
 
 
 class StoredTables(Tables):
-    """The tables in a run's folder. A missing file is an empty table."""
+    """The tables in a run's folder.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    Args:
+        folder: The folder.
+        checksums: The checksums of the files, by their names; a table without one is empty. None where they
+            are not known: then a missing file is an empty table.
+    """
 
-    def save(self, folder: Path) -> None:
+    def __init__(self, folder: Path, checksums: Mapping[str, str] | None = None) -> None:
+        self.folder, self.checksums = folder, checksums
+
+    def save(self, folder: Path) -> dict[str, str]:
         """Copy the tables to another folder; in their own they are written already."""
         if folder != self.folder:
-            super().save(folder)
+            return super().save(folder)
+        if self.checksums is not None:
+            return dict(self.checksums)
+        files = (folder / name for name in (TRACE, ENDS, PROBES))
+        return {file.name: checksum(file.read_bytes()) for file in files if file.is_file()}
 
     @cached_property
     def trace(self) -> Trace:  # type: ignore[override]
         """Every evaluation."""
-        return _trace(self.folder / TRACE)
+        return self._trace(TRACE)
 
     @cached_property
     def ends(self) -> Trace:  # type: ignore[override]
         """The evaluations at task ends on full test sets."""
-        return _trace(self.folder / ENDS)
+        return self._trace(ENDS)
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:  # type: ignore[override]
         """What probes measured."""
-        return _readings(self.folder / PROBES)
+        return _readings(self.folder / PROBES, self._known(PROBES)) if self._has(PROBES) else ()
+
+    def _trace(self, name: str) -> Trace:
+        return Trace.load(self.folder / name, sha256=self._known(name)) if self._has(name) else Trace()
+
+    def _has(self, name: str) -> bool:
+        if self.checksums is None:
+            return (self.folder / name).is_file()
+        # A file that is not recorded was left by an earlier attempt.
+        return name in self.checksums
+
+    def _known(self, name: str) -> str | None:
+        return None if self.checksums is None else self.checksums[name]
 
 
-def _trace(path: Path) -> Trace:
-    return Trace.load(path) if path.is_file() else Trace()
-
-
-def _readings(path: Path) -> tuple[Reading, ...]:
-    if not path.is_file():
-        return ()
+def _readings(path: Path, sha256: str | None) -> tuple[Reading, ...]:
     import polars as pl
 
+    frame = read_table(path, "probes", sha256=sha256)
     try:
-        frame = pl.read_parquet(path)
         if "task" not in frame.columns:
             frame = frame.with_columns(task=pl.lit(None, dtype=pl.Int32))
         if "learning" not in frame.columns:
             frame = frame.with_columns(learning=pl.lit(0, dtype=pl.Int32))
         return tuple(frame.select("step", "learning", "task", "name", "value").iter_rows())
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except pl.exceptions.PolarsError as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"cannot read the probes {path}: {reason}") from error
+        raise Damaged(f"cannot read the probes {path}: {reason}") from error

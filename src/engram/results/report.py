@@ -34,7 +34,7 @@ from engram.results.query import (
     stability_gap,
     stored_extremes,
 )
-from engram.results.runs import RunGroup, group_runs
+from engram.results.runs import RunGroup, Runs, group_runs
 from engram.results.test_data import other_data_among, other_data_between
 
 _FEW = 10
@@ -48,17 +48,22 @@ def write_report(runs: Iterable[Run], path: Path) -> None:
     """Write one self-contained HTML page about some runs; the file is replaced atomically.
 
     Runs that differ only in the seed are drawn as their mean with a band. With several groups, the page
-    begins with a comparison. The same runs always produce the same bytes.
+    begins with a comparison. The same runs always produce the same bytes. Runs that did not finish are named.
     """
     groups = group_runs(runs)
     if not groups:
         raise InputError("nothing to report: at least one finished run is required, got none")
-    text = page(groups)
+    text = page(groups, runs.incomplete if isinstance(runs, Runs) else ())
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def page(groups: Sequence[RunGroup]) -> str:
-    """The HTML of the report."""
+def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
+    """The HTML of the report.
+
+    Args:
+        groups: The finished runs.
+        incomplete: Runs that are left out, because they are not finished.
+    """
     figures: dict[str, Figure] = {}
     sections = [_group_section(group, i, figures) for i, group in enumerate(groups)]
     metrics = joined(_metrics_section(groups), cards_section(groups))
@@ -74,19 +79,20 @@ def page(groups: Sequence[RunGroup]) -> str:
         title=" – ".join(part for part in ("engram report", scenarios, names) if part),
         kicker="engram report",
         heading=scenarios or names,
-        lead=_lead(groups),
+        lead=_lead(groups, incomplete),
         links=[(group.label, f"group-{i}") for i, group in enumerate(groups)],
         content=joined(content, _definitions_section(groups)),
         figures=figures,
     )
 
 
-def _lead(groups: Sequence[RunGroup]) -> Html:
+def _lead(groups: Sequence[RunGroup], incomplete: Sequence[Run]) -> Html:
     runs = [run for group in groups for run in group.runs]
     tasks = max(run.curve.accuracy.shape[1] for run in runs)
     evaluations = sum(len(run.curve) for run in runs)
     experiments = f"{_count(len(groups), 'experiment')}, {_count(len(runs), 'run')}, {_count(tasks, 'task')}"
-    return joined(f"{experiments}, {evaluations:,} evaluations.")
+    rest = f" Left out: {', '.join(f'{run.id} ({run.status})' for run in incomplete)}." if incomplete else ""
+    return joined(f"{experiments}, {evaluations:,} evaluations.{rest}")
 
 
 def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 
-from engram.core.errors import InputError
+from engram.core.errors import Damaged, InputError
 from engram.core.jsons import Json, JsonMapping, JsonObject
+from engram.record.failure import Failure, FailureKind
+from engram.record.incomplete import what_to_do, why_incomplete
 from engram.record.run import Run, looks_like_run
 
 if TYPE_CHECKING:
@@ -24,7 +26,8 @@ class Runs(Sequence[Run]):
     """Finished runs, in the order in which they were loaded or made.
 
     Attributes:
-        incomplete: Runs that failed, were killed or are still running; they are not part of the sequence.
+        incomplete: Runs that failed, were killed, are still running or are damaged; they are not part of the
+            sequence. `status` and `failure` of each say why.
 
     Example:
         >>> runs = Runs([Run(description={"id": "a", "label": "er"}, finished=True, stored={"ACC": 0.5})])
@@ -98,38 +101,53 @@ class Runs(Sequence[Run]):
 def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
     """All runs in some folders, without duplicates, ordered by path and then by folder name.
 
-    A path is the folder of a finished run, or a folder of runs; those that are not finished are in
-    `incomplete`.
+    A path is the folder of a finished run, or a folder of runs; those that are not finished, or damaged, are
+    in `incomplete`.
 
     Raises:
-        InputError: There is no finished run, a run that was named itself is not finished, or a file is
-            damaged.
+        InputError: There is no finished run, or a run that was named itself is not finished or damaged.
     """
     places = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
     finished: dict[Path, Run] = {}
     incomplete: dict[Path, Run] = {}
     for place in places:
-        for folder in _run_folders(place):
-            run = Run.load(folder)
+        for folder in run_folders(place):
+            run = load_run(folder)
             if folder == place and not run.finished:
-                raise InputError(_not_finished(run))
+                raise InputError(_cannot_be_used(run))
             (finished if run.finished else incomplete).setdefault(folder.resolve(), run)
     if not finished:
         where = ", ".join(str(place) for place in places) or "no path"
-        rest = f" ({len(incomplete)} are not finished)" if incomplete else ""
+        rest = "".join(f"; {run.folder}: {why_incomplete(run)}" for run in [*incomplete.values()][:3])
+        if len(incomplete) > 3:
+            rest += f"; and {len(incomplete) - 3} more that are not finished"
         raise InputError(
-            f"no finished run found in {where}{rest}: pass run folders, or a folder that contains runs"
+            f"no finished run found in {where}: pass run folders, or a folder that contains runs{rest}"
         )
     return Runs(finished.values(), incomplete=incomplete.values())
 
 
-def _not_finished(run: Run) -> str:
-    if run.failure is not None:
-        return f"the run {run.folder} failed: {run.failure.reason}; run it again or leave it out"
-    return f"the run {run.folder} is not complete: result.json is missing; run it again or leave it out"
+def _cannot_be_used(run: Run) -> str:
+    if run.failure is not None and run.failure.kind is FailureKind.DAMAGED:
+        return run.failure.reason
+    return f"the run {run.folder} cannot be used: {why_incomplete(run)}; {what_to_do(run)}"
 
 
-def _run_folders(place: Path) -> list[Path]:
+def load_run(folder: Path) -> Run:
+    """The run in a folder; a damaged one has a failure that says so."""
+    try:
+        return Run.load(folder)
+    except Damaged as error:
+        damage = Failure(FailureKind.DAMAGED, str(error))
+        return Run(description={"id": folder.name, "label": folder.name}, folder=folder, failure=damage)
+
+
+def run_folders(place: Path) -> list[Path]:
+    """A folder itself, if it is that of a run; else all folders of runs in it, ordered by name.
+
+    Raises:
+        InputError: It is not a folder.
+    """
     if not place.is_dir():
         raise InputError(f"no such run: {place} is not a folder; pass a folder written by `engram run`")
     if looks_like_run(place):

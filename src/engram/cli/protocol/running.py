@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from engram.cli.output import fail, stderr
 from engram.core.jsons import JsonObject
-from engram.record.aside import restore, set_aside
+from engram.core.leases import Held
+from engram.record.aside import forget, restore, set_aside
 from engram.record.failure import FailureKind
 
 if TYPE_CHECKING:
@@ -60,15 +61,14 @@ def carry_out(request: ProtocolRequest, plan: Plan[Outcome]) -> Conclusion:
 def executor(request: ProtocolRequest) -> Executor:
     """What runs experiments, one or several at a time, with progress on stderr."""
     from engram.cli.progress import ProgressDisplay
-    from engram.executors.processes import Processes
-    from engram.executors.serial import Serial
+    from engram.executors import executor_for
 
     where = replace(request.options.where(), jobs=request.jobs)
 
     def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
         runs = len({planned.id for planned in experiments})
         with ProgressDisplay(runs, name_failures=False) as display:
-            return (Serial if request.jobs == 1 else Processes)(where, [display])(experiments)
+            return executor_for(where, [display], serial=request.jobs == 1)(experiments)
 
     return run_some
 
@@ -81,28 +81,29 @@ def again_at_most_once(execute: Executor, out: Path, again: bool) -> Executor:
     met: set[str] = set()
 
     def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
-        before: dict[Path, Path] = {}
+        before: set[str] = set()
         try:
             for name in dict.fromkeys(planned.id for planned in experiments):
-                folder = out / name
-                if name not in met and (aside := set_aside(folder, again=again)) is not None:
-                    before[folder] = aside
+                # What another process is running now is new anyway.
+                with suppress(Held):
+                    if name not in met and set_aside(out / name, again=again):
+                        before.add(name)
                 met.add(name)
             results = execute(experiments)
         except BaseException:
-            for folder, aside in before.items():
-                restore(folder, aside)
+            for name in before:
+                restore(out / name)
             raise
         not_run = (FailureKind.BAD_INPUT, FailureKind.INTERRUPTED)
         for run in results:
-            aside = before.pop(out / run.id, None)
-            if aside is None:
+            if run.id not in before:
                 continue
+            before.discard(run.id)
             if run.failure is not None and run.failure.kind in not_run:
-                restore(out / run.id, aside)
+                restore(out / run.id)
             else:
                 # The new outcome is what this command reports, even if it is a failure.
-                shutil.rmtree(aside)
+                forget(out / run.id)
         return results
 
     return run_some

@@ -1,0 +1,50 @@
+"""Seals: a digest of a JSON object that is kept inside it, so that a changed object is noticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from engram.core.errors import Damaged
+from engram.core.files import checksum
+from engram.core.jsons import JsonMapping, JsonObject
+
+DIGEST, CHECKSUMS = "digest", "checksums"
+
+
+def digest_of(value: JsonMapping) -> str:
+    """A digest of a JSON object's content: not of its layout, nor of the order of its keys.
+
+    Example:
+        >>> digest_of({"a": 1, "b": [0.5, None]}) == digest_of({"b": [0.5, None], "a": 1})
+        True
+    """
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return checksum(text.encode("ascii"))
+
+
+def sealed(value: JsonMapping) -> JsonObject:
+    """The same object with its digest.
+
+    Example:
+        >>> check_seal(sealed({"checksums": {}, "metrics": {}}), Path("result.json"))
+    """
+    content = {name: item for name, item in value.items() if name != DIGEST}
+    return {**content, DIGEST: digest_of(content)}
+
+
+def check_seal(value: JsonMapping, path: Path) -> None:
+    """Check that an object is what was written; one of an earlier version, without any digest, passes.
+
+    Args:
+        value: The object that a file holds.
+        path: The file, for the message.
+
+    Raises:
+        Damaged: It is not.
+    """
+    if DIGEST not in value and CHECKSUMS not in value:
+        return
+    content = {name: item for name, item in value.items() if name != DIGEST}
+    if value.get(DIGEST) != digest_of(content):
+        raise Damaged(f"{path} is damaged: its digest is not that of its content")

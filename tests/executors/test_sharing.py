@@ -1,0 +1,294 @@
+"""Several processes share a folder: each run is made once, and nobody waits for the dead."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from engram.core.files import write_json
+from engram.core.folder import FAILURE, LEASE, RESULT
+from engram.core.leases import Held
+from engram.core.owner import Owner
+from engram.engine.execute import execute
+from engram.engine.loop import run
+from engram.engine.observers import Step, Watcher
+from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.executors.processes import Processes
+from engram.executors.serial import Serial
+from engram.record.experiment import Experiment
+from engram.record.run import Run
+
+
+def planned(seed: int = 0, *, updates: int = 2) -> Experiment:
+    return experiment("split-digits", "finetune", updates=updates, evaluation={"every": 100}, seed=seed)
+
+
+def held_elsewhere(out: Path, one: Experiment) -> Path:
+    """The lease of a living process on another machine."""
+    owner = Owner("elsewhere", "0123456789", 4711, 99)
+    place = out / one.id / LEASE
+    write_json(place, {**owner.as_json(), "since": "2026-01-01 00:00:00 UTC", "token": "theirs"})
+    return place
+
+
+class Count(Watcher):
+    def __init__(self) -> None:
+        self.began_: list[str] = []
+        self.ended_: list[str] = []
+
+    def began(self, run: Run) -> None:
+        self.began_.append(run.id)
+
+    def ended(self, run: Run) -> None:
+        self.ended_.append(run.id)
+
+
+def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) -> None:
+    """What another process does while this one waits."""
+    monkeypatch.setattr("engram.executors.queue.time.sleep", lambda _: happens())
+
+
+def test_a_run_that_another_process_is_making_is_refused(tmp_path: Path) -> None:
+    held_elsewhere(tmp_path, planned())
+    with pytest.raises(Held, match="is being run by process 4711 on elsewhere since 2026"):
+        execute(planned(), Where(out=tmp_path))
+    assert Run.find(planned(), tmp_path).status == "running"
+    assert not (tmp_path / planned().id / FAILURE).exists()
+
+
+def test_it_comes_last_and_is_read_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = planned(0), planned(1)
+    place, count = held_elsewhere(tmp_path, one), Count()
+
+    def finish() -> None:
+        place.unlink()
+        execute(one, Where(out=tmp_path))
+
+    meanwhile(monkeypatch, finish)
+    with pytest.warns(UserWarning, match="waiting for 1 run being made by process 4711 on elsewhere"):
+        runs = Serial(Where(out=tmp_path), [count])([one, other])
+    assert [made.id for made in runs] == [one.id, other.id] and all(made.finished for made in runs)
+    assert count.began_ == [other.id] and count.ended_ == [other.id, one.id]
+
+
+def test_what_failed_elsewhere_meanwhile_is_not_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, count = held_elsewhere(tmp_path, planned()), Count()
+
+    def fail() -> None:
+        place.unlink()
+        write_json(place.with_name(FAILURE), {"kind": "crashed", "reason": "no luck"})
+
+    meanwhile(monkeypatch, fail)
+    with pytest.warns(UserWarning, match="waiting for 1 run"):
+        [failed] = Serial(Where(out=tmp_path), [count])([planned()])
+    assert failed.status == "failed" and failed.failure is not None and failed.failure.reason == "no luck"
+    assert count.began_ == [] and count.ended_ == [planned().id]
+    # The next command tries it.
+    [done] = Serial(Where(out=tmp_path))([planned()])
+    assert done.finished
+
+
+def test_what_was_interrupted_elsewhere_is_made_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, count = held_elsewhere(tmp_path, planned()), Count()
+
+    def stop() -> None:
+        place.unlink()
+        write_json(place.with_name(FAILURE), {"kind": "interrupted", "reason": "stopped"})
+
+    meanwhile(monkeypatch, stop)
+    with pytest.warns(UserWarning, match="waiting for 1 run"):
+        [done] = Serial(Where(out=tmp_path), [count])([planned()])
+    assert done.finished and count.began_ == [planned().id]
+
+
+def test_a_lease_lost_in_the_middle_ends_the_run_without_a_trace(tmp_path: Path) -> None:
+    class Robbed(Watcher):
+        def updated(self, step: Step) -> None:
+            if step.step == 3:
+                (tmp_path / planned().id / LEASE).unlink()
+                held_elsewhere(tmp_path, planned())
+                self.lease.renew()  # type: ignore[attr-defined]
+
+    robbed = Robbed()
+
+    def keep(self: object, path: Path, token: str) -> None:
+        before(self, path, token)  # type: ignore[arg-type]
+        robbed.lease = self  # type: ignore[attr-defined]
+
+    from engram.core.leases import Lease
+
+    before = Lease.__init__
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Held, match="on elsewhere"):
+        patch.setattr(Lease, "__init__", keep)
+        execute(planned(), Where(out=tmp_path), [robbed])
+    names = {path.name for path in (tmp_path / planned().id).iterdir()}
+    assert LEASE in names and not names & {RESULT, FAILURE}, "the folder is the other's now"
+
+
+# Damaged runs are run again ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", ["null", "{}", "[", ""])
+def test_a_damaged_result_is_run_again(content: str, tmp_path: Path) -> None:
+    one = planned()
+    first = execute(one, Where(out=tmp_path))
+    (tmp_path / one.id / RESULT).write_text(content)
+    assert Run.find(one, tmp_path).status == "damaged"
+    with pytest.warns(UserWarning, match=r"result\.json .*; it is run again now"):
+        [again] = Serial(Where(out=tmp_path))([one])
+    assert again.finished and again.trace == first.trace
+    assert {path.name for path in (tmp_path / one.id).iterdir()} == {
+        *("experiment.json", "trace.parquet", "result.json")
+    }
+
+
+def test_a_damaged_run_is_kept_until_there_is_a_new_one(tmp_path: Path) -> None:
+    class Stop(Watcher):
+        def updated(self, step: Step) -> None:
+            if step.step == 3:
+                raise KeyboardInterrupt
+
+    one = planned()
+    first = execute(one, Where(out=tmp_path))
+    (tmp_path / one.id / RESULT).write_text("null")
+    with pytest.warns(UserWarning, match="it is run again now"), pytest.raises(KeyboardInterrupt):
+        execute(one, Where(out=tmp_path), [Stop()])
+    assert (tmp_path / one.id / ".damaged" / "trace.parquet").is_file()
+    count = Count()
+    again = execute(one, Where(out=tmp_path), [count])
+    assert again.trace == first.trace and not (tmp_path / one.id / ".damaged").exists()
+
+
+# Real processes ------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from engram.core.plugins import load_plugin
+from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.executors.serial import Serial
+
+load_plugin(Path(sys.argv[2]))
+planned = [experiment("split-digits", "test-steady", updates=8, evaluation={"every": 100}, seed=seed)
+           for seed in range(12)]
+runs = Serial(Where(out=Path(sys.argv[1]), checkpoint_seconds=0.05))(planned)
+sys.exit(0 if all(run.finished for run in runs) else 1)
+"""
+PLUGIN = """
+import os, time
+from pathlib import Path
+import engram
+
+@engram.method("test-steady")
+class Steady(engram.Learner):
+    "Takes its time, and says who began which run."
+    def setup(self):
+        with (Path(__file__).parent / "begun.txt").open("a") as file:
+            file.write(f"{os.getpid()}\\n")
+    def after_step(self, batch):
+        time.sleep(0.02)
+"""
+
+
+@pytest.mark.slow
+def test_eight_processes_share_a_folder_of_which_three_are_killed(tmp_path: Path) -> None:
+    plugin, out = tmp_path / "steady.py", tmp_path / "runs"
+    plugin.write_text(PLUGIN)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(program), str(out), str(plugin)], stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(8)
+    ]
+    killed: list[int] = []
+    deadline = time.monotonic() + 300
+    while len(killed) < 3:
+        assert time.monotonic() < deadline
+        # One that is in the middle of a run.
+        for lease in out.glob(f"*/{LEASE}"):
+            try:
+                owner = json.loads(lease.read_text())["process"]
+            except (OSError, ValueError):
+                continue
+            if owner not in killed and len(killed) < 3 and (lease.parent / "checkpoint.pt").exists():
+                os.kill(owner, signal.SIGKILL)
+                killed.append(owner)
+        time.sleep(0.02)
+    ends = [(process.pid, process.wait(timeout=300), process.communicate()[1]) for process in processes]
+    for pid, code, errors in ends:
+        assert code == (-signal.SIGKILL if pid in killed else 0), errors
+        assert "Traceback" not in errors
+    folders = sorted(out.iterdir())
+    assert len(folders) == 12 and all(Run.load(folder).finished for folder in folders)
+    assert not list(out.glob(f"*/{LEASE}")) and not list(out.glob("*/.*")) and not list(out.glob("*/*.pt"))
+    begun = (tmp_path / "begun.txt").read_text().split()
+    by_dead = sum(int(pid) in killed for pid in begun)
+    # Every run was begun once, and once more for each process that was killed in the middle of it.
+    assert len(begun) == 12 + 3 and by_dead >= 3
+    from engram.core.plugins import load_plugin
+
+    load_plugin(plugin)
+    for folder in folders[:2]:
+        assert Run.load(folder).trace == run(Run.load(folder).experiment).trace, "to the same bits"
+
+
+@pytest.mark.slow
+def test_two_sweeps_started_at_once_make_each_run_once(tmp_path: Path) -> None:
+    plugin, out, file = tmp_path / "steady.py", tmp_path / "runs", tmp_path / "sweep.toml"
+    plugin.write_text(PLUGIN)
+    file.write_text('scenario = "split-digits"\nmethod = "test-steady"\nupdates = 4\nevery = 100\nseeds = 6')
+    command = [sys.executable, "-m", "engram", "sweep", str(file), "--jobs", "1", "--json"]
+    options: Sequence[str] = ["--out", str(out), "--plugin", str(plugin)]
+    sweeps = [
+        subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for sweep in sweeps:
+        printed, errors = sweep.communicate(timeout=300)
+        assert sweep.returncode == 0, errors
+        output = json.loads(printed)
+        assert output["counts"]["done"] == 6
+    assert len((tmp_path / "begun.txt").read_text().split()) == 6
+
+
+HANGS = """
+import time
+import engram
+
+@engram.method("test-hangs")
+class Hangs(engram.Learner):
+    "Stops in the middle."
+    def after_step(self, batch):
+        if self.task.index == 1:
+            while True:
+                time.sleep(0.01)
+"""
+
+
+@pytest.mark.slow
+def test_a_method_that_hangs_is_ended_and_the_others_are_run(tmp_path: Path) -> None:
+    from engram.core.plugins import load_plugin
+
+    plugin = tmp_path / "hangs.py"
+    plugin.write_text(HANGS)
+    load_plugin(plugin)
+    hanging = experiment("split-digits", "test-hangs", updates=3, evaluation={"every": 100})
+    where = Where(out=tmp_path / "runs", jobs=1, plugin=plugin, timeout=15, checkpoint_seconds=1e-3)
+    late, done = Processes(where)([hanging, planned()])
+    assert done.finished and late.failure is not None
+    assert late.failure.kind == "timed out" and late.status == "failed"
+    assert "was not completed in 15 s (--timeout)" in late.failure.reason and late.failure.task in (0, 1)
+    assert (tmp_path / "runs" / hanging.id / "checkpoint.pt").is_file()
+    assert not (tmp_path / "runs" / hanging.id / LEASE).exists()
