@@ -164,12 +164,14 @@ def reproduce(
     runs_of: list[list[Run]] = [[] for _ in pieces]
     unavailable = [absent(piece, data) for piece in pieces]
     plans = [
-        _skipped(names) if names and not all(unavailable) else _observed(_planned(piece, seeds, scale), runs)
+        _skipped(names)
+        if names and not all(unavailable)
+        else _observed(_planned(piece, _wanted(piece, seeds), scale), runs)
         for piece, names, runs in zip(pieces, unavailable, runs_of, strict=True)
     ]
     returned = drive(together(plans), execute)
     return [
-        _outcome(piece, seeds, scale, runs, value, missing=0)
+        _outcome(piece, _wanted(piece, seeds), scale, runs, value, missing=0)
         for piece, runs, value in zip(pieces, runs_of, returned, strict=True)
     ]
 
@@ -183,9 +185,8 @@ def survey(
     """
     outcomes = []
     for piece in pieces:
-        wanted = piece.seeds if seeds is None else seeds
         runs: list[Run] = []
-        done, missing = _seeds_done(piece, wanted, scale, out)
+        done, missing = _seeds_done(piece, _wanted(piece, seeds), scale, out)
         returned = None
         try:
             if done:
@@ -298,16 +299,21 @@ def _versions(outcomes: Sequence[Reproduced]) -> list[dict[str, str]]:
     return distinct or [versions()]
 
 
-def _planned(piece: Piece, seeds: int | None, scale: Scale) -> Plan[object]:
-    plan = piece.plan(range(piece.seeds if seeds is None else seeds))
+def _wanted(piece: Piece, seeds: int | None) -> range:
+    """The seeds of a piece: by default, as many as the paper has runs."""
+    return range(piece.seeds if seeds is None else seeds)
+
+
+def _planned(piece: Piece, seeds: Sequence[int], scale: Scale) -> Plan[object]:
+    plan = piece.plan(seeds)
     return quick(plan) if scale == "quick" else plan
 
 
-def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int, int]:
-    """For how many seeds all first runs of a piece exist, and how many runs are missing for all seeds."""
+def _seeds_done(piece: Piece, seeds: range, scale: Scale, out: Path) -> tuple[Sequence[int], int]:
+    """The seeds for which all first runs of a piece exist, and how many runs are missing for all seeds."""
 
-    def missing(count: int) -> int:
-        plan = _planned(piece, count, scale)
+    def missing(some: Sequence[int]) -> int:
+        plan = _planned(piece, some, scale)
         try:
             experiments = next(plan)
         except StopIteration:
@@ -316,7 +322,11 @@ def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int,
             plan.close()
         return sum(not _ended(Run.find(experiment, out)) for experiment in experiments)
 
-    done = next((count for count in range(seeds, 0, -1) if missing(count) == 0), 0)
+    if piece.per_run:
+        lacking = {seed: missing([seed]) for seed in seeds}
+        return [seed for seed in seeds if not lacking[seed]], sum(lacking.values())
+    # The plan may choose by all seeds together, so that they have to be the first ones.
+    done = next((seeds[:count] for count in range(len(seeds), 0, -1) if missing(seeds[:count]) == 0), ())
     return done, missing(seeds)
 
 
@@ -348,7 +358,7 @@ def _observed(plan: Plan[object], runs: list[Run]) -> Plan[object]:
 
 def _outcome(
     piece: Piece,
-    seeds: int | None,
+    seeds: Sequence[int],
     scale: Scale,
     runs: Sequence[Run],
     returned: object,
@@ -360,11 +370,14 @@ def _outcome(
     values = returned if piece.cells and isinstance(returned, Mapping) else {}
     return Reproduced(
         piece,
-        tuple(range(piece.seeds if seeds is None else seeds)),
+        tuple(seeds),
         tuple(run for run in runs if run.failure is None),
         tuple(run for run in runs if run.failure is not None),
         missing,
-        tuple(compare(cell, values.get(cell, ()), comparable=scale == "full") for cell in piece.cells),
+        tuple(
+            compare(cell, values.get(cell, ()), comparable=scale == "full", exact=piece.exact)
+            for cell in piece.cells
+        ),
         returned,
         stopped,
     )
