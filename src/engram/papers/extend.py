@@ -21,6 +21,10 @@ from engram.papers.verdict import Verdict, compare
 def record_of(name: str, *, follow: str | None = None) -> Record:
     """The record of a table or figure under one reading of the paper.
 
+    Args:
+        name: The table or figure.
+        follow: The reading of the paper.
+
     Example:
         >>> record_of("002-table2")["scale"]
         'full'
@@ -28,6 +32,7 @@ def record_of(name: str, *, follow: str | None = None) -> Record:
         Traceback (most recent call last):
         engram.core.errors.InputError: 002-table5 has no record: engram reproduce lists what is recorded
     """
+    artefact(name)
     for written in recorded(name):
         if written["follow"] == follow:
             return written
@@ -102,10 +107,23 @@ def with_finished(
         cells: Only pieces whose names match; see `chosen_pieces`.
         seeds: The number of runs to look for (default: as many as the paper made).
     """
-    wanted, written = artefact(name), record_of(name, follow=follow)
-    pieces = remaining(chosen_pieces(wanted, follow=follow, cells=cells), written)
-    outcomes = survey(pieces, out, seeds=seeds)
+    wanted = artefact(name)
+    pieces = chosen_pieces(wanted, follow=follow, cells=cells)
+    written = part_of(record_of(name, follow=follow), pieces)
+    outcomes = survey(remaining(pieces, written), out, seeds=seeds)
     return extended(wanted, written, record(wanted, outcomes, scale=written["scale"], follow=follow))
+
+
+def part_of(written: Record, pieces: Sequence[Piece]) -> JsonObject:
+    """A record with some of its pieces only.
+
+    Example:
+        >>> whole = record_of("002-table2")
+        >>> part_of(whole, chosen_pieces(artefact("002-table2"), cells="task/EWC"))["verdicts"]
+        {'consistent': 1}
+    """
+    names = {piece.name for piece in pieces}
+    return judged({**written, "pieces": [part for part in written["pieces"] if part["piece"] in names]})
 
 
 def judged(written: Record) -> JsonObject:

@@ -8,6 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engram.core.jsons import JsonObject
 from engram.papers.published import Cell
 
@@ -136,7 +139,7 @@ def compare(
         0.21
     """
     ours = sample(values)
-    spread = _as_published(ours, cell)
+    spread = _as_published(values, cell)
     if not ours.runs:
         return Compared(cell, tuple(values), math.nan, math.nan, "open")
     if not comparable:
@@ -163,12 +166,10 @@ def sample(values: Sequence[float]) -> Sample:
         >>> sample([1.0, 2.0, math.nan])
         Sample(mean=1.5, sd=0.7071067811865476, runs=2)
     """
-    known = [value for value in values if math.isfinite(value)]
-    if not known:
+    known = _finite(values)
+    if not len(known):
         return Sample(math.nan, math.nan, 0)
-    mean = math.fsum(known) / len(known)
-    squares = math.fsum((value - mean) ** 2 for value in known)
-    return Sample(mean, math.sqrt(squares / (len(known) - 1)) if len(known) > 1 else math.nan, len(known))
+    return Sample(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else math.nan, len(known))
 
 
 def published_sample(cell: Cell) -> Sample | None:
@@ -214,19 +215,38 @@ def detectable(cell: Cell, sd: float, runs: int) -> float:
         >>> [round(detectable(ewc, 0.9, runs), 2) for runs in (2, 3, 10, 100)]
         [2.12, 1.78, 1.14, 0.89]
         >>> round(detectable(ewc, math.nan, 1), 2)
-        2.96
+        2.93
     """
-    theirs = published_sample(cell)
-    ours = Sample(math.nan, sd, runs)
-    if theirs is None:
-        # The published number is taken for one run with our spread.
-        reach = _quantile(runs - 1, LEVEL / 2) * sd * math.sqrt(1 + 1 / runs) if runs > 1 else margin(cell)
-    elif runs < FEW_RUNS:
-        freedom, error = _with_one_sd(theirs, ours)
-        reach = _quantile(freedom, LEVEL / 2) * error
-    else:
-        reach = _quantile(_welch_freedom(theirs, ours), LEVEL / 2) * _standard_error(theirs, ours)
-    return reach + cell.rounding
+    test = _test_of_means(cell, sd, runs)
+    if test is None:
+        return margin(cell) + cell.rounding
+    freedom, error = test
+    return _quantile(freedom, LEVEL / 2) * error + cell.rounding
+
+
+def noticed(cell: Cell, sd: float, runs: int, *, power: float = 0.8) -> float:
+    """The true difference that is called `differs` with this probability, by default 80 %.
+
+    A true difference as large as the smallest detectable one is noticed in half of all cases only; this one
+    is larger by a quantile of Student's t times the standard error. NaN if there is no spread at all.
+
+    Args:
+        cell: The published number.
+        sd: The sample SD of our runs; NaN for a single run.
+        runs: The number of our runs.
+        power: The probability.
+
+    Example:
+        >>> from engram.papers.published import cells
+        >>> ewc = next(cell for cell in cells("002", "2") if cell.method == "EWC")
+        >>> [round(noticed(ewc, 0.9, 10, power=power), 2) for power in (0.5, 0.8, 0.95)]
+        [1.14, 1.48, 1.82]
+    """
+    test = _test_of_means(cell, sd, runs)
+    if test is None:
+        return math.nan
+    freedom, error = test
+    return detectable(cell, sd, runs) + _quantile(freedom, 1 - power) * error
 
 
 def interval_reach(cell: Cell, sd: float, runs: int) -> float:
@@ -253,6 +273,17 @@ def _shown_equivalent(cell: Cell, ours: Sample) -> bool:
     return not hidden and away + interval_reach(cell, ours.sd, ours.runs) <= margin(cell)
 
 
+def _test_of_means(cell: Cell, sd: float, runs: int) -> tuple[float, float] | None:
+    """Degrees of freedom and standard error of the difference of means; None if there is no spread at all."""
+    theirs, ours = published_sample(cell), Sample(math.nan, sd, runs)
+    if theirs is None:
+        # The published number is taken for one run with our spread.
+        return (runs - 1, sd * math.sqrt(1 + 1 / runs)) if runs > 1 else None
+    if runs < FEW_RUNS:
+        return _with_one_sd(theirs, ours)
+    return _welch_freedom(theirs, ours), _standard_error(theirs, ours)
+
+
 def _standard_error(theirs: Sample, ours: Sample) -> float:
     return math.sqrt(theirs.variance + ours.variance)
 
@@ -276,14 +307,19 @@ def _quantile(freedom: float, tail: float) -> float:
     return float(stdtrit(freedom, 1 - tail))
 
 
-def _as_published(ours: Sample, cell: Cell) -> float:
+def _as_published(values: Sequence[float], cell: Cell) -> float:
     """Our spread, of the published kind; NaN for a single run."""
-    if ours.runs < 2:
+    known = _finite(values)
+    if len(known) < 2:
         return math.nan
-    if "ddof=0" in cell.spread_kind:
-        return ours.sd * math.sqrt((ours.runs - 1) / ours.runs)
+    sd = float(known.std(ddof=0 if "ddof=0" in cell.spread_kind else 1))
     if "SEM" in cell.spread_kind:
-        return ours.sd / math.sqrt(ours.runs)
+        return sd / math.sqrt(len(known))
     if "95% CI" in cell.spread_kind:
-        return _quantile(ours.runs - 1, 0.025) * ours.sd / math.sqrt(ours.runs)
-    return ours.sd
+        return _quantile(len(known) - 1, 0.025) * sd / math.sqrt(len(known))
+    return sd
+
+
+def _finite(values: Sequence[float]) -> NDArray[np.float64]:
+    known = np.asarray(values, dtype=np.float64)
+    return known[np.isfinite(known)]
