@@ -7,6 +7,7 @@ record of a table first.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from engram.core.files import write_json, write_whole
@@ -52,13 +53,14 @@ def _keep(written: JsonMapping) -> None:
     )
     if written != before:
         write_json(RECORDS / f"{name}.json", written)
-        print(f"{name}: {', '.join(f'{count} {verdict}' for verdict, count in written['verdicts'].items())}")
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in written["verdicts"].items())
+        sys.stdout.write(f"{name}: {counts}\n")
 
 
 def _write(page: Path, text: str) -> None:
     if not page.is_file() or page.read_text("utf-8") != text:
         write_whole(page, lambda beside: beside.write_text(text, encoding="utf-8"))
-        print(page)
+        sys.stdout.write(f"{page}\n")
 
 
 if __name__ == "__main__":

@@ -59,8 +59,8 @@ def remaining(pieces: Sequence[Piece], written: Record) -> list[Piece]:
     for piece in pieces:
         if not piece.per_run:
             raise InputError(
-                f"{written['name']} cannot be extended: the numbers of {piece.name!r} do not belong to single "
-                "runs; omit --extend to run all of it"
+                f"{written['name']} cannot be extended: the numbers of {piece.name!r} are not those of "
+                "single runs; omit --extend to run all of it"
             )
     seeds = {part["piece"]: _seeds(part) for part in written["pieces"]}
     return [_without(piece, seeds.get(piece.name, frozenset())) for piece in pieces]
@@ -173,6 +173,8 @@ def _joined(part: JsonMapping, further: JsonMapping) -> JsonObject:
     runs = [*part["runs"], *further["runs"]]
     order = sorted(range(len(runs)), key=lambda place: runs[place]["seed"])
     failures = {failure["id"]: failure for failure in [*part["failures"], *further["failures"]]}
+    for run in runs:
+        failures.pop(run["id"], None)
     cells = []
     for cell, other in zip(part["cells"], further["cells"], strict=True):
         values = [*cell["ours"]["values"], *other["ours"]["values"]]
@@ -186,7 +188,7 @@ def _joined(part: JsonMapping, further: JsonMapping) -> JsonObject:
         **further,
         "seeds": sorted({run["seed"] for run in runs} | set(further["seeds"])),
         "runs": [runs[place] for place in order],
-        "failures": [failure for name, failure in failures.items() if name not in {run["id"] for run in runs}],
+        "failures": list(failures.values()),
         "cells": cells,
     }
 

@@ -1,4 +1,4 @@
-"""What a reproduction can notice: the smallest detectable difference, and how many runs a smaller one takes."""
+"""What a reproduction can notice: the smallest detectable difference, and the runs that smaller ones take."""
 
 from __future__ import annotations
 

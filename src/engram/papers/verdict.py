@@ -23,10 +23,10 @@ EQUIVALENCE_LEVEL = 0.05
 FEW_RUNS = 5
 """With fewer runs of ours their SD is too uncertain: Welch's test would call 2 to 4 % different, not 1 %."""
 
-MEANINGS: Mapping[Verdict, str] = {
-    "reproduced": "shown to be within the margin of the published number: the 90 % interval of the difference "
-    "lies within 1 point (.01 where numbers are fractions), and no difference was found. Numbers that are "
-    "computed or counted, not run, are reproduced if they agree to the last printed digit.",
+MEANINGS: Mapping[str, str] = {
+    "reproduced": "shown to be within the margin of the published number: the 90 % interval of the "
+    "difference lies within 1 point (.01 where numbers are fractions), and no difference was found. Numbers "
+    "that are computed or counted, not run, are reproduced if they agree to the last printed digit.",
     "consistent": "no difference from the published number was found, and it was not shown to be within the "
     "margin either. Differences below the one in the column 'detectable' would not have been noticed. It is "
     "the best verdict for one run, and for papers that give no spread or no number of runs.",
@@ -114,9 +114,7 @@ def margin(cell: Cell) -> float:
     return 0.01 if fraction and "percentage" not in cell.metric else 1.0
 
 
-def compare(
-    cell: Cell, values: Sequence[float], *, comparable: bool = True, exact: bool = False
-) -> Compared:
+def compare(cell: Cell, values: Sequence[float], *, comparable: bool = True, exact: bool = False) -> Compared:
     """Compare our runs with a published number.
 
     A printed number stands for all numbers that are rounded to it, and a verdict holds for all of them.
