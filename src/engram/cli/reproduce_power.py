@@ -35,13 +35,13 @@ def print_power(
     stdout.print(table)
     stderr.print(
         "detectable: the smallest difference of means that is called differs, with the runs so far (recorded "
-        f"or in {out}) and with the planned runs (--seeds); in 80 %: the true difference that is then noticed "
-        "with a probability of 80 %"
+        f"or in {out}) and with the planned runs (--seeds); in 80 %: the true difference that is then "
+        "noticed with a probability of 80 %"
     )
     stderr.print(
         "2 points: the number of runs that makes 2 points detectable (.02 where numbers are fractions); "
-        "shown: the number of runs that can show agreement within 1 point (.01), if there is no difference at all; "
-        "never: the published mean itself is too uncertain, or its spread is not published"
+        "shown: the number of runs that can show agreement within 1 point (.01), if there is no difference "
+        "at all; never: the published mean itself is too uncertain, or its spread is not published"
     )
 
 

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
 
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping
+from engram.papers.catalogue import artefact
+from engram.papers.published import Cell
 from engram.papers.recorded import COUNTED, recorded
+from engram.papers.verdict import Verdict, compare, margin
 
 SETTINGS = ("task", "domain", "class")
 VERDICT_MARKS = {"reproduced": "", "consistent": "°", "differs": "†", "open": ""}
@@ -17,9 +22,10 @@ VERDICT_MARKS = {"reproduced": "", "consistent": "°", "differs": "†", "open":
 def filled(page: str) -> str:
     """A page with its generated parts written anew.
 
-    A generated part stands between `<!-- NAME KIND -->` and `<!-- end -->`. `counts` is a sentence with the
-    verdicts of one or several tables (names joined by +); `cells` is their numbers in a table, one row per
-    method and one pair of columns per setting.
+    A generated part stands between `<!-- NAME KIND -->` and `<!-- end -->`, where NAME is a table, or several
+    joined by +. `counts` is the number of cells with each verdict, and what is detectable in them; `cells` is
+    their numbers, one row per method and one pair of columns per setting; `swaps` says how often runs of one
+    method are called a reproduction of another; `statements` is what the paper says in words.
 
     Example:
         >>> print(filled("<!-- 001-table1 counts -->\\n<!-- end -->"))
@@ -31,7 +37,7 @@ def filled(page: str) -> str:
 
 
 def _part(match: re.Match[str]) -> str:
-    makers = {"counts": _counts, "cells": _cells}
+    makers = {"counts": _counts, "cells": _cells, "swaps": _swaps, "statements": _statements}
     if match[3] not in makers:
         raise InputError(f"a generated part must be one of {', '.join(makers)}, got {match[3]!r}")
     return f"{match[1]}{makers[match[3]](match[2].split('+'))}\n{match[4]}"
@@ -58,7 +64,87 @@ def _counts(names: Sequence[str]) -> str:
         for verdict, count in counts.items()
         if count
     ]
-    return f"Of {sum(counts.values())} cells, {', '.join(words)}."
+    sentence = f"Of {sum(counts.values())} cells, {', '.join(words)}."
+    reach = sorted(
+        cell["detectable"]
+        for name in names
+        for cell in _judged_cells(name)
+        if cell["published"]["spread"] is not None
+    )
+    if reach:
+        sentence += (
+            f" Detectable are differences of {median(reach):.1f} points or more in half of the cells, "
+        )
+        sentence += f"of {reach[-1]:.1f} or more in all."
+    return sentence
+
+
+def _judged_cells(name: str) -> list[JsonMapping]:
+    """The cells of a table that have runs."""
+    return [cell for part in _record(name)["pieces"] for cell in part["cells"] if cell["ours"]["values"]]
+
+
+def _swaps(names: Sequence[str]) -> str:
+    """How often the runs of one method are called a reproduction of another one's number."""
+    rows = [row for name in names for row in swapped(name) if row.cell is not row.other]
+    settings = list(dict.fromkeys(row.cell.scenario for row in rows))
+    shares = []
+    for setting in settings:
+        verdicts = [row.verdict for row in rows if row.cell.scenario == setting]
+        share = 100 * verdicts.count("reproduced") / len(verdicts)
+        shares.append(f"{share:.0f} % ({setting})")
+    far = sum(row.verdict == "reproduced" and row.apart > margin(row.cell) for row in rows)
+    return (
+        "Where the recorded runs of one method are compared with the published number of another, they are "
+        f"called reproduced in {', '.join(shares)} of all pairs, {far} of them between methods whose "
+        "published numbers are more than 1 point apart."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """The number of one method, compared with the runs of another."""
+
+    cell: Cell
+    other: Cell
+    verdict: Verdict
+
+    @property
+    def apart(self) -> float:
+        """How far apart the two published numbers are."""
+        return abs(self.cell.mean - self.other.mean)
+
+
+def swapped(name: str) -> list[Swap]:
+    """Every published number of a table compared with the recorded runs of every method in its setting.
+
+    Example:
+        >>> rows = swapped("002-table2")
+        >>> [row.verdict for row in rows if (row.cell.method, row.other.method) == ("EWC", "Adam")]
+        ['differs', 'differs', 'reproduced']
+    """
+    values = {cell["cell"]: cell["ours"]["values"] for cell in _judged_cells(name)}
+    printed = [cell for piece in artefact(name).pieces for cell in piece.cells if cell.name in values]
+    return [
+        Swap(cell, other, compare(cell, values[other.name]).verdict)
+        for cell in printed
+        for other in printed
+        if _place(cell) == _place(other)
+    ]
+
+
+def _place(cell: Cell) -> str:
+    """What the numbers of all methods have in common that belong together."""
+    return cell.name.replace(f"/{cell.method}/", "/")
+
+
+def _statements(names: Sequence[str]) -> str:
+    """What the paper says in words, and whether it holds."""
+    statements = [statement for name in names for statement in _record(name)["statements"]]
+    return "\n".join(
+        f"- {'Holds' if says['holds'] else 'Does not hold'}: {says['says']} ({says['figures']})."
+        for says in statements
+    )
 
 
 def _cells(names: Sequence[str]) -> str:
