@@ -78,7 +78,7 @@ def test_a_method_needs_what_its_usual_fields_need(capsys: pytest.CaptureFixture
         ("passes", ["How many passes over the data?", "engram audit"]),
         ("adam", ["torch.optim.Adam"]),
         ("reproduced", ["within the margin", "two one-sided tests", "1 point", "Welch, p < .01"]),
-        ("consistent", ["no difference", "would not have been noticed", "one run", "--power NAME"]),
+        ("consistent", ["No difference", "would not have been noticed", "one run", "--power NAME"]),
         ("differs", ["p < .01", "comes before reproduced"]),
         ("not compared", ["scaled down"]),
     ],

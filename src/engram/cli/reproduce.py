@@ -12,6 +12,7 @@ import typer
 from engram.cli.completion import artefact_names, completion
 from engram.cli.output import INTERRUPTED, fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import number, print_all
+from engram.cli.tables import Column, print_table
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 
@@ -217,19 +218,12 @@ def _describe(wanted: Artefact, follow: str | None, scale: str) -> None:
 
 
 def _show(written: JsonMapping, reproduced: Sequence[Reproduced]) -> None:
-    from rich.table import Table
-
     compared = [cell for piece in written["pieces"] for cell in piece["cells"]]
     if compared:
-        table = Table(box=None, header_style="bold")
-        table.add_column("cell", overflow="fold")
-        for heading in ("published", "ours", "runs", "difference", "detectable"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("verdict", no_wrap=True)
+        numbers = ("published", "ours", "runs", "difference", "detectable")
+        columns = [Column("cell", below=True), *(Column(title, right=True) for title in numbers)]
         digits = 3 if written["name"].startswith("004") else 2
-        for cell in compared:
-            table.add_row(*_cells(cell, digits))
-        stdout.print(table)
+        print_table([*columns, Column("verdict")], [_cells(cell, digits) for cell in compared])
         stdout.print(", ".join(f"{count} {name}" for name, count in written["verdicts"].items()))
         stderr.print(
             "detectable: the smallest difference that would have been called differs; "
@@ -249,8 +243,7 @@ def _show(written: JsonMapping, reproduced: Sequence[Reproduced]) -> None:
 
 
 def _cells(cell: JsonMapping, digits: int) -> tuple[str, ...]:
-    theirs, ours, verdict = cell["published"], cell["ours"], cell["verdict"]
-    colour = {"reproduced": "green", "differs": "red"}.get(verdict)
+    theirs, ours = cell["published"], cell["ours"]
     return (
         cell["cell"],
         number(theirs["mean"], theirs["spread"], digits),
@@ -258,7 +251,7 @@ def _cells(cell: JsonMapping, digits: int) -> tuple[str, ...]:
         str(len(ours["values"])),
         "–" if cell["difference"] is None else f"{cell['difference']:+.{digits}f}",
         number(cell["detectable"], None, digits),
-        f"[{colour}]{verdict}[/{colour}]" if colour else verdict,
+        cell["verdict"],
     )
 
 

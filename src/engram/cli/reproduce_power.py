@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engram.cli.output import print_json, stderr, stdout
+from engram.cli.output import print_json, stderr
 from engram.cli.reproduce_list import number
+from engram.cli.tables import Column, print_table
 
 if TYPE_CHECKING:
     from engram.papers.power import Power
@@ -24,15 +25,8 @@ def print_power(
     if json:
         print_json({"name": name, "follow": follow, "cells": [row.as_json() for row in rows]})
         return
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold")
-    table.add_column("cell", overflow="fold")
-    for heading in HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*_cells(row))
-    stdout.print(table)
+    columns = [Column("cell", below=True), *(Column(title, right=True) for title in HEADINGS)]
+    print_table(columns, [_cells(row) for row in rows])
     stderr.print(
         "detectable: the smallest difference of means that is called differs, with the runs so far (recorded "
         f"or in {out}) and with the planned runs (--seeds); in 80 %: the true difference that is then "
