@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -24,6 +25,9 @@ from engram.scenarios.values import Transform
 
 OVERHEAD = 1.6
 """The time of an update relative to that of its matrix products alone; measured on small networks."""
+
+DENSE = ("mlp", "lwta")
+"""Networks of dense layers only, whose operations follow from their widths."""
 
 GENERATORS = {"dgr": 6.0, "rtf": 4.8}
 """The time of an update with a generator relative to one without; measured with the networks of
@@ -61,19 +65,20 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     datasets: set[str] = set()
     known: dict[tuple[str, str], list[Experiment]] = {}
     for piece in pieces:
+        planned_runs = samples(piece)
         if piece.outline is not None:
-            count, samples = piece.outline()
+            count = piece.outline()[0]
         else:
-            samples = [planned for planned in piece.first_runs(1) if _is_new(planned, known)]
-            count = len(samples)
-        if not samples:
+            planned_runs = tuple(planned for planned in planned_runs if _is_new(planned, known))
+            count = len(planned_runs)
+        if not planned_runs:
             continue
         # The cost does not depend on the seed.
         times = count * (1 + piece.later) * (piece.seeds if seeds is None else seeds)
         runs += times
-        for planned in samples:
-            updates += times / len(samples) * updates_of(planned)
-            seconds += times / len(samples) * operations(planned) * OVERHEAD / rate()
+        for planned in planned_runs:
+            updates += times / len(planned_runs) * updates_of(planned)
+            seconds += times / len(planned_runs) * operations(planned) * OVERHEAD / rate()
             datasets |= _read_by(planned)
     return Needs(
         runs=round(runs),
@@ -82,6 +87,12 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
         datasets=tuple(sorted(datasets)),
         absent=tuple(name for name in sorted(datasets) if not _here(name, data)),
     )
+
+
+@cache
+def samples(piece: Piece) -> tuple[Experiment, ...]:
+    """The runs of a piece with one seed, or a few representative ones if they are very many."""
+    return tuple(piece.first_runs(1) if piece.outline is None else piece.outline()[1])
 
 
 def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]]) -> bool:
@@ -100,8 +111,7 @@ def absent(piece: Piece, data: Path | None = None) -> tuple[str, ...]:
         piece: The piece.
         data: A folder to search for data sets first.
     """
-    samples = piece.first_runs(1) if piece.outline is None else piece.outline()[1]
-    names = {name for planned in samples for name in _read_by(planned)}
+    names = {name for planned in samples(piece) for name in _read_by(planned)}
     return tuple(name for name in sorted(names) if not _here(name, data))
 
 
@@ -144,6 +154,9 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
         >>> forward(ModelSpec("mlp", hidden=(400, 400)), (1, 32, 32), 10)
         1147200.0
     """
+    if model.name in DENSE and model.value is None:
+        widths = (math.prod(shape), *model.hidden, n_units)
+        return 2.0 * sum(inputs * outputs for inputs, outputs in pairwise(widths))
     counted = []
 
     def count(layer: nn.Module, _: object, output: Tensor) -> None:

@@ -11,7 +11,7 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
 from engram.core.jsons import JsonObject
 from engram.executors import Executor
-from engram.papers.needs import absent
+from engram.papers.needs import absent, samples
 from engram.papers.pages import Page
 from engram.papers.plans import quick, relayed, together
 from engram.papers.values import Artefact, Piece, Scale, Statement
@@ -215,23 +215,41 @@ def runs_done(
         seeds: The number of runs of each experiment (default: as many as the paper made).
     """
     done: set[str] = set()
+    stems = {_stem(name) for name in finished}
+    begun = {_kind(stem) for stem in stems}
     for piece in pieces:
-        if _begun(piece, finished):
-            first = {planned.id for planned in piece.first_runs(seeds)}
-            done |= first & finished
-            # Which runs follow depends on the results of the first ones.
-            if piece.later and first <= finished:
-                [outcome] = survey([piece], out, seeds=seeds)
-                done |= {run.id for run in outcome.results}
+        if not any(_kind(planned.stem) in begun for planned in samples(piece)):
+            continue
+        one = piece.outline is None and len(_wanted(piece, seeds)) == 1
+        first = samples(piece) if one else piece.first_runs(seeds)
+        # Hashing an experiment takes long, and most of them have no run.
+        possible = [planned for planned in first if planned.stem in stems]
+        names = {planned.id for planned in possible}
+        done |= names & finished
+        # Which runs follow depends on the results of the first ones.
+        if piece.later and len(possible) == len(first) and names <= finished:
+            done |= {run.id for run in _stored(piece, _wanted(piece, seeds), out) if run.failure is None}
     return done
 
 
-def _begun(piece: Piece, finished: Set[str]) -> bool:
-    """Whether any finished run may belong to a piece; with an outline, judged by the names of its streams."""
-    if piece.outline is None:
-        return bool(finished)
-    names = {planned.scenario.name for planned in piece.outline()[1]}
-    return any(run.startswith(f"{name}-") for run in finished for name in names)
+def _stem(name: str) -> str:
+    """The readable part of the name of a run; see `Experiment.stem`."""
+    return name.rpartition("-")[0]
+
+
+def _kind(stem: str) -> str:
+    """The part of a stem that runs with different seeds and methods share: its stream and setting."""
+    return stem.rpartition("-s")[0]
+
+
+def _stored(piece: Piece, seeds: range, out: Path) -> list[Run]:
+    """The runs in a folder that a piece asks for, until one is missing."""
+    runs: list[Run] = []
+    try:
+        drive(_observed(_planned(piece, seeds, "full"), runs), Stored(out))
+    except MissingRuns as error:
+        runs += error.available
+    return runs
 
 
 def statements(artefact: Artefact, outcomes: Sequence[Reproduced]) -> list[Statement]:

@@ -148,10 +148,14 @@ class Experiment:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
+    def stem(self) -> str:
+        """The readable part of the id, which similar experiments share."""
+        return f"{self.scenario.name}-{self.scenario.setting.kind}-{self.method}-s{self.seed}"
+
+    @property
     def id(self) -> str:
         """The name of the run's folder: readable, and different for every experiment."""
-        setting = self.scenario.setting.kind
-        return f"{self.scenario.name}-{setting}-{self.method}-s{self.seed}-{self.digest}"
+        return f"{self.stem}-{self.digest}"
 
     def as_json(self) -> JsonObject:
         """What `experiment.json` says."""
