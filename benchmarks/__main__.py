@@ -18,6 +18,7 @@ BENCHMARKS = {
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on an idle and a busy machine",
     "sweep": "sixteen runs: two processes against one",
+    "many_runs": "the list of tables beside two thousand finished runs",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",
 }
 ROUNDS, QUICK_ROUNDS = 5, 3
