@@ -16,12 +16,12 @@ SUMMARY = PAGE.with_name("reproduced.md")
 
 
 def test_the_page_is_made_from_the_records() -> None:
-    assert PAGE.read_text("utf-8") == document(), "python -m engram.papers"
+    assert PAGE.read_text("utf-8") == document(), "python -m engram.papers.renew"
 
 
 def test_the_summary_has_the_numbers_of_the_records() -> None:
     page = SUMMARY.read_text("utf-8")
-    assert filled(page) == page, "python -m engram.papers"
+    assert filled(page) == page, "python -m engram.papers.renew"
     assert page.count("<!-- end -->") >= 5
     changed = page.replace("94.70 ± 2.61", "94.71 ± 2.61")
     assert changed != page and filled(changed) == page, "what is written there by hand is put right"
@@ -49,7 +49,7 @@ def test_a_record_fits_its_definition(record: dict) -> None:  # type: ignore[typ
                 comparable=record["scale"] == "full",
                 exact=piece.exact,
             )
-            assert finite(comparison.as_json()) == cell, "python -m engram.papers"
+            assert finite(comparison.as_json()) == cell, "python -m engram.papers.renew"
         if piece.per_run:
             assert [run["seed"] for run in written["runs"]] == sorted(run["seed"] for run in written["runs"])
             assert all(len(cell["ours"]["values"]) == len(written["runs"]) for cell in written["cells"])

@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from tests.papers.made_up import failed
+from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.files import write_json
@@ -13,7 +15,9 @@ from engram.core.folder import FAILURE
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.serial import Serial
-from engram.papers.needs import operations
+from engram.models import build
+from engram.models.spec import ModelSpec
+from engram.papers.needs import forward, operations
 from engram.papers.published import Cell
 from engram.papers.reproduce import chosen_pieces, finished_runs, record, reproduce, runs_done, survey
 from engram.papers.sizes import scaled_down, updates_of
@@ -166,3 +170,28 @@ def test_evaluations_count_as_often_as_they_are_made() -> None:
 def test_updates_are_counted_without_data() -> None:
     assert updates_of(experiment("split-mnist", "er")) == 2350
     assert updates_of(experiment("permuted-mnist-002", "ewc")) == 46900
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        (ModelSpec("mlp", hidden=(30, 20)), (1, 8, 8)),
+        (ModelSpec("mlp", hidden=()), (1, 8, 8)),
+        (ModelSpec("lwta", hidden=(30, 20)), (1, 8, 8)),
+        (ModelSpec("cnn"), (1, 28, 28)),
+        (ModelSpec("slim-resnet18"), (3, 32, 32)),
+    ],
+    ids=lambda value: value.name if isinstance(value, ModelSpec) else "",
+)
+def test_operations_are_counted_without_computing_them(spec: ModelSpec, shape: tuple[int, ...]) -> None:
+    counted: list[float] = []
+
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
+        counted.append(2.0 * output[0].numel() * layer.get_parameter("weight")[0].numel())
+
+    network = build(spec, shape=shape, n_units=10, seed=0).eval()
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.register_forward_hook(count)
+    network(torch.zeros(1, *shape))
+    assert forward(spec, shape, 10) == sum(counted)

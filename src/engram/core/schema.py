@@ -366,7 +366,7 @@ def as_fields(value: object) -> Json:
         >>> as_fields(Source("mnist", (0, 1)))  # `unused` came later
         {'dataset': 'mnist', 'classes': (0, 1)}
     """
-    # Most values are plain, and whole scenarios are written for every id: what need not be looked into is not.
+    # Most values are plain, and whole scenarios are written for every id, so these are not looked into.
     if type(value) in _PLAIN or (type(value) is tuple and _PLAIN.issuperset(map(type, value))):
         return value
     if is_dataclass(value) and not isinstance(value, type):

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,9 +25,6 @@ from engram.scenarios.values import Transform
 
 OVERHEAD = 1.6
 """The time of an update relative to that of its matrix products alone; measured on small networks."""
-
-DENSE = ("mlp", "lwta")
-"""Networks of dense layers only, whose operations follow from their widths."""
 
 GENERATORS = {"dgr": 6.0, "rtf": 4.8}
 """The time of an update with a generator relative to one without; measured with the networks of
@@ -154,24 +151,48 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
         >>> forward(ModelSpec("mlp", hidden=(400, 400)), (1, 32, 32), 10)
         1147200.0
     """
-    if model.name in DENSE and model.value is None:
+    if model.name == "mlp" and model.value is None:
+        # The most frequent network, and the one that is tried with very many widths.
         widths = (math.prod(shape), *model.hidden, n_units)
-        return 2.0 * sum(inputs * outputs for inputs, outputs in pairwise(widths))
-    counted = []
-
-    def count(layer: nn.Module, _: object, output: Tensor) -> None:
-        # Each output is a sum of products, one per weight.
-        weight = layer.get_parameter("weight")
-        counted.append(2.0 * output[0].numel() * weight[0].numel())
-
-    # On the meta device tensors have shapes only, and nothing is computed.
-    with torch.device("meta"), torch.inference_mode():
+        products: int = sum(inputs * outputs for inputs, outputs in pairwise(widths))
+        return 2.0 * products
+    counted: list[float] = []
+    # On the meta device weights have shapes only.
+    with torch.device("meta"):
         network = build(model, shape=shape, n_units=n_units, seed=0).eval()
-        for layer in network.modules():
-            if isinstance(layer, nn.Linear | nn.Conv2d):
-                layer.register_forward_hook(count)
-        network(torch.zeros(2, *shape))
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.forward = partial(_zeros, layer, counted)  # type: ignore[method-assign]
+        elif isinstance(layer, nn.BatchNorm2d):
+            layer.forward = _same  # type: ignore[method-assign,assignment]
+    with torch.inference_mode():
+        network(torch.zeros(1, *shape))
     return sum(counted)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _zeros(layer: nn.Linear | nn.Conv2d, counted: list[float], x: Tensor) -> Tensor:
+    """An output of the right shape instead of the layer's own, whose operations are counted.
+
+    Running convolutions on the meta device instead would import a compiler, which takes longer than the rest.
+    """
+    if isinstance(layer, nn.Linear):
+        output = x.new_zeros(*x.shape[:-1], layer.out_features)
+    else:
+        assert not isinstance(layer.padding, str)
+        sides = [
+            (side + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+            for side, padding, dilation, kernel, stride in zip(
+                x.shape[2:], layer.padding, layer.dilation, layer.kernel_size, layer.stride, strict=True
+            )
+        ]
+        output = x.new_zeros(len(x), layer.out_channels, *sides)
+    # Each output is a sum of products, one per weight.
+    counted.append(2.0 * output[0].numel() * layer.weight[0].numel())
+    return output
 
 
 @cache

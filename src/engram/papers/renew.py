@@ -1,4 +1,4 @@
-"""`python -m engram.papers`: judge all records anew, and write the pages that show them.
+"""`python -m engram.papers.renew`: judge all records anew, and write the pages that show them.
 
 In a copy of the repository. With `--extend NAME FOLDER`, finished runs in a folder of runs are added to the
 record of a table first.
@@ -21,7 +21,7 @@ RECORDS = Path(__file__).parent / "recorded"
 
 def main() -> None:
     """Write what changed, and say which files these are."""
-    parser = argparse.ArgumentParser(prog="python -m engram.papers", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m engram.papers.renew", description=__doc__)
     parser.add_argument(
         "--extend",
         nargs=2,
