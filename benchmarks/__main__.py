@@ -20,6 +20,7 @@ BENCHMARKS = {
     "extremes": "extremes on subsets: bias, error and coverage, as measured and corrected",
     "checkpoints": "one checkpoint, and the part of a run that they take by default",
     "sweep": "sixteen runs: two processes against one",
+    "many_runs": "the list of tables beside two thousand finished runs",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",
 }
 ROUNDS, QUICK_ROUNDS = 5, 3

@@ -77,6 +77,10 @@ def test_a_method_needs_what_its_usual_fields_need(capsys: pytest.CaptureFixture
         ("causality", ["a constraint that applications set", "data of future tasks"]),
         ("passes", ["How many passes over the data?", "engram audit"]),
         ("adam", ["torch.optim.Adam"]),
+        ("reproduced", ["within the margin", "two one-sided tests", "1 point", "Welch, p < .01"]),
+        ("consistent", ["No difference", "would not have been noticed", "one run", "--power NAME"]),
+        ("differs", ["p < .01", "comes before reproduced"]),
+        ("not compared", ["scaled down"]),
     ],
 )
 def test_everything_that_has_a_name_is_explained(name: str, parts: list[str], engram: Engram) -> None:

@@ -49,6 +49,30 @@ def test_what_is_there_is_shown_and_nothing_is_run(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_recorded_runs_count_as_done(tmp_path: Path) -> None:
+    words = ("002-table2", "--done", "--extend", "--cells", "task/EWC", "--out", str(tmp_path))
+    output = json.loads(said(*words, "--json"))
+    [piece] = output["pieces"]
+    assert (piece["missing"], len(piece["runs"])) == (0, 10)
+    [cell] = piece["cells"]
+    assert output["verdicts"] == {cell["verdict"]: 1} == {"consistent": 1}
+    assert 1 < cell["detectable"] < 1.5
+    text = said(*words)
+    assert "1 consistent" in text and f"{cell['detectable']:.2f}" in text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_power_says_what_would_be_noticed_and_how_many_runs_it_takes(tmp_path: Path) -> None:
+    words = ("002-table3", "--power", "--cells", "domain/(SGD|LwF)", "--seeds", "3", "--out", str(tmp_path))
+    sgd, lwf = json.loads(said(*words, "--json"))["cells"]
+    assert sgd["runs"] >= 1 and sgd["planned"] >= 3
+    assert sgd["detectable_then"] <= sgd["detectable"] and sgd["runs_for_target"] <= 3
+    assert lwf["target"] == 2 and lwf["runs_for_target"] > 10
+    text = said(*words)
+    assert "2 points" in text and "Permuted" in text
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -62,6 +86,15 @@ def test_what_is_there_is_shown_and_nothing_is_run(tmp_path: Path) -> None:
         ("--cells", "MNIST"),
         ("--follow", "small"),
         ("--done",),
+        ("--power",),
+        ("--extend",),
+        ("002-table2", "--power", "--done"),
+        ("002-table2", "--power", "--extend"),
+        ("002-table2", "--power", "--scale", "quick"),
+        ("002-table2", "--extend", "--scale", "quick"),
+        ("002-table5", "--extend"),
+        ("002-figure3", "--power"),
+        ("004-table3", "--power", "--follow", "small"),
     ],
 )
 def test_bad_input_is_refused(words: tuple[str, ...]) -> None:

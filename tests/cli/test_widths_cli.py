@@ -30,6 +30,15 @@ def test_lists_fit(command: list[str], width: int, engram: Engram, monkeypatch: 
 
 
 @pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("options", [["--power"], ["--done"], ["--done", "--extend"]])
+def test_reproductions_fit(
+    options: list[str], width: int, engram: Engram, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = ["reproduce", "002-table2", "--cells", "task/(EWC|LwF)", *options, "--out", str(tmp_path)]
+    check(command, width, engram, monkeypatch)
+
+
+@pytest.mark.parametrize("width", [80, 120])
 def test_data_fit(width: int, engram: Engram, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ENGRAM_CACHE", "/cache")
     monkeypatch.delenv("ENGRAM_DATA", raising=False)

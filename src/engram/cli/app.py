@@ -67,7 +67,7 @@ class _Engram(Verbs):
         ),
         "explain": LazyVerb(
             "engram.cli.explain:explain",
-            "Explain a metric, method, scenario, model, setting, data set, card question or optimizer.",
+            "Explain a metric, method, scenario, model, setting, data set, card question or verdict.",
             LOOK_UP,
         ),
         "data": LazyVerb(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,8 @@ import typer
 from engram.cli.completion import artefact_names, completion
 from engram.cli.options import CheckpointEvery, Timeout, check_seconds
 from engram.cli.output import fail, print_json, stderr, stdout
-from engram.cli.reproduce_list import print_all
+from engram.cli.reproduce_list import number, print_all
+from engram.cli.tables import Column, print_table
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
     from engram.papers.values import Artefact, Piece, Scale
-    from engram.papers.verdict import Compared
     from engram.record.experiment import Experiment
     from engram.record.run import Run
 
@@ -58,6 +59,12 @@ def reproduce(
     done: Annotated[
         bool, typer.Option("--done", help="Show what finished runs say, and run nothing.")
     ] = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Count recorded runs as done, and judge all together.")
+    ] = False,
+    power: Annotated[
+        bool, typer.Option("--power", help="Show which differences can be noticed, and run nothing.")
+    ] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
     out: Annotated[Path, typer.Option(help="Where runs and pages are kept.")] = Path("runs"),
     device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
@@ -85,30 +92,69 @@ def reproduce(
         timeout=timeout,
     )
     if name is None:
-        for option, value in (("--cells", cells), ("--follow", follow), ("--done", done)):
-            if value:
-                raise InputError(f"{option} needs a table or figure: engram reproduce lists their names")
+        chosen = {"--cells": cells, "--follow": follow, "--done": done, "--extend": extend, "--power": power}
+        _refuse(chosen, "{} needs a table or figure: engram reproduce lists their names")
         print_all(where, seeds=seeds, json=json)
-        return
+    elif power:
+        from engram.cli.reproduce_power import print_power
+
+        idle = {"--done": done, "--extend": extend, f"--scale {scale}": scale != "full"}
+        _refuse(idle, "--power counts recorded and finished runs and runs nothing: omit {}")
+        print_power(name, out, follow=follow, cells=cells, seeds=seeds, json=json)
+    else:
+        if extend:
+            _refuse({f"--scale {scale}": scale != "full"}, "--extend adds to recorded runs: omit {}")
+        wanted = _Wanted(
+            name=name, follow=follow, cells=cells, extend=extend, quick=scale == "quick", done=done
+        )
+        _reproduce(wanted, where, on, seeds=seeds, json=json)
+
+
+def _refuse(options: Mapping[str, object], reason: str) -> None:
+    """Refuse the first option that was given and would have no effect."""
+    for option, value in options.items():
+        if value:
+            raise InputError(reason.format(option))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What to show of which table or figure."""
+
+    name: str
+    follow: str | None
+    cells: str | None
+    extend: bool
+    quick: bool
+    done: bool
+
+
+def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, json: bool) -> None:
+    """Run or survey the pieces of a table or figure, and show, record and draw what came out."""
     from engram.papers.catalogue import artefact
+    from engram.papers.extend import extended, part_of, record_of, remaining
     from engram.papers.reproduce import chosen_pieces, scale_of, survey
 
-    wanted = artefact(name)
-    pieces = chosen_pieces(wanted, follow=follow, cells=cells)
-    size = scale_of(follow, quick=scale == "quick")
+    whole = artefact(wanted.name)
+    pieces = chosen_pieces(whole, follow=wanted.follow, cells=wanted.cells)
+    earlier = part_of(record_of(wanted.name, follow=wanted.follow), pieces) if wanted.extend else None
+    if earlier is not None:
+        pieces = remaining(pieces, earlier)
+    size = scale_of(wanted.follow, quick=wanted.quick)
     if not json:
-        _describe(wanted, follow, size)
-    if done:
-        reproduced = survey(pieces, out, seeds=seeds, scale=size)
+        _describe(whole, wanted.follow, size)
+    if wanted.done:
+        reproduced = survey(pieces, where.folder, seeds=seeds, scale=size)
     else:
         reproduced = _run(pieces, where, on, seeds=seeds, scale=size)
-    written, page = _write(
-        wanted, reproduced, out / "reproduction", scale=size, follow=follow, part=cells is not None, done=done
-    )
+    written, drawn = _record(whole, reproduced, scale=size, follow=wanted.follow, done=wanted.done)
+    if earlier is not None:
+        written = extended(whole, earlier, written)
+    page = _write(written, drawn, where.folder / "reproduction", part=wanted.cells is not None)
     if json:
         print_json(written if page is None else {**written, "page": str(page)})
         return
-    _show(reproduced)
+    _show(written, reproduced)
     for statement in _statements(written):
         stdout.print(statement, soft_wrap=True, markup=False)
     if page is not None:
@@ -129,30 +175,30 @@ def _run(
         )
 
 
-def _write(
-    wanted: Artefact,
-    reproduced: Sequence[Reproduced],
-    place: Path,
-    *,
-    scale: Scale,
-    follow: str | None,
-    part: bool,
-    done: bool,
-) -> tuple[JsonObject, Path | None]:
-    """Record what came out, and draw the figure if there is one; a part of an artefact is not recorded."""
-    from engram.core.files import write_json
+def _record(
+    wanted: Artefact, reproduced: Sequence[Reproduced], *, scale: Scale, follow: str | None, done: bool
+) -> tuple[JsonObject, Page | None]:
+    """The record of what came out, and the figure if there is one."""
     from engram.papers.reproduce import record
 
     whole = all(piece.returned is not None for piece in reproduced)
     shown = {piece.piece.name: piece.returned for piece in reproduced if not piece.stopped}
     drawn = wanted.draw(shown) if wanted.draw is not None and shown and (whole or not done) else None
-    written = record(wanted, reproduced, scale=scale, follow=follow, drawn=drawn)
-    label = "-".join(word for word in (wanted.name, follow, "quick" if scale == "quick" else None) if word)
-    if not part and (whole or any(piece.results for piece in reproduced)):
+    return record(wanted, reproduced, scale=scale, follow=follow, drawn=drawn), drawn
+
+
+def _write(written: JsonMapping, drawn: Page | None, place: Path, *, part: bool) -> Path | None:
+    """Write the record and the page of a figure; a part of an artefact is not recorded."""
+    from engram.core.files import write_json
+
+    scale = "quick" if written["scale"] == "quick" else None
+    label = "-".join(word for word in (written["name"], written["follow"], scale) if word)
+    finished = not any(piece["missing"] or piece["stopped"] for piece in written["pieces"])
+    if not part and (finished or any(piece["runs"] for piece in written["pieces"])):
         write_json(place / f"{label}.json", written)
     if drawn is None:
-        return written, None
-    return written, _page(drawn, written, place / (f"{label}-part.html" if part else f"{label}.html"))
+        return None
+    return _page(drawn, written, place / (f"{label}-part.html" if part else f"{label}.html"))
 
 
 def _executor(on: str, where: Where) -> Executor:
@@ -183,22 +229,19 @@ def _describe(wanted: Artefact, follow: str | None, scale: str) -> None:
         stderr.print(f"  {wanted.note}")
 
 
-def _show(reproduced: Sequence[Reproduced]) -> None:
-    from rich.table import Table
-
-    compared = [row for piece in reproduced for row in piece.compared]
+def _show(written: JsonMapping, reproduced: Sequence[Reproduced]) -> None:
+    compared = [cell for piece in written["pieces"] for cell in piece["cells"]]
     if compared:
-        table = Table(box=None, header_style="bold")
-        table.add_column("cell", overflow="fold")
-        for heading in ("published", "ours", "runs", "difference"):
-            table.add_column(heading, justify="right", no_wrap=True)
-        table.add_column("verdict", no_wrap=True)
-        for row in compared:
-            table.add_row(*_cells(row))
-        stdout.print(table)
-        verdicts = [row.verdict for row in compared]
-        stdout.print(", ".join(f"{verdicts.count(name)} {name}" for name in sorted(set(verdicts))))
-    missing = sum(piece.missing for piece in reproduced)
+        numbers = ("published", "ours", "runs", "difference", "detectable")
+        columns = [Column("cell", below=True), *(Column(title, right=True) for title in numbers)]
+        digits = 3 if written["name"].startswith("004") else 2
+        print_table([*columns, Column("verdict")], [_cells(cell, digits) for cell in compared])
+        stdout.print(", ".join(f"{count} {name}" for name, count in written["verdicts"].items()))
+        stderr.print(
+            "detectable: the smallest difference that would have been called differs; "
+            "engram explain VERDICT says what a verdict means"
+        )
+    missing = sum(piece["missing"] for piece in written["pieces"])
     failures = [failure for piece in reproduced for failure in piece.failures]
     if missing:
         stdout.print(f"{missing} runs are missing")
@@ -211,19 +254,17 @@ def _show(reproduced: Sequence[Reproduced]) -> None:
         stdout.print(f"failed: {failure.id}: {failure.failure.reason}", soft_wrap=True, markup=False)
 
 
-def _cells(compared: Compared) -> tuple[str, ...]:
-    digits = 3 if compared.cell.paper == "004" else 2
-    ours = "–" if compared.verdict == "open" else _number(compared.mean, compared.spread, digits)
-    difference = "–" if compared.verdict == "open" else f"{compared.difference:+.{digits}f}"
-    colour = {"reproduced": "green", "differs": "red"}.get(compared.verdict)
-    verdict = f"[{colour}]{compared.verdict}[/{colour}]" if colour else compared.verdict
-    published = _number(compared.cell.mean, compared.cell.spread, digits)
-    return compared.cell.name, published, ours, str(len(compared.values)), difference, verdict
-
-
-def _number(mean: float, spread: float | None, digits: int) -> str:
-    known = spread is not None and spread == spread
-    return f"{mean:.{digits}f} ± {spread:.{digits}f}" if known else f"{mean:.{digits}f}"
+def _cells(cell: JsonMapping, digits: int) -> tuple[str, ...]:
+    theirs, ours = cell["published"], cell["ours"]
+    return (
+        cell["cell"],
+        number(theirs["mean"], theirs["spread"], digits),
+        number(ours["mean"], ours["spread"], digits),
+        str(len(ours["values"])),
+        "–" if cell["difference"] is None else f"{cell['difference']:+.{digits}f}",
+        number(cell["detectable"], None, digits),
+        cell["verdict"],
+    )
 
 
 def _statements(written: JsonMapping) -> list[str]:

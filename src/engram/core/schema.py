@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import (
@@ -95,7 +95,7 @@ class Internal:
 INTERNAL = Internal()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Option:
     """An option, as the field of a dataclass declares it.
 
@@ -131,12 +131,12 @@ class Option:
     zero_means_all: bool = False
     models: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def kind(self) -> type[object]:
         """The plain type of its values: `bool`, `int`, `float`, `str`, `tuple` or `Path`."""
         return _kind(self.annotation)
 
-    @property
+    @cached_property
     def choices(self) -> tuple[str, ...]:
         """The values that it may have, where these are a few words."""
         return _choices(self.annotation)
@@ -176,7 +176,7 @@ class Option:
         if self.choices and not isinstance(read, str | NoneType):
             read = str(read)
         try:
-            converted = _adapter(self).validate_python(read, strict=not text)
+            converted = self._adapter.validate_python(read, strict=not text)
         except ValidationError as error:
             raise self._mistake(error.errors()[0], value) from None
         # A whole number stays one where any number is allowed: hashes distinguish 1 from 1.0.
@@ -193,6 +193,15 @@ class Option:
         if isinstance(value, tuple):
             return ",".join(map(str, value)) or "none"
         return f"{value:g}" if isinstance(value, float) else str(value)
+
+    @cached_property
+    def _adapter(self) -> TypeAdapter[object]:
+        from pydantic import ConfigDict, TypeAdapter
+
+        if (marked := _marked(self.annotation, OneOf)) is not None:
+            return TypeAdapter(Literal[*marked.words])  # type: ignore[arg-type]
+        # NaN and infinity are valid floats, and never valid options.
+        return TypeAdapter(self.annotation, config=ConfigDict(allow_inf_nan=False))
 
     def _mistake(self, details: ErrorDetails, value: object) -> InputError:
         kind, context = details["type"], details.get("ctx", {})
@@ -278,16 +287,6 @@ def _marked(hint: Hint, marker: type[Marker]) -> Marker | None:
     return next((part for part in get_args(hint)[1:] if isinstance(part, marker)), None)
 
 
-@cache
-def _adapter(option: Option) -> TypeAdapter[object]:
-    from pydantic import ConfigDict, TypeAdapter
-
-    if (marked := _marked(option.annotation, OneOf)) is not None:
-        return TypeAdapter(Literal[*marked.words])  # type: ignore[arg-type]
-    # NaN and infinity are valid floats, and never valid options.
-    return TypeAdapter(option.annotation, config=ConfigDict(allow_inf_nan=False))
-
-
 def _bare(hint: Hint) -> Hint:
     """A type without what it is annotated with, and without None."""
     if get_origin(hint) is Annotated:
@@ -353,6 +352,9 @@ class WritesItself(Protocol):
         """What `as_fields` wrote."""
 
 
+_PLAIN = frozenset({int, float, str, bool, NoneType})
+
+
 def as_fields(value: object) -> Json:
     """A value as `experiment.json` has it: dataclasses become dictionaries, field by field.
 
@@ -364,6 +366,9 @@ def as_fields(value: object) -> Json:
         >>> as_fields(Source("mnist", (0, 1)))  # `unused` came later
         {'dataset': 'mnist', 'classes': (0, 1)}
     """
+    # Most values are plain, and whole scenarios are written for every id, so these are not looked into.
+    if type(value) in _PLAIN or (type(value) is tuple and _PLAIN.issuperset(map(type, value))):
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         if _writes_itself(value):
             return value.as_fields()

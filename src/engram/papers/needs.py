@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -61,19 +62,20 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     datasets: set[str] = set()
     known: dict[tuple[str, str], list[Experiment]] = {}
     for piece in pieces:
+        planned_runs = samples(piece)
         if piece.outline is not None:
-            count, samples = piece.outline()
+            count = piece.outline()[0]
         else:
-            samples = [planned for planned in piece.first_runs(1) if _is_new(planned, known)]
-            count = len(samples)
-        if not samples:
+            planned_runs = tuple(planned for planned in planned_runs if _is_new(planned, known))
+            count = len(planned_runs)
+        if not planned_runs:
             continue
         # The cost does not depend on the seed.
         times = count * (1 + piece.later) * (piece.seeds if seeds is None else seeds)
         runs += times
-        for planned in samples:
-            updates += times / len(samples) * updates_of(planned)
-            seconds += times / len(samples) * operations(planned) * OVERHEAD / rate()
+        for planned in planned_runs:
+            updates += times / len(planned_runs) * updates_of(planned)
+            seconds += times / len(planned_runs) * operations(planned) * OVERHEAD / rate()
             datasets |= _read_by(planned)
     return Needs(
         runs=round(runs),
@@ -82,6 +84,12 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
         datasets=tuple(sorted(datasets)),
         absent=tuple(name for name in sorted(datasets) if not _here(name, data)),
     )
+
+
+@cache
+def samples(piece: Piece) -> tuple[Experiment, ...]:
+    """The runs of a piece with one seed, or a few representative ones if they are very many."""
+    return tuple(piece.first_runs(1) if piece.outline is None else piece.outline()[1])
 
 
 def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]]) -> bool:
@@ -100,8 +108,7 @@ def absent(piece: Piece, data: Path | None = None) -> tuple[str, ...]:
         piece: The piece.
         data: A folder to search for data sets first.
     """
-    samples = piece.first_runs(1) if piece.outline is None else piece.outline()[1]
-    names = {name for planned in samples for name in _read_by(planned)}
+    names = {name for planned in samples(piece) for name in _read_by(planned)}
     return tuple(name for name in sorted(names) if not _here(name, data))
 
 
@@ -144,21 +151,48 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
         >>> forward(ModelSpec("mlp", hidden=(400, 400)), (1, 32, 32), 10)
         1147200.0
     """
-    counted = []
-
-    def count(layer: nn.Module, _: object, output: Tensor) -> None:
-        # Each output is a sum of products, one per weight.
-        weight = layer.get_parameter("weight")
-        counted.append(2.0 * output[0].numel() * weight[0].numel())
-
-    # On the meta device tensors have shapes only, and nothing is computed.
-    with torch.device("meta"), torch.inference_mode():
+    if model.name == "mlp" and model.value is None:
+        # The most frequent network, and the one that is tried with very many widths.
+        widths = (math.prod(shape), *model.hidden, n_units)
+        products: int = sum(inputs * outputs for inputs, outputs in pairwise(widths))
+        return 2.0 * products
+    counted: list[float] = []
+    # On the meta device weights have shapes only.
+    with torch.device("meta"):
         network = build(model, shape=shape, n_units=n_units, seed=0).eval()
-        for layer in network.modules():
-            if isinstance(layer, nn.Linear | nn.Conv2d):
-                layer.register_forward_hook(count)
-        network(torch.zeros(2, *shape))
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            layer.forward = partial(_zeros, layer, counted)  # type: ignore[method-assign]
+        elif isinstance(layer, nn.BatchNorm2d):
+            layer.forward = _same  # type: ignore[method-assign,assignment]
+    with torch.inference_mode():
+        network(torch.zeros(1, *shape))
     return sum(counted)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x
+
+
+def _zeros(layer: nn.Linear | nn.Conv2d, counted: list[float], x: Tensor) -> Tensor:
+    """An output of the right shape instead of the layer's own, whose operations are counted.
+
+    Running convolutions on the meta device instead would import a compiler, which takes longer than the rest.
+    """
+    if isinstance(layer, nn.Linear):
+        output = x.new_zeros(*x.shape[:-1], layer.out_features)
+    else:
+        assert not isinstance(layer.padding, str)
+        sides = [
+            (side + 2 * padding - dilation * (kernel - 1) - 1) // stride + 1
+            for side, padding, dilation, kernel, stride in zip(
+                x.shape[2:], layer.padding, layer.dilation, layer.kernel_size, layer.stride, strict=True
+            )
+        ]
+        output = x.new_zeros(len(x), layer.out_channels, *sides)
+    # Each output is a sum of products, one per weight.
+    counted.append(2.0 * output[0].numel() * layer.weight[0].numel())
+    return output
 
 
 @cache

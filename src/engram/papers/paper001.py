@@ -76,7 +76,7 @@ def _random_piece(table: str) -> Piece:
         yield []
         return {cell: [_random_value(cell)] for cell in wanted}
 
-    return Piece("random classifier", plan, wanted)
+    return Piece("random classifier", plan, wanted, exact=True)
 
 
 # Figures ------------------------------------------------------------------------------------------

@@ -37,6 +37,7 @@ class Cell:
         spread: The number after ±; None if there is none.
         spread_kind: The kind of spread: SD, SEM or 95 % interval.
         n_runs: The number of runs that it summarises, as far as the paper says.
+        decimals: The number of decimals with which it is printed.
     """
 
     paper: str
@@ -50,6 +51,17 @@ class Cell:
     spread: float | None
     spread_kind: str
     n_runs: str
+    decimals: int = 2
+
+    @property
+    def rounding(self) -> float:
+        """How far the number may be from the one that was rounded: half a unit of the last printed digit.
+
+        Example:
+            >>> cells("002", "2")[0].rounding, cells("000", "3")[0].rounding
+            (0.005, 0.05)
+        """
+        return 0.5 * 10.0**-self.decimals
 
     @property
     def name(self) -> str:
@@ -74,6 +86,12 @@ def cells(paper: str, table: str) -> tuple[Cell, ...]:
         ('Adam', 93.46, 2.01)
     """
     text = (files("engram.papers") / "published" / f"paper{paper}.csv").read_text("utf-8")
+    rows = [row for row in csv.DictReader(text.splitlines()) if row["table"] == table]
+    # Final zeros are missing in some rows, so the longest number of a column says how it is printed.
+    decimals: dict[str, int] = {}
+    for row in rows:
+        printed = len(row["mean"].partition(".")[2])
+        decimals[row["metric"]] = max(printed, decimals.get(row["metric"], 0))
     return tuple(
         Cell(
             paper=row["paper"],
@@ -87,9 +105,9 @@ def cells(paper: str, table: str) -> tuple[Cell, ...]:
             spread=float(row["spread"]) if row["spread"] else None,
             spread_kind=row["spread_kind"],
             n_runs=row["n_runs"],
+            decimals=decimals[row["metric"]],
         )
-        for row in csv.DictReader(text.splitlines())
-        if row["table"] == table
+        for row in rows
     )
 
 

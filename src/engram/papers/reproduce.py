@@ -11,7 +11,7 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
 from engram.core.jsons import JsonObject
 from engram.executors import Executor
-from engram.papers.needs import absent
+from engram.papers.needs import absent, samples
 from engram.papers.pages import Page
 from engram.papers.plans import quick, relayed, together
 from engram.papers.values import Artefact, Piece, Scale, Statement
@@ -165,12 +165,14 @@ def reproduce(
     runs_of: list[list[Run]] = [[] for _ in pieces]
     unavailable = [absent(piece, data) for piece in pieces]
     plans = [
-        _skipped(names) if names and not all(unavailable) else _observed(_planned(piece, seeds, scale), runs)
+        _skipped(names)
+        if names and not all(unavailable)
+        else _observed(_planned(piece, _wanted(piece, seeds), scale), runs)
         for piece, names, runs in zip(pieces, unavailable, runs_of, strict=True)
     ]
     returned = drive(together(plans), execute)
     return [
-        _outcome(piece, seeds, scale, runs, value, missing=0)
+        _outcome(piece, _wanted(piece, seeds), scale, runs, value, missing=0)
         for piece, runs, value in zip(pieces, runs_of, returned, strict=True)
     ]
 
@@ -184,9 +186,8 @@ def survey(
     """
     outcomes = []
     for piece in pieces:
-        wanted = piece.seeds if seeds is None else seeds
         runs: list[Run] = []
-        done, missing = _seeds_done(piece, wanted, scale, out)
+        done, missing = _seeds_done(piece, _wanted(piece, seeds), scale, out)
         returned = None
         try:
             if done:
@@ -215,23 +216,41 @@ def runs_done(
         seeds: The number of runs of each experiment (default: as many as the paper made).
     """
     done: set[str] = set()
+    stems = {_stem(name) for name in finished}
+    begun = {_kind(stem) for stem in stems}
     for piece in pieces:
-        if _begun(piece, finished):
-            first = {planned.id for planned in piece.first_runs(seeds)}
-            done |= first & finished
-            # Which runs follow depends on the results of the first ones.
-            if piece.later and first <= finished:
-                [outcome] = survey([piece], out, seeds=seeds)
-                done |= {run.id for run in outcome.results}
+        if not any(_kind(planned.stem) in begun for planned in samples(piece)):
+            continue
+        one = piece.outline is None and len(_wanted(piece, seeds)) == 1
+        first = samples(piece) if one else piece.first_runs(seeds)
+        # Hashing an experiment takes long, and most of them have no run.
+        possible = [planned for planned in first if planned.stem in stems]
+        names = {planned.id for planned in possible}
+        done |= names & finished
+        # Which runs follow depends on the results of the first ones.
+        if piece.later and len(possible) == len(first) and names <= finished:
+            done |= {run.id for run in _stored(piece, _wanted(piece, seeds), out) if run.failure is None}
     return done
 
 
-def _begun(piece: Piece, finished: Set[str]) -> bool:
-    """Whether any finished run may belong to a piece; with an outline, judged by the names of its streams."""
-    if piece.outline is None:
-        return bool(finished)
-    names = {planned.scenario.name for planned in piece.outline()[1]}
-    return any(run.startswith(f"{name}-") for run in finished for name in names)
+def _stem(name: str) -> str:
+    """The readable part of the name of a run; see `Experiment.stem`."""
+    return name.rpartition("-")[0]
+
+
+def _kind(stem: str) -> str:
+    """The part of a stem that runs with different seeds and methods share: its stream and setting."""
+    return stem.rpartition("-s")[0]
+
+
+def _stored(piece: Piece, seeds: range, out: Path) -> list[Run]:
+    """The runs in a folder that a piece asks for, until one is missing."""
+    runs: list[Run] = []
+    try:
+        drive(_observed(_planned(piece, seeds, "full"), runs), Stored(out))
+    except MissingRuns as error:
+        runs += error.available
+    return runs
 
 
 def statements(artefact: Artefact, outcomes: Sequence[Reproduced]) -> list[Statement]:
@@ -299,16 +318,21 @@ def _versions(outcomes: Sequence[Reproduced]) -> list[dict[str, str]]:
     return distinct or [versions()]
 
 
-def _planned(piece: Piece, seeds: int | None, scale: Scale) -> Plan[object]:
-    plan = piece.plan(range(piece.seeds if seeds is None else seeds))
+def _wanted(piece: Piece, seeds: int | None) -> range:
+    """The seeds of a piece: by default, as many as the paper has runs."""
+    return range(piece.seeds if seeds is None else seeds)
+
+
+def _planned(piece: Piece, seeds: Sequence[int], scale: Scale) -> Plan[object]:
+    plan = piece.plan(seeds)
     return quick(plan) if scale == "quick" else plan
 
 
-def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int, int]:
-    """For how many seeds all first runs of a piece exist, and how many runs are missing for all seeds."""
+def _seeds_done(piece: Piece, seeds: range, scale: Scale, out: Path) -> tuple[Sequence[int], int]:
+    """The seeds for which all first runs of a piece exist, and how many runs are missing for all seeds."""
 
-    def missing(count: int) -> int:
-        plan = _planned(piece, count, scale)
+    def missing(some: Sequence[int]) -> int:
+        plan = _planned(piece, some, scale)
         try:
             experiments = next(plan)
         except StopIteration:
@@ -317,7 +341,11 @@ def _seeds_done(piece: Piece, seeds: int, scale: Scale, out: Path) -> tuple[int,
             plan.close()
         return sum(not _ended(Run.find(experiment, out)) for experiment in experiments)
 
-    done = next((count for count in range(seeds, 0, -1) if missing(count) == 0), 0)
+    if piece.per_run:
+        lacking = {seed: missing([seed]) for seed in seeds}
+        return [seed for seed in seeds if not lacking[seed]], sum(lacking.values())
+    # The plan may choose by all seeds together, so that they have to be the first ones.
+    done = next((seeds[:count] for count in range(len(seeds), 0, -1) if missing(seeds[:count]) == 0), ())
     return done, missing(seeds)
 
 
@@ -355,7 +383,7 @@ def _observed(plan: Plan[object], runs: list[Run]) -> Plan[object]:
 
 def _outcome(
     piece: Piece,
-    seeds: int | None,
+    seeds: Sequence[int],
     scale: Scale,
     runs: Sequence[Run],
     returned: object,
@@ -367,11 +395,14 @@ def _outcome(
     values = returned if piece.cells and isinstance(returned, Mapping) else {}
     return Reproduced(
         piece,
-        tuple(range(piece.seeds if seeds is None else seeds)),
+        tuple(seeds),
         tuple(run for run in runs if run.failure is None),
         tuple(run for run in runs if run.failure is not None),
         missing,
-        tuple(compare(cell, values.get(cell, ()), comparable=scale == "full") for cell in piece.cells),
+        tuple(
+            compare(cell, values.get(cell, ()), comparable=scale == "full", exact=piece.exact)
+            for cell in piece.cells
+        ),
         returned,
         stopped,
     )

@@ -37,6 +37,9 @@ class Piece:
         later: The number of runs that the plan may ask for after the first ones, as a multiple of these.
         outline: For a plan that first asks for very many runs: their number with one seed, and a few
             representative ones, so that the cost can be estimated without planning every run.
+        per_run: Whether each value is that of one run with one seed, in the order of the seeds, so that runs
+            with further seeds add values and change no others.
+        exact: Whether its numbers are computed or counted, so that they have no spread.
     """
 
     name: str
@@ -45,9 +48,14 @@ class Piece:
     seeds: int = 1
     later: float = 0.0
     outline: Callable[[], tuple[int, list[Experiment]]] | None = None
+    per_run: bool = False
+    exact: bool = False
 
-    def first_runs(self, seeds: int | None = None) -> list[Experiment]:
+    def first_runs(self, seeds: int | Sequence[int] | None = None) -> list[Experiment]:
         """The runs that the plan asks for first; for most pieces, these are all.
+
+        Args:
+            seeds: The number of seeds, or the seeds themselves (default: as many as the paper has).
 
         Example:
             >>> from engram.papers.catalogue import artefact
@@ -55,7 +63,8 @@ class Piece:
             >>> len(piece.first_runs()), piece.first_runs()[0].method
             (10, 'finetune')
         """
-        plan = self.plan(range(self.seeds if seeds is None else seeds))
+        wanted = self.seeds if seeds is None else seeds
+        plan = self.plan(range(wanted) if isinstance(wanted, int) else wanted)
         try:
             return next(plan)
         except StopIteration:
@@ -149,7 +158,7 @@ def measured(
         runs = yield from repeated(make, chosen)
         return {cell: [value_of(run) for run in runs] for cell, value_of in read.items()}
 
-    return Piece(name, plan, tuple(read), seeds)
+    return Piece(name, plan, tuple(read), seeds, per_run=True)
 
 
 def percent(metric: str) -> Callable[[Run], float]:

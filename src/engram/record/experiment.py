@@ -152,9 +152,14 @@ class Experiment:
         return _digest(self._fields())
 
     @property
+    def stem(self) -> str:
+        """The readable part of the id, which similar experiments share."""
+        return f"{self.scenario.name}-{self.scenario.setting.kind}-{self.method}-s{self.seed}"
+
+    @property
     def id(self) -> str:
         """The name of the run's folder: readable, and different for every experiment."""
-        return self._named(self.digest)
+        return f"{self.stem}-{self.digest}"
 
     @property
     def earlier_ids(self) -> tuple[str, ...]:
@@ -168,11 +173,7 @@ class Experiment:
         written = self._fields()
         names = written.pop("revised", [])
         digests = [_digest(written | ({"revised": names[:n]} if n else {})) for n in range(len(names))]
-        return tuple(self._named(digest) for digest in digests)
-
-    def _named(self, digest: str) -> str:
-        setting = self.scenario.setting.kind
-        return f"{self.scenario.name}-{setting}-{self.method}-s{self.seed}-{digest}"
+        return tuple(f"{self.stem}-{digest}" for digest in digests)
 
     def as_json(self) -> JsonObject:
         """What `experiment.json` says."""

@@ -34,14 +34,14 @@ def explain(
         str,
         typer.Argument(
             help="A metric (WC-ACC, WF10, forgetting), a method, a scenario, a model, a setting, a data set, "
-            "a question of the protocol card, or an optimizer.",
+            "a question of the protocol card, an optimizer, or a verdict of engram reproduce.",
             autocompletion=completion(all_names),
         ),
     ],
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Explain a metric, method, scenario, model, setting, data set, card question or optimizer."""
+    """Explain a metric, method, scenario, model, setting, data set, card question or verdict."""
     from engram.cli.explain.metrics import explain_metrics, show_comparison
     from engram.core.errors import unknown_name
 
@@ -89,4 +89,5 @@ def _slow_kinds() -> list[Kind]:
     return [
         (things.card_questions, things.explain_question),
         (things.optimizer_names, things.explain_optimizer),
+        (things.verdict_names, things.explain_verdict),
     ]

@@ -316,6 +316,48 @@ def explain_optimizer(name: str) -> Explanation:
     )
 
 
+def verdict_names() -> list[str]:
+    """The verdicts of `engram reproduce`."""
+    from engram.papers.verdict import MEANINGS
+
+    return list(MEANINGS)
+
+
+def explain_verdict(name: str) -> Explanation:
+    """A verdict on a published number: what it says, and what it does not.
+
+    Example:
+        >>> explain_verdict("consistent").heading
+        'consistent: a verdict of engram reproduce'
+    """
+    from engram.papers.recorded import everything
+    from engram.papers.verdict import FEW_RUNS, MEANINGS
+
+    meaning = MEANINGS[name]
+    count = sum(record["verdicts"].get(name, 0) for record in everything())
+    tested = name in ("reproduced", "consistent", "differs")
+    lines = {
+        "test of means": f"Welch, p < .01, two-sided; Student's with fewer than {FEW_RUNS} runs of ours, "
+        "whose SD alone is too uncertain; a single run has the published SD",
+        "equivalence": "two one-sided tests at .05 each, degrees of freedom of the smaller sample; "
+        "the margin is 1 point (.01 where numbers are fractions)",
+        "detectable": "the smallest difference of means that would have been called differs; "
+        "engram reproduce --power NAME says how many runs smaller ones take",
+        "rounding": "a printed number stands for all that are rounded to it: a verdict holds for all of them",
+        "order": "differs comes before reproduced; our own spread never makes a number reproduced",
+    }
+    return Explanation(
+        kind="verdict",
+        name=name,
+        heading=f"{name}: a verdict of engram reproduce",
+        text=f"{meaning[0].upper()}{meaning[1:]}",
+        lines={
+            **(lines if tested else {}),
+            "recorded": f"{count:,} numbers; docs/reproduction.md lists them",
+        },
+    )
+
+
 def card_questions() -> dict[str, tuple[str, str]]:
     """The questions and the constraints of a protocol card: by name, the question and how it is answered.
 

@@ -105,7 +105,7 @@ def _replay_piece(name: str, wanted: tuple[Cell, ...], interpretation: Interpret
                 values[cell].append(_value(summaries[_samples_and_period(cell)], cell))
         return values
 
-    return Piece(name, plan, wanted, SEEDS)
+    return Piece(name, plan, wanted, SEEDS, per_run=True)
 
 
 def fine_tuning(interpretation: Interpretation) -> tuple[Piece, ...]:

@@ -217,7 +217,7 @@ def facts(benchmark: str) -> Piece:
             counts[run.experiment.evaluation.on] = class_counts(run.trace)
         return {cell: _fact(cell, counts) for cell in wanted}
 
-    return Piece(benchmark, plan, wanted, 1)
+    return Piece(benchmark, plan, wanted, 1, exact=True)
 
 
 def _fact(cell: Cell, counts: Mapping[str, Sequence[int]]) -> list[float]:
