@@ -18,7 +18,7 @@ from engram.core.jsons import JsonMapping
 from engram.core.trace import COLUMNS, Trace
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.dense import scorer
-from engram.evaluation.guard import same_randomness, untouched
+from engram.evaluation.guard import Guard, same_randomness
 from engram.evaluation.loss import answer_loss
 from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
 from engram.evaluation.schedule import Schedule
@@ -134,6 +134,7 @@ class Evaluator:
         self.seen: list[int] = list(range(len(self.sets))) if tasks == "all" else []
         self.learned: dict[int, tuple[int, ...]] = {}
         self._questions: Questions | None = None
+        self._guard = Guard()
 
     def __call__(
         self,
@@ -302,7 +303,7 @@ class Evaluator:
         with same_randomness():
             network = model if isinstance(model, nn.Module) else model()
             device = next((p.device for p in network.parameters()), torch.device("cpu"))
-            with untouched(network):
+            with self._guard.untouched(network):
                 if curve:
                     self._answer(network, learning, self._chosen(device), self.trace)
                     self.evaluations += 1
