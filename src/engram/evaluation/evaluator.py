@@ -318,7 +318,7 @@ class Evaluator:
         if self.redraw:
             self.index = [draw(len(test_set.y), self.subset, self.generator) for test_set in self.sets]
         held = self._questions
-        if held is None or self.redraw or held.tasks != self.seen or held.device != device:
+        if held is None or held.overwritten or self.redraw or held.tasks != self.seen or held.device != device:
             hold = self.subset is not None or all(self.sets[task].in_memory for task in self.seen)
             held = self._questions = Questions(self.sets, self.index, self.seen, device=device, hold=hold)
         return held

@@ -6,7 +6,7 @@ import random
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import count
+from itertools import count, islice
 from operator import is_
 from types import GeneratorType
 from typing import ClassVar, Protocol
@@ -17,8 +17,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-SMALL = 1024
+SMALL = 2**14
 """Tensors and arrays of at most so many elements, and containers of so many entries, are always copied."""
+
+SAMPLED = 1024
+"""How many values of larger ones are compared at least, where they are not copied."""
 
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _PLAIN = (int, float, complex, bool, str, bytes, torch.Size, torch.dtype, torch.device)
@@ -149,15 +152,19 @@ class Entries:
     """The entries of a dictionary; `label` names them, None for their keys."""
 
     def __init__(self, thing: dict[str, object], label: str | None, *, copied: bool = True) -> None:
-        self.thing, self.label = thing, label
-        self.values = dict(dict.items(thing)) if copied else None
-        self.length = len(thing)
+        self.thing, self.label, self.length = thing, label, dict.__len__(thing)
         self.large = self.length > SMALL
+        self.values = dict(dict.items(thing)) if copied else None
+        self.sample = [] if copied else self._sample()
+
+    def _sample(self) -> list[object]:
+        return list(islice(dict.values(self.thing), 0, None, 1 + self.length // SAMPLED))
 
     def changed(self) -> Sequence[str]:
         """The keys, or the label, of entries that differ."""
         if self.values is None:
-            return () if dict.__len__(self.thing) == self.length else [self.label or ""]
+            same = len(self.thing) == self.length and all(map(_same, self._sample(), self.sample))
+            return () if same else [self.label or "entries"]
         names = _differences(self.thing, self.values)
         return names if self.label is None or not names else [self.label]
 
@@ -178,19 +185,21 @@ class Items:
 
     def __init__(self, thing: list[object] | deque[object], label: str, *, copied: bool = True) -> None:
         self.thing, self.label, self.length = thing, label, len(thing)
-        self.values = list(thing) if copied else None
         self.large = self.length > SMALL
+        self.step = 1 if copied else 1 + self.length // SAMPLED
+        self.values = self._sample()
+
+    def _sample(self) -> list[object]:
+        return list(islice(self.thing, 0, None, self.step))
 
     def changed(self) -> Sequence[str]:
         """The label, if any item differs."""
-        same = len(self.thing) == self.length
-        if self.values is not None:
-            same = same and all(map(_same, self.thing, self.values))
+        same = len(self.thing) == self.length and all(map(_same, self._sample(), self.values))
         return () if same else [self.label]
 
     def restore(self) -> None:
         """Set all items."""
-        if self.values is None:
+        if self.step > 1:
             raise Lost
         self.thing.clear()
         self.thing.extend(self.values)
@@ -216,22 +225,28 @@ class Members:
 class Numbers:
     """The content of an array of NumPy, of an `array.array` or of a `bytearray`."""
 
-    def __init__(self, thing: NDArray[np.generic] | bytearray | array[int], label: str) -> None:
-        self.thing, self.label = thing, label
-        self.values = thing.copy() if isinstance(thing, np.ndarray) else thing[:]
-        self.large = len(self.values) > SMALL or (isinstance(thing, np.ndarray) and thing.size > SMALL)
+    def __init__(self, thing: NDArray[np.generic] | bytearray | array[int], label: str, *, copied: bool) -> None:
+        self.thing, self.label, self.copied = thing, label, copied
+        self.large = (thing.size if isinstance(thing, np.ndarray) else len(thing)) > SMALL
+        self.values = self._sample()
+
+    def _sample(self) -> NDArray[np.generic] | bytearray | array[int]:
+        if isinstance(self.thing, np.ndarray):
+            if self.copied:
+                return self.thing.copy()
+            return self.thing.reshape(-1)[:: 1 + self.thing.size // SAMPLED].copy()
+        return self.thing[:: 1 if self.copied else 1 + len(self.thing) // SAMPLED]
 
     def changed(self) -> Sequence[str]:
         """The label, if the content differs in any bit."""
-        return () if _content(self.thing) == _content(self.values) else [self.label]
+        return () if _content(self._sample()) == _content(self.values) else [self.label]
 
     def restore(self) -> None:
         """Write the content."""
+        if not self.copied:
+            raise Lost
         if isinstance(self.thing, np.ndarray):
-            try:
-                self.thing[...] = self.values
-            except ValueError as error:
-                raise Lost from error
+            self.thing[...] = self.values
         else:
             self.thing[:] = self.values  # type: ignore[assignment]
 
@@ -329,8 +344,9 @@ class Uninitialised:
 class Values:
     """The values of a tensor, whether it is trained, and its gradient.
 
-    With `copied`, all values are compared and can be restored. Otherwise only writes that PyTorch counts and
-    replaced memory are noticed, and only the latter can be restored.
+    With `copied`, all values are compared and can be restored. Otherwise writes that PyTorch counts, other
+    writes as far as they change a sample of the values, and replaced memory are noticed, and only the last
+    can be restored.
     """
 
     def __init__(self, thing: Tensor, label: str, *, copied: bool, large: bool = False) -> None:
@@ -345,11 +361,23 @@ class Values:
         self.address = _address(thing)
         strided = thing.layout is torch.strided and not thing.is_meta
         self.values = self.memory.clone() if copied and strided else None
+        self.sampled: Tensor | None = None
+        if strided and not copied and thing.is_contiguous():
+            self.sampled = self.memory.view(-1)[:: 1 + thing.numel() // SAMPLED]
+            self.sample = self.sampled.clone()
 
     @property
     def written(self) -> bool:
         """Whether PyTorch counted a write, even one that changed nothing."""
         return self.tracked and self.thing._version != self.version
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was written to, and there is no copy."""
+        if self.values is not None:
+            return False
+        unlike = self.sampled is not None and not same_bits(self.sampled, self.sample)
+        return self.written or unlike or self.gradient_written
 
     @property
     def gradient_written(self) -> bool:
@@ -375,13 +403,13 @@ class Values:
     def changed(self) -> Sequence[str]:
         """The label, if the values, the gradient or whether it is trained differ."""
         if self.values is None:
-            return [self.label] if self.noticed or self.gradient_written else ()
+            return [self.label] if self.noticed or self.lost else ()
         same = not self.moved and not self.replaced and same_bits(self.memory, self.values)
         return () if same else [self.label]
 
     def restore(self) -> None:
         """Write the values, and set the rest."""
-        if self.values is None and (self.written or self.gradient_written):
+        if self.lost:
             raise Lost
         with torch.no_grad():
             if self.moved:

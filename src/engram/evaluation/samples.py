@@ -154,6 +154,12 @@ class Questions:
         self.total: int = ends[-1]
         self.y = torch.cat([data.y[rows] for data, rows in self._parts]).to(device)
         self._held = torch.cat([data.rows(rows) for data, rows in self._parts]).to(device) if hold else None
+        self._version = 0 if self._held is None else self._held._version
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether a network wrote to the inputs that it was given."""
+        return self._held is not None and self._held._version != self._version
 
     def rows_in(self, size: int) -> int:
         """How many samples fit in `size` bytes, at least 32."""

@@ -303,7 +303,7 @@ def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
     if isinstance(value, _ARRAYS):
         size = value.size if isinstance(value, np.ndarray) else len(value)
         fixed = isinstance(value, np.memmap) or (isinstance(value, np.ndarray) and not value.flags.writeable)
-        return Numbers(value, part) if not fixed and (owner.full or size <= SMALL) else None
+        return None if fixed else Numbers(value, part, copied=owner.full or size <= SMALL)
     if isinstance(value, _RANDOM):
         # The global generators are restored by `same_randomness`.
         shared = value is torch.default_generator or isinstance(value, random.SystemRandom)
