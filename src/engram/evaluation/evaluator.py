@@ -22,6 +22,7 @@ from engram.evaluation.guard import Guard, same_randomness
 from engram.evaluation.loss import answer_loss
 from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
 from engram.evaluation.schedule import Schedule
+from engram.evaluation.snapshot import Change
 from engram.record.run import Run, Seconds
 from engram.record.tables import Tables
 
@@ -238,6 +239,11 @@ class Evaluator:
             tables=self.tables(),
         )
 
+    @property
+    def self_changes(self) -> tuple[Change, ...]:
+        """What modules have changed in themselves in evaluations; it was restored."""
+        return tuple(self._guard.changes)
+
     def tables(self) -> Tables:
         """All measurements so far."""
         return Tables(self.trace, ends=self.ends, readings=self.readings)
@@ -318,7 +324,8 @@ class Evaluator:
         if self.redraw:
             self.index = [draw(len(test_set.y), self.subset, self.generator) for test_set in self.sets]
         held = self._questions
-        if held is None or held.overwritten or self.redraw or held.tasks != self.seen or held.device != device:
+        stale = held is None or held.overwritten or held.tasks != self.seen or held.device != device
+        if held is None or stale or self.redraw:
             hold = self.subset is not None or all(self.sets[task].in_memory for task in self.seen)
             held = self._questions = Questions(self.sets, self.index, self.seen, device=device, hold=hold)
         return held

@@ -17,6 +17,10 @@ from engram.core.errors import InputError
 from engram.evaluation.snapshot import Change, Snapshot
 
 
+class SelfChange(UserWarning):
+    """A module changes itself in evaluation; what it changes is restored."""
+
+
 @contextmanager
 def same_randomness() -> Iterator[None]:
     """Restore the global random states (torch, NumPy, random) on exit, whatever was drawn inside.
@@ -157,12 +161,13 @@ class Guard:
         self._tell(changes)
 
     def _library_modules(self, network: nn.Module) -> list[nn.Module] | None:
-        """All modules, if they are of known classes of PyTorch and engram and have no hooks; otherwise None."""
+        """All modules, if all are of known classes of PyTorch or engram, without hooks; otherwise None."""
         if nn.modules.module._has_any_global_hook():
             return None
         modules = list(network.modules())
         for module in modules:
-            kind, attributes = type(module), vars(module)
+            attributes = vars(module)
+            kind: type = type(module)
             if kind not in self._known or not _of_library(kind) or "forward" in attributes:
                 return None
             if attributes["_forward_hooks"] or attributes["_forward_pre_hooks"]:
@@ -174,7 +179,7 @@ class Guard:
         new = [change for change in changes if change.module not in told]
         self.changes.update(dict.fromkeys(changes))
         if new:
-            warnings.warn(described(new), stacklevel=5)
+            warnings.warn(described(new), SelfChange, stacklevel=5)
 
 
 @lru_cache(maxsize=4096)
@@ -190,8 +195,8 @@ def late(change: Change) -> InputError:
         average (Average) now changes its weight in evaluation, ...
     """
     return InputError(
-        f"{change.module} now changes its {change.part} in evaluation, which it did not do at first, and recent "
-        "evaluations may have changed training: let it change only where self.training is true"
+        f"{change.module} now changes its {change.part} in evaluation, which it did not do at first, and "
+        "recent evaluations may have changed training: let it change only where self.training is true"
     )
 
 
@@ -205,9 +210,10 @@ def described(changes: Sequence[Change]) -> str:
     modules: dict[str, list[str]] = {}
     for change in changes:
         modules.setdefault(change.module, []).append(change.part)
-    names = list(modules)
-    (first, parts), others = next(iter(modules.items())), len(names) - 1
-    more = f", and so do {others} other modules" if others > 1 else f", and so does {names[-1]}" if others else ""
+    (first, parts), *others = modules.items()
+    more = f", and so do {len(others)} other modules" if others else ""
+    if len(others) == 1:
+        more = f", and so does {others[0][0]}"
     return (
         f"{first} changes itself in evaluation ({', '.join(dict.fromkeys(parts))}){more}: "
         f"{'they are' if others else 'it is'} restored after every evaluation, so training is not affected"

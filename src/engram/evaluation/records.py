@@ -1,4 +1,4 @@
-"""What one tensor, container, object or generator of a network was, whether it changed, and how to restore it."""
+"""The parts of a network as they were: whether they have changed, and how to restore them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from operator import is_
 from types import GeneratorType
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -108,7 +108,8 @@ class ClassAttributes:
         self.kind = kind
         known = self._known.get(kind)
         if known is None or not _identical(vars(kind), known[0]):
-            known = dict(vars(kind)), tuple(name for name, value in vars(kind).items() if _is_data(name, value))
+            values = dict(vars(kind))
+            known = values, tuple(name for name, value in values.items() if _is_data(name, value))
             self._known[kind] = known
         self.values, self.data = known
 
@@ -222,15 +223,18 @@ class Members:
         self.thing.update(self.values)
 
 
+Arrays: TypeAlias = "NDArray[np.generic] | bytearray | array[int]"
+
+
 class Numbers:
     """The content of an array of NumPy, of an `array.array` or of a `bytearray`."""
 
-    def __init__(self, thing: NDArray[np.generic] | bytearray | array[int], label: str, *, copied: bool) -> None:
+    def __init__(self, thing: Arrays, label: str, *, copied: bool) -> None:
         self.thing, self.label, self.copied = thing, label, copied
         self.large = (thing.size if isinstance(thing, np.ndarray) else len(thing)) > SMALL
         self.values = self._sample()
 
-    def _sample(self) -> NDArray[np.generic] | bytearray | array[int]:
+    def _sample(self) -> Arrays:
         if isinstance(self.thing, np.ndarray):
             if self.copied:
                 return self.thing.copy()
@@ -251,7 +255,8 @@ class Numbers:
             self.thing[:] = self.values  # type: ignore[assignment]
 
 
-Generators = torch.Generator | np.random.Generator | np.random.BitGenerator | np.random.RandomState | random.Random
+_NumpyGenerators = np.random.Generator | np.random.BitGenerator | np.random.RandomState
+Generators = torch.Generator | _NumpyGenerators | random.Random
 
 
 class RandomState:
@@ -472,7 +477,9 @@ def _same(a: object, b: object) -> bool:
 
 def _identical(now: Mapping[str, object], before: Mapping[str, object]) -> bool:
     """Whether two mappings have the same objects under the same keys, in the same order."""
-    return len(now) == len(before) and all(map(is_, now.values(), before.values())) and all(map(is_, now, before))
+    if len(now) != len(before):
+        return False
+    return all(map(is_, now.values(), before.values())) and all(map(is_, now, before))
 
 
 def _differences(now: Mapping[str, object], before: Mapping[str, object]) -> list[str]:
@@ -484,7 +491,7 @@ def _differences(now: Mapping[str, object], before: Mapping[str, object]) -> lis
     return [str(key) for key in keys if not _same(now.get(key, missing), before.get(key, missing))]
 
 
-def _content(thing: NDArray[np.generic] | bytearray | array[int]) -> bytes | list[int]:
+def _content(thing: Arrays) -> bytes | list[int]:
     if isinstance(thing, np.ndarray) and thing.dtype.hasobject:
         return [id(item) for item in thing.flat]
     return bytes(thing) if isinstance(thing, bytearray) else thing.tobytes()
@@ -496,4 +503,6 @@ def _same_state(a: object, b: object) -> bool:
         return torch.equal(a, b)
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same_state(a[key], b[key]) for key in a)
-    return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else a == b
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return a == b

@@ -89,7 +89,7 @@ class Change(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """The module that a record belongs to, whether all its values are copied, and whether its class is known."""
+    """The module that a record belongs to: whether all is copied, and whether its class is known."""
 
     path: str
     kind: str
@@ -217,7 +217,7 @@ class Snapshot:
                 self._visit(record.values[name], owner, name, depth + 1)
 
     def _visit(self, value: object, owner: _Owner, part: str, depth: int) -> None:
-        kind = type(value)
+        kind: type = type(value)
         if kind in _CONSTANT or id(value) in self._met or depth > DEPTH:
             return
         if not value_is_kept(kind):
@@ -274,7 +274,8 @@ class Snapshot:
 
     def _object(self, value: object, owner: _Owner, part: str, depth: int) -> None:
         """The attributes of an object that is neither of the above."""
-        names = _slots(type(value))
+        kind: type = type(value)
+        names = _slots(kind)
         if names:
             slots = Slots(value, names, part)
             self._records.append((owner, slots))
@@ -364,6 +365,6 @@ def cannot_restore(changes: Collection[Change]) -> InputError:
     """
     first = next(iter(changes))
     return InputError(
-        f"{first.module} changes itself in evaluation, and its {first.part} cannot be restored: let it change "
-        "only where self.training is true, or evaluate a copy of the network"
+        f"{first.module} changes itself in evaluation, and its {first.part} cannot be restored: let it "
+        "change only where self.training is true, or evaluate a copy of the network"
     )
