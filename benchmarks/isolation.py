@@ -85,7 +85,9 @@ def measure(options: Options) -> list[Report]:
         shown.figures.append(whole_runs(options))
     finally:
         torch.set_num_threads(before)
-    shown.remarks.append("CPU time on one thread; a user's class may do anything, so it is looked at each time")
+    shown.remarks.append(
+        "CPU time on one thread; a user's class may do anything, so it is looked at each time"
+    )
     return [shown]
 
 
@@ -141,7 +143,9 @@ def modes_only(network: nn.Module, _guard: object = None) -> Iterator[None]:
 
 def whole_runs(options: Options) -> Figure:
     """Experience replay on Split-Digits with the guard, against the same without it."""
-    planned = experiment("split-digits", "er", updates=20 if options.quick else 60, evaluation={"subset": 100})
+    planned = experiment(
+        "split-digits", "er", updates=20 if options.quick else 60, evaluation={"subset": 100}
+    )
     planned = replace(planned, batch_size=64)
     run(planned)
     guarded, bare = [], []
@@ -153,4 +157,6 @@ def whole_runs(options: Options) -> Figure:
             run(planned)
         guarded.append(middle - started)
         bare.append(time.process_time() - middle)
-    return figure("run with the guard / without, split-digits er", ratios(guarded, bare), note="small network")
+    return figure(
+        "run with the guard / without, split-digits er", ratios(guarded, bare), note="small network"
+    )

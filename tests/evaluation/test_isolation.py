@@ -355,7 +355,7 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "tensor attribute": (TensorAttribute, "TensorAttribute .*mean"),
     "written tensor attribute": (WrittenTensor, "WrittenTensor .*mean"),
     "large tensor attribute": (LargeTensor, "LargeTensor .*table"),
-    "containers and objects": (Nested, "Nested .*pair, kept, other"),
+    "containers and objects": (Nested, "Nested .*kept, pair, other"),
     "object with slots": (ObjectWithSlots, "ObjectWithSlots .*state"),
     "own generators": (OwnGenerators, "torch_generator, numpy_generator, random_state, plain"),
     "hook": (lambda: hooked(before=False), r"linear \(Linear\) .*weight"),
@@ -726,6 +726,28 @@ def test_a_compiled_module_that_changes_itself() -> None:
     with pytest.warns(UserWarning, match=r"_orig_mod \(WrittenBuffer\) .*n"):
         watched = learned(make, watch=True)
     assert watched == learned(make, watch=False)
+
+
+class Scripted(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("n", torch.zeros(()))
+        self.n: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.n += 1
+        return self.linear(x) / self.n
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_scripted_modules() -> None:
+    scripted = torch.jit.script(Scripted())
+    scripted.linear.eval()
+    for network in (scripted, nn.Sequential(scripted)):
+        with pytest.warns(UserWarning, match=r"RecursiveScriptModule.* changes itself in evaluation \(n\)"):
+            evaluate(network, 5)
+        assert float(scripted.n) == 0 and scripted.training and not scripted.linear.training
 
 
 def test_probes_of_features_leave_a_network_as_it_is() -> None:

@@ -179,7 +179,8 @@ class Guard:
         new = [change for change in changes if change.module not in told]
         self.changes.update(dict.fromkeys(changes))
         if new:
-            warnings.warn(described(new), SelfChange, stacklevel=5)
+            # The line that called the evaluator.
+            warnings.warn(described(new), SelfChange, stacklevel=8)
 
 
 @lru_cache(maxsize=4096)

@@ -182,6 +182,9 @@ class Snapshot:
             self.kinds.add(kind)
             self._class(kind, owner, depth)
         self._modes.append((module, module.training))
+        if isinstance(module, torch.jit.ScriptModule):
+            self._scripted(module, owner, depth)
+            return
         self._records.append((owner, Attributes(module, None)))
         empty = Empty(module)
         self._records.append((owner, empty))
@@ -204,6 +207,15 @@ class Snapshot:
                 self._module(value, f"{owner.path}.{key}" if owner.path else key, depth)
             elif isinstance(value, Tensor):
                 self._tensor(value, owner, key, copied=name == "_buffers")
+
+    def _scripted(self, module: torch.jit.ScriptModule, owner: _Owner, depth: int) -> None:
+        """A scripted module: its other attributes are not Python's."""
+        for key, parameter in module.named_parameters(recurse=False):
+            self._tensor(parameter, owner, key)
+        for key, buffer in module.named_buffers(recurse=False):
+            self._tensor(buffer, owner, key, copied=True)
+        for key, part in module.named_children():
+            self._module(part, f"{owner.path}.{key}" if owner.path else key, depth)
 
     def _class(self, kind: type, owner: _Owner, depth: int) -> None:
         """The data in a module's class and its base classes, except those of PyTorch."""
