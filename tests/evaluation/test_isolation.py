@@ -737,7 +737,8 @@ class Scripted(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         self.n += 1
-        return self.linear(x) / self.n
+        scores: Tensor = self.linear(x) / self.n
+        return scores
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
