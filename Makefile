@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-slow check bench dist clean
+.PHONY: demo test test-slow test-integrations check bench dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/engram demo
@@ -16,6 +16,10 @@ test: $(INSTALLED)
 # with mnist.npz to include the tests on MNIST.
 test-slow: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
+
+# The evaluator in training loops of other libraries, which have an environment of their own.
+test-integrations: .venv-integrations/.installed
+	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -39,5 +43,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
+.venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
+	$(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev]' -r tests/interop/requirements.txt
+	touch $@
+
 clean:
-	rm -rf .venv build dist demo runs report.html
+	rm -rf .venv .venv-integrations build dist demo runs report.html

@@ -15,6 +15,7 @@ BENCHMARKS = {
     "streaming": "the streaming metrics",
     "methods": "time of an update and bytes kept, of every method",
     "layout": "convolutions of images with channels last and first in memory",
+    "isolation": "restoring the network after every evaluation against the whole run",
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on an idle and a busy machine",
     "extremes": "extremes on subsets: bias, error and coverage, as measured and corrected",

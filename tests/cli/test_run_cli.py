@@ -13,6 +13,7 @@ import pytest
 from tests.cli.command import Engram
 
 from engram.core.errors import InputError
+from engram.models import MODELS
 
 ENGRAM = [sys.executable, "-m", "engram"]
 SHORT = ["--updates", "6", "--subset", "20"]
@@ -266,6 +267,52 @@ def test_verify_isolation(engram: Engram) -> None:
     output = json.loads(done.stdout)
     assert output["holds"] and all(len(check["watched"]) == 64 for check in output["checks"])
     assert engram("verify", "isolation", "nothing").returncode == 2
+
+
+RUNNING = """
+import engram
+import torch
+from torch import nn
+
+class Running(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.total = torch.zeros(())
+
+    def forward(self, x):
+        self.total = 0.9 * self.total + x.detach().mean()
+        return x / (1 + self.total.abs())
+
+@engram.model("test-running", head="3")
+def running(shape, n_units):
+    "Divides by a running mean, also in evaluation."
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 20), Running(), nn.Linear(20, n_units))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::engram.evaluation.guard.SelfChange")
+def test_verify_isolation_of_an_own_network(tmp_path: Path, engram: Engram) -> None:
+    plugin = tmp_path / "mine.py"
+    plugin.write_text(RUNNING)
+    try:
+        done = engram("verify", "isolation", "er", "--plugin", plugin, "--model", "test-running", "--json")
+    finally:
+        MODELS.remove("test-running")
+    assert done.returncode == 0, done.stderr
+    assert [(check["model"], check["holds"]) for check in done.json["checks"]] == [("test-running", True)]
+    assert "features.2 (Running) changes itself in evaluation (total)" in done.stderr
+
+
+def test_verify_isolation_refuses_unknown_names(engram: Engram) -> None:
+    for options, message in (
+        (["--model", "resnt"], "unknown model 'resnt'"),
+        (["--scenario", "split-digit"], "unknown scenario 'split-digit'"),
+        (["--plugin", "missing.py"], "missing.py"),
+    ):
+        done = engram("verify", "isolation", "finetune", *options)
+        assert done.returncode == 2 and message in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_help_and_import_are_light() -> None:

@@ -1,5 +1,6 @@
 """Every check of the contract fails for a method that breaks it."""
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,11 +9,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
 from engram.methods import METHODS
 from engram.methods.base import Learner, Terms
 from engram.methods.state import State
-from engram.testing import CHECKS, Check, check_method
+from engram.testing import CHECKS, Check, check_isolation, check_method
 
 
 @dataclass(kw_only=True, eq=False)
@@ -225,3 +227,67 @@ def test_the_report_says_what_was_compared() -> None:
 def test_the_report_says_what_was_not_checked() -> None:
     assert CHECKS["hidden-boundaries"]("ewc").compared == "nothing: it needs boundaries"
     assert CHECKS["identity-hidden"]("packnet").compared == "nothing: it needs task identity"
+
+
+class RunningMax(nn.Module):
+    """Divides by a running sum of maxima, which it also updates in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.best = torch.zeros(())
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.best = 0.9 * self.best + x.detach().max()
+        return x / (1 + self.best)
+
+
+class Counted(nn.Module):
+    """Counts its forward passes where nobody can reset the count."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.numbers = itertools.count(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.linear(x) / next(self.numbers)
+        return scores
+
+
+BATCH = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2, 0, 1, 2])
+
+
+def test_isolation_of_a_network_that_behaves() -> None:
+    network = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Dropout(), nn.Linear(5, 3))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    for batch in (BATCH, BATCH[0]):
+        report = check_isolation(network, batch)
+        assert report.changes == () and len(str(report).splitlines()) == 1
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+
+
+def test_isolation_of_a_network_that_changes_itself() -> None:
+    report = check_isolation(nn.Sequential(nn.Linear(4, 3), RunningMax()), BATCH)
+    assert [(change.path, change.kind, change.part) for change in report.changes] == [
+        ("1", "RunningMax", "best")
+    ]
+    assert str(report).splitlines()[1] == "  1 (RunningMax)  best"
+
+
+def test_isolation_that_cannot_be_had() -> None:
+    with pytest.raises(AssertionError, match=r"Counted changes itself in evaluation, and its numbers cannot"):
+        check_isolation(Counted, BATCH)
+
+
+def test_isolation_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If an evaluation changed a network after all, the check would say what."""
+    monkeypatch.setattr("engram.evaluation.snapshot.Snapshot.restore", lambda _: [])
+    with pytest.raises(AssertionError, match=r"Sequential: evaluation changed the loss of update 1"):
+        check_isolation(nn.Sequential(nn.Linear(4, 3), RunningMax()), BATCH)
+
+
+def test_isolation_of_a_network_that_cannot_be_copied() -> None:
+    network = nn.Linear(4, 3)
+    vars(network)["last"] = network(BATCH[0])
+    with pytest.raises(InputError, match="Linear cannot be copied: give a function that makes it"):
+        check_isolation(network, BATCH)

@@ -75,7 +75,8 @@ def test_evaluator_leaves_gradients_and_global_randomness_alone() -> None:
     kept, count, random_state = grad.clone(), module.count.clone(), torch.get_rng_state()
     with pytest.warns(UserWarning, match="redraw"):
         watch = Evaluator([(torch.ones(8, 2), torch.zeros(8))], subset=4, redraw=True)
-    watch(module, learning=0)
+    with pytest.warns(UserWarning, match=r"Nosy changes itself in evaluation \(count\): it is restored"):
+        watch(module, learning=0)
     assert module.linear.weight.grad is grad and torch.equal(grad, kept)
     assert torch.equal(module.count, count) and torch.equal(torch.get_rng_state(), random_state)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.arrange import arranged
+from engram.cli.options import Data, Plugin, load_own
 from engram.cli.output import name_broken, print_json, stderr, stdout
 from engram.cli.verbs import VerbCommand, group_of_verbs
 from engram.cli.verify_runs import runs
@@ -18,23 +19,35 @@ if TYPE_CHECKING:
 
 def isolation(
     methods: Annotated[list[str] | None, typer.Argument(help="Methods to check.", show_default="all")] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="A network: see `engram list models`.  [default: an MLP and a ResNet]"),
+    ] = None,
+    scenario: Annotated[str, typer.Option(help="A benchmark: see `engram list scenarios`.")] = "split-digits",
+    plugin: Plugin = None,
+    data: Data = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train with and without evaluation; exit with 1 if a single bit of the weights differs."""
     from engram.cli.options import start_computing
 
     start_computing(None, "cpu")
+    load_own(plugin)
     from engram.engine.isolation import MODELS, check_isolation
+    from engram.models.spec import MODELS as NETWORKS
 
     checks = []
     names = methods_to_check(methods or [])
+    if model is not None:
+        NETWORKS[model]
+    models = [*MODELS] if model is None else [model]
     if not json:
         _print_row("method", "model", "watched", "unwatched", "weights")
     with stderr.status("training with and without evaluation") as status:
         for name in names:
-            for model in MODELS:
-                status.update(f"{name}, {model}")
-                checks.append(check_isolation(name, model))
+            for network in models:
+                status.update(f"{name}, {network}")
+                checks.append(check_isolation(name, network, scenario=scenario, data=data))
                 if not json:
                     _print_check(checks[-1])
     holds = all(check.holds for check in checks)

@@ -35,20 +35,39 @@ MODELS = {
     "mlp with dropout": (ModelSpec("mlp", hidden=(64, 64), dropout_hidden=0.5), 300),
     "slim-resnet18 with batch norm": (ModelSpec("slim-resnet18"), 90),
 }
+"""The networks that are checked by default, and the number of updates of each."""
+
+OWN_UPDATES = 90
+"""The number of updates of any other network."""
 
 
-def check_isolation(method: str, model: str, *, data: Path | None = None) -> Isolation:
-    """Train Split-Digits a few hundred updates with and without evaluation, and compare all weights.
+def check_isolation(
+    method: str, model: str, *, scenario: str = "split-digits", data: Path | None = None
+) -> Isolation:
+    """Train a network a few hundred updates with and without evaluation, and compare all weights.
+
+    Args:
+        method: The name of a method.
+        model: A name in `MODELS`, or that of any network, such as one that a plugin registers.
+        scenario: What it learns: the first three tasks.
+        data: Where to search for data sets.
 
     Example:
         >>> check_isolation("finetune", "mlp with dropout").holds
         True
     """
-    spec, updates = MODELS[model]
+    spec, updates = MODELS.get(model, (None, OWN_UPDATES))
     # The updates cover three tasks, so what a method does at task boundaries is compared as well.
+    planned = experiment(
+        scenario,
+        method,
+        model=model if spec is None else None,
+        updates=updates // 3,
+        evaluation={"subset": 20, "losses": True},
+    )
     planned = replace(
-        experiment("split-digits", method, updates=updates // 3, evaluation={"subset": 20, "losses": True}),
-        model=spec,
+        planned,
+        model=planned.model if spec is None else spec,
         # With this batch size no task of Split-Digits ends with a batch of one, which batch norm cannot use.
         batch_size=30,
     )

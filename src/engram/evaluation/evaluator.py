@@ -20,10 +20,11 @@ from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.trace import COLUMNS, Trace
 from engram.evaluation.dense import scorer
 from engram.evaluation.fingerprint import fingerprint
-from engram.evaluation.guard import same_randomness, untouched
+from engram.evaluation.guard import Guard, same_randomness
 from engram.evaluation.judge import Judge, Sought
 from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_set, chunks, draw
 from engram.evaluation.schedule import Schedule
+from engram.evaluation.snapshot import Change
 from engram.metrics.extremes import REDRAW_WARNING
 from engram.record.run import Run, Seconds
 from engram.record.tables import Tables
@@ -135,8 +136,6 @@ class Evaluator:
             raise InputError("there is nothing to evaluate: give one test set per task")
         if subset is not None and subset < 1:
             raise InputError(f"subset must be at least 1, or None for all samples, got {subset}")
-        if redraw:
-            warnings.warn(REDRAW_WARNING, stacklevel=2)
         if tasks not in ("seen", "all"):
             raise InputError(f"tasks must be 'seen' or 'all', got {tasks!r}")
         self.sets: list[EvaluationSet] = [as_evaluation_set(data) for data in test_sets]
@@ -149,6 +148,8 @@ class Evaluator:
                 "redraw draws a new subset for every evaluation, and all samples are used: set subset below "
                 f"{largest}, or leave redraw out"
             )
+        if redraw:
+            warnings.warn(REDRAW_WARNING, stacklevel=2)
         self.schedule = Schedule(every, per_epoch)
         self.subset, self.redraw = subset, redraw
         self.full_ends, self.losses = full_ends, losses
@@ -170,6 +171,7 @@ class Evaluator:
         self._passed_over: set[int] = set()
         self._questions: Questions | None = None
         self._gathered: list[int] = []
+        self._guard = Guard()
 
     def __call__(
         self,
@@ -325,6 +327,11 @@ class Evaluator:
             tables=self.tables(),
         )
 
+    @property
+    def self_changes(self) -> tuple[Change, ...]:
+        """What modules have changed in themselves in evaluations; it was restored."""
+        return tuple(self._guard.changes)
+
     def tables(self) -> Tables:
         """All measurements so far."""
         return Tables(self.trace, ends=self.ends, readings=self.readings)
@@ -442,7 +449,7 @@ class Evaluator:
             # What it takes to make the network is not evaluation.
             started = time.perf_counter()
             device = next((p.device for p in network.parameters()), torch.device("cpu"))
-            with untouched(network):
+            with self._guard.untouched(network):
                 if curve:
                     self._answer(network, learning, self._chosen(device), self.trace)
                     self.evaluations += 1
@@ -457,7 +464,8 @@ class Evaluator:
         if self.redraw:
             self.index = [draw(len(test_set.y), self.subset, self.generator) for test_set in self.sets]
         held = self._questions
-        if held is None or self.redraw or held.tasks != self.seen or held.device != device:
+        stale = held is None or held.overwritten or held.tasks != self.seen or held.device != device
+        if held is None or stale or self.redraw:
             held = self._questions = self._gather(
                 self.index, self.seen, device=device, hold=self._holds(self.seen)
             )

@@ -203,6 +203,12 @@ class Questions:
         labels = torch.cat([data.y[rows] for data, rows in self._parts])
         self.y = (labels if self._order is None else labels[self._order]).to(device)
         self._held = self._gathered().to(device) if hold else None
+        self._version = 0 if self._held is None else self._held._version
+
+    @property
+    def overwritten(self) -> bool:
+        """Whether a network wrote to the inputs that it was given."""
+        return self._held is not None and self._held._version != self._version
 
     def _gathered(self) -> Tensor:
         """All inputs; shuffled, each task's are put in their places at once."""

@@ -1,0 +1,508 @@
+"""The parts of a network as they were: whether they have changed, and how to restore them."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from operator import is_
+from types import GeneratorType
+from typing import ClassVar, Protocol, TypeAlias
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+SMALL = 2**14
+"""Tensors and arrays of at most so many elements, and containers of so many entries, are always copied."""
+
+SAMPLED = 1024
+"""How many values of larger ones are compared at least, where they are not copied."""
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_PLAIN = (int, float, complex, bool, str, bytes, torch.Size, torch.dtype, torch.device)
+
+
+class Lost(Exception):
+    """What was there before is not known any more."""
+
+
+class Record(Protocol):
+    """One part of a network, as it was."""
+
+    @property
+    def large(self) -> bool:
+        """Whether it is so large that it is not always copied."""
+
+    def changed(self) -> Sequence[str]:
+        """The names of what differs now; empty if nothing does."""
+
+    def restore(self) -> None:
+        """Make it what it was.
+
+        Raises:
+            Lost: There is no copy, or it cannot be set.
+        """
+
+
+class Attributes:
+    """The attributes of an object, and its class; `label` names them unless it is None."""
+
+    large = False
+
+    def __init__(self, thing: object, label: str | None) -> None:
+        self.thing, self.label, self.kind = thing, label, type(thing)
+        self.values = dict(vars(thing))
+
+    def changed(self) -> Sequence[str]:
+        """The names of attributes that were set, replaced or deleted."""
+        names = _differences(vars(self.thing), self.values)
+        if type(self.thing) is not self.kind:
+            names = [*names, "class"]
+        return names if self.label is None or not names else [self.label]
+
+    def restore(self) -> None:
+        """Set all attributes, and the class."""
+        if type(self.thing) is not self.kind:
+            self.thing.__class__ = self.kind
+        attributes = vars(self.thing)
+        attributes.clear()
+        attributes.update(self.values)
+
+
+class Slots:
+    """The attributes of an object that has `__slots__`."""
+
+    large = False
+
+    def __init__(self, thing: object, names: Sequence[str], label: str) -> None:
+        self.thing, self.names, self.label = thing, names, label
+        self.values = self._now()
+
+    def _now(self) -> dict[str, object]:
+        return {name: getattr(self.thing, name) for name in self.names if hasattr(self.thing, name)}
+
+    def changed(self) -> Sequence[str]:
+        """The label, if any attribute differs."""
+        return [self.label] if _differences(self._now(), self.values) else ()
+
+    def restore(self) -> None:
+        """Set all attributes, also those of frozen dataclasses."""
+        for name in self._now().keys() - self.values.keys():
+            object.__delattr__(self.thing, name)
+        for name, value in self.values.items():
+            object.__setattr__(self.thing, name, value)
+
+
+class ClassAttributes:
+    """The attributes of a class; those that are data, not functions or descriptors, are named in `data`."""
+
+    large = False
+    _known: ClassVar[WeakKeyDictionary[type, tuple[dict[str, object], tuple[str, ...]]]] = WeakKeyDictionary()
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+        known = self._known.get(kind)
+        if known is None or not _identical(vars(kind), known[0]):
+            values = dict(vars(kind))
+            known = values, tuple(name for name, value in values.items() if _is_data(name, value))
+            self._known[kind] = known
+        self.values, self.data = known
+
+    def changed(self) -> Sequence[str]:
+        """The names of data that differ."""
+        names = _differences(vars(self.kind), self.values)
+        return [name for name in names if _is_data(name, self.values.get(name, vars(self.kind).get(name)))]
+
+    def restore(self) -> None:
+        """Set the data that differ."""
+        for name in self.changed():
+            if name in self.values:
+                type.__setattr__(self.kind, name, self.values[name])
+            else:
+                type.__delattr__(self.kind, name)
+
+
+class Empty:
+    """The empty containers among the attributes of a module, such as those of its hooks."""
+
+    large = False
+
+    def __init__(self, module: object) -> None:
+        self.module = module
+        self.things: list[dict[object, object] | list[object] | set[object]] = []
+
+    def changed(self) -> Sequence[str]:
+        """The names of those that are not empty any more."""
+        if not any(self.things):
+            return ()
+        names = {id(value): name for name, value in vars(self.module).items()}
+        return [names.get(id(thing), "hooks") for thing in self.things if thing]
+
+    def restore(self) -> None:
+        """Empty them."""
+        for thing in self.things:
+            thing.clear()
+
+
+class Entries:
+    """The entries of a dictionary; `label` names them, None for their keys."""
+
+    def __init__(self, thing: dict[str, object], label: str | None, *, copied: bool = True) -> None:
+        self.thing, self.label, self.length = thing, label, dict.__len__(thing)
+        self.large = self.length > SMALL
+        self.values = dict(dict.items(thing)) if copied else None
+        self.sample = [] if copied else self._sample()
+
+    def _sample(self) -> list[object]:
+        return list(islice(dict.values(self.thing), 0, None, 1 + self.length // SAMPLED))
+
+    def changed(self) -> Sequence[str]:
+        """The keys, or the label, of entries that differ."""
+        if self.values is None:
+            same = len(self.thing) == self.length and all(map(_same, self._sample(), self.sample))
+            return () if same else [self.label or "entries"]
+        names = _differences(self.thing, self.values)
+        return names if self.label is None or not names else [self.label]
+
+    def restore(self) -> None:
+        """Set all entries, in their order, without calling methods of a subclass."""
+        if self.values is None:
+            raise Lost
+        ordered = isinstance(self.thing, OrderedDict)
+        clear: Callable[..., None] = OrderedDict.clear if ordered else dict.clear
+        put: Callable[..., None] = OrderedDict.__setitem__ if ordered else dict.__setitem__
+        clear(self.thing)
+        for key, value in self.values.items():
+            put(self.thing, key, value)
+
+
+class Items:
+    """The items of a list or a queue."""
+
+    def __init__(self, thing: list[object] | deque[object], label: str, *, copied: bool = True) -> None:
+        self.thing, self.label, self.length = thing, label, len(thing)
+        self.large = self.length > SMALL
+        self.step = 1 if copied else 1 + self.length // SAMPLED
+        self.values = self._sample()
+
+    def _sample(self) -> list[object]:
+        return list(islice(self.thing, 0, None, self.step))
+
+    def changed(self) -> Sequence[str]:
+        """The label, if any item differs."""
+        same = len(self.thing) == self.length and all(map(_same, self._sample(), self.values))
+        return () if same else [self.label]
+
+    def restore(self) -> None:
+        """Set all items."""
+        if self.step > 1:
+            raise Lost
+        self.thing.clear()
+        self.thing.extend(self.values)
+
+
+class Members:
+    """The members of a set."""
+
+    def __init__(self, thing: set[object], label: str) -> None:
+        self.thing, self.label, self.values = thing, label, set(thing)
+        self.large = len(thing) > SMALL
+
+    def changed(self) -> Sequence[str]:
+        """The label, if the set differs."""
+        return () if self.thing == self.values else [self.label]
+
+    def restore(self) -> None:
+        """Set the members."""
+        self.thing.clear()
+        self.thing.update(self.values)
+
+
+Arrays: TypeAlias = "NDArray[np.generic] | bytearray | array[int]"
+
+
+class Numbers:
+    """The content of an array of NumPy, of an `array.array` or of a `bytearray`."""
+
+    def __init__(self, thing: Arrays, label: str, *, copied: bool) -> None:
+        self.thing, self.label, self.copied = thing, label, copied
+        self.large = (thing.size if isinstance(thing, np.ndarray) else len(thing)) > SMALL
+        self.values = self._sample()
+
+    def _sample(self) -> Arrays:
+        if isinstance(self.thing, np.ndarray):
+            if self.copied:
+                return self.thing.copy()
+            return self.thing.reshape(-1)[:: 1 + self.thing.size // SAMPLED].copy()
+        return self.thing[:: 1 if self.copied else 1 + len(self.thing) // SAMPLED]
+
+    def changed(self) -> Sequence[str]:
+        """The label, if the content differs in any bit."""
+        return () if _content(self._sample()) == _content(self.values) else [self.label]
+
+    def restore(self) -> None:
+        """Write the content."""
+        if not self.copied:
+            raise Lost
+        if isinstance(self.thing, np.ndarray):
+            self.thing[...] = self.values
+        else:
+            self.thing[:] = self.values  # type: ignore[assignment]
+
+
+_NumpyGenerators = np.random.Generator | np.random.BitGenerator | np.random.RandomState
+Generators = torch.Generator | _NumpyGenerators | random.Random
+
+
+class RandomState:
+    """The state of a random number generator."""
+
+    large = False
+
+    def __init__(self, thing: Generators, label: str) -> None:
+        self.thing, self.label = thing, label
+        self.values = self._now()
+
+    def _now(self) -> object:
+        match self.thing:
+            case torch.Generator():
+                return self.thing.get_state()
+            case np.random.Generator():
+                return self.thing.bit_generator.state
+            case np.random.BitGenerator():
+                return self.thing.state
+            case np.random.RandomState():
+                return self.thing.get_state(legacy=False)
+            case _:
+                return self.thing.getstate()
+
+    def changed(self) -> Sequence[str]:
+        """The label, if something was drawn or the generator was seeded."""
+        return () if _same_state(self._now(), self.values) else [self.label]
+
+    def restore(self) -> None:
+        """Set the state."""
+        match self.thing:
+            case torch.Generator():
+                self.thing.set_state(self.values)  # type: ignore[arg-type]
+            case np.random.Generator():
+                self.thing.bit_generator.state = self.values  # type: ignore[assignment]
+            case np.random.BitGenerator():
+                self.thing.state = self.values  # type: ignore[assignment]
+            case np.random.RandomState():
+                self.thing.set_state(self.values)  # type: ignore[arg-type]
+            case _:
+                self.thing.setstate(self.values)  # type: ignore[arg-type]
+
+
+class Progress:
+    """How far an iterator has come; it cannot be set back."""
+
+    large = False
+
+    def __init__(self, thing: Iterator[object], label: str) -> None:
+        self.thing, self.label = thing, label
+        self.values = self._now()
+
+    def _now(self) -> str | dict[str, object]:
+        if isinstance(self.thing, GeneratorType):
+            frame = self.thing.gi_frame
+            return {} if frame is None else {"line": frame.f_lasti, **frame.f_locals}
+        return repr(self.thing) if isinstance(self.thing, count) else ""
+
+    def changed(self) -> Sequence[str]:
+        """The label, if anything was taken from it."""
+        now = self._now()
+        if isinstance(now, dict) and isinstance(self.values, dict):
+            return [self.label] if _differences(now, self.values) else ()
+        return () if now == self.values else [self.label]
+
+    def restore(self) -> None:
+        """Never possible."""
+        raise Lost
+
+
+class Uninitialised:
+    """A parameter or buffer of a lazy module before its first forward pass."""
+
+    large = False
+
+    def __init__(self, thing: Tensor, label: str) -> None:
+        self.thing, self.label, self.kind = thing, label, type(thing)
+        self.data = thing.data
+
+    def changed(self) -> Sequence[str]:
+        """The label, if it was initialised."""
+        return () if type(self.thing) is self.kind else [self.label]
+
+    def restore(self) -> None:
+        """Make it uninitialised again."""
+        self.thing.data = self.data
+        self.thing.__class__ = self.kind
+
+
+class Values:
+    """The values of a tensor, whether it is trained, and its gradient.
+
+    With `copied`, all values are compared and can be restored. Otherwise writes that PyTorch counts, other
+    writes as far as they change a sample of the values, and replaced memory are noticed, and only the last
+    can be restored.
+    """
+
+    def __init__(self, thing: Tensor, label: str, *, copied: bool, large: bool = False) -> None:
+        self.thing, self.label, self.large = thing, label, large
+        self.tracked = not thing.is_inference()
+        self.version = thing._version if self.tracked else 0
+        self.trained, self.leaf = thing.requires_grad, thing.is_leaf
+        self.grad = thing.grad if self.leaf else None
+        self.grad_version = 0 if self.grad is None else self.grad._version
+        # It keeps the memory in use, so that a new tensor cannot get the same address.
+        self.memory = thing.detach()
+        self.address = _address(thing)
+        strided = thing.layout is torch.strided and not thing.is_meta
+        self.values = self.memory.clone() if copied and strided else None
+        self.sampled: Tensor | None = None
+        if strided and not copied and thing.is_contiguous():
+            self.sampled = self.memory.view(-1)[:: 1 + thing.numel() // SAMPLED]
+            self.sample = self.sampled.clone()
+
+    @property
+    def written(self) -> bool:
+        """Whether PyTorch counted a write, even one that changed nothing."""
+        return self.tracked and self.thing._version != self.version
+
+    @property
+    def lost(self) -> bool:
+        """Whether it was written to, and there is no copy."""
+        if self.values is not None:
+            return False
+        unlike = self.sampled is not None and not same_bits(self.sampled, self.sample)
+        return self.written or unlike or self.gradient_written
+
+    @property
+    def gradient_written(self) -> bool:
+        """Whether PyTorch counted a write to its gradient."""
+        return self.grad is not None and self.grad._version != self.grad_version
+
+    @property
+    def moved(self) -> bool:
+        """Whether the tensor has got other memory or another shape."""
+        return _address(self.thing) != self.address or self.thing.shape != self.memory.shape
+
+    @property
+    def replaced(self) -> bool:
+        """Whether its gradient was replaced, or whether it is trained was changed."""
+        gradient = self.leaf and self.thing.grad is not self.grad
+        return gradient or self.thing.requires_grad is not self.trained
+
+    @property
+    def noticed(self) -> bool:
+        """Whether it shows that something was done, without comparing values."""
+        return self.written or self.moved or self.replaced
+
+    def changed(self) -> Sequence[str]:
+        """The label, if the values, the gradient or whether it is trained differ."""
+        if self.values is None:
+            return [self.label] if self.noticed or self.lost else ()
+        same = not self.moved and not self.replaced and same_bits(self.memory, self.values)
+        return () if same else [self.label]
+
+    def restore(self) -> None:
+        """Write the values, and set the rest."""
+        if self.lost:
+            raise Lost
+        with torch.no_grad():
+            if self.moved:
+                self.thing.data = self.memory
+            if self.values is not None and not same_bits(self.memory, self.values):
+                self.memory.copy_(self.values)
+        if self.leaf:
+            self.thing.requires_grad_(self.trained)
+            self.thing.grad = self.grad
+        self.forget_writes()
+
+    def forget_writes(self) -> None:
+        """Set PyTorch's count of writes back: a graph that is not backpropagated yet stays valid."""
+        if self.written:
+            count_of_writes = torch.autograd.grad_mode._unsafe_preserve_version_counter(self.thing)
+            count_of_writes.prev_versions = (self.version,)
+            count_of_writes.__exit__(None, None, None)
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors have the same type, shape and bits; a NaN equals itself.
+
+    Example:
+        >>> same_bits(torch.tensor([torch.nan]), torch.tensor([torch.nan]))
+        True
+        >>> same_bits(torch.tensor([0.0]), torch.tensor([-0.0]))
+        False
+    """
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    integers = _INTEGERS.get(a.element_size())
+    if integers is None or a.is_quantized:
+        return torch.equal(a, b)
+    return torch.equal(a.view(integers), b.view(integers))
+
+
+def _is_data(name: str, value: object) -> bool:
+    """Whether an attribute of a class is data, and not a function, a descriptor or Python's own."""
+    return not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))
+
+
+def _address(tensor: Tensor) -> int:
+    try:
+        return tensor.data_ptr()
+    except RuntimeError:
+        # Sparse tensors and some others have none.
+        return 0
+
+
+def _same(a: object, b: object) -> bool:
+    """Whether two values are one object, or equal plain values."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, tuple) and type(a) is tuple and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return isinstance(a, _PLAIN) and repr(a) == repr(b)
+
+
+def _identical(now: Mapping[str, object], before: Mapping[str, object]) -> bool:
+    """Whether two mappings have the same objects under the same keys, in the same order."""
+    if len(now) != len(before):
+        return False
+    return all(map(is_, now.values(), before.values())) and all(map(is_, now, before))
+
+
+def _differences(now: Mapping[str, object], before: Mapping[str, object]) -> list[str]:
+    """The keys whose values are not the same."""
+    if _identical(now, before):
+        return []
+    missing = object()
+    keys = {**before, **now}
+    return [str(key) for key in keys if not _same(now.get(key, missing), before.get(key, missing))]
+
+
+def _content(thing: Arrays) -> bytes | list[int]:
+    if isinstance(thing, np.ndarray) and thing.dtype.hasobject:
+        return [id(item) for item in thing.flat]
+    return bytes(thing) if isinstance(thing, bytearray) else thing.tobytes()
+
+
+def _same_state(a: object, b: object) -> bool:
+    """Whether two states of a generator are equal: numbers, tensors or arrays, also inside dictionaries."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return torch.equal(a, b)
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same_state(a[key], b[key]) for key in a)
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return a == b

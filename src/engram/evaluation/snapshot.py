@@ -1,0 +1,382 @@
+"""A network at one moment: everything in it that can change."""
+
+from __future__ import annotations
+
+import random
+import sys
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Collection
+from functools import lru_cache
+from itertools import count
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+    NoneType,
+)
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.utils.data import DataLoader, Dataset
+
+from engram.core.errors import InputError
+from engram.evaluation.records import (
+    SMALL,
+    Attributes,
+    ClassAttributes,
+    Empty,
+    Entries,
+    Items,
+    Lost,
+    Members,
+    Numbers,
+    Progress,
+    RandomState,
+    Record,
+    Slots,
+    Uninitialised,
+    Values,
+)
+
+DEPTH = 5
+"""How deeply containers and objects in an attribute of a module are looked into."""
+
+_CONSTANT: frozenset[type] = frozenset(
+    {
+        *(int, float, complex, bool, str, bytes, NoneType, range, slice, type, frozenset, torch.Size),
+        *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+        *(FunctionType, BuiltinFunctionType, MethodType, ModuleType),
+    }
+)
+"""Types whose values cannot change; what functions do outside of the network is not looked at."""
+
+_NOT_LOOKED_INTO = ("torch", "numpy", "lightning", "pytorch_lightning", "accelerate")
+"""Libraries whose objects, other than modules, tensors and generators, are no state of a network. A network
+may know its trainer, and a compiled one its compiler."""
+
+_OPEN = ("types", "collections", "argparse")
+"""Modules of the standard library whose objects may be part of a network."""
+
+
+class Change(NamedTuple):
+    """A change that a module made to itself.
+
+    Attributes:
+        path: Where the module is in the network; empty for the network itself.
+        kind: The name of its class.
+        part: The parameter, buffer or attribute that changed.
+    """
+
+    path: str
+    kind: str
+    part: str
+
+    @property
+    def module(self) -> str:
+        """The module by its place and class, for messages.
+
+        Example:
+            >>> Change("encoder.pool", "RunningMax", "n").module, Change("", "Net", "n").module
+            ('encoder.pool (RunningMax)', 'Net')
+        """
+        return f"{self.path} ({self.kind})" if self.path else self.kind
+
+
+class _Owner(NamedTuple):
+    """The module that a record belongs to: whether all is copied, and whether its class is known."""
+
+    path: str
+    kind: str
+    full: bool
+    known: bool
+
+
+class Snapshot:
+    """Everything in a network that can change, as it is now.
+
+    That is: parameters, buffers and their gradients; modes; hooks; the attributes of every module and of its
+    class, also inside lists, dictionaries and other objects; and random generators among them. What functions
+    and hooks change elsewhere is not part of the network.
+
+    Args:
+        network: The network.
+        full: Copy all values. Otherwise values of large tensors are copied only in modules whose class is not
+            in `known`; for the others only the writes that PyTorch counts are noticed.
+        known: Classes of modules that have been looked at before.
+
+    Attributes:
+        kinds: The classes of all modules.
+        unseen: Of the changes that were restored, those in modules of known classes that would not have been
+            noticed without `full`.
+
+    Example:
+        >>> network = nn.Sequential(nn.Linear(2, 2), nn.Embedding(3, 2, max_norm=0.1))
+        >>> before = Snapshot(network)
+        >>> _ = network[1](torch.tensor([0, 1]))
+        >>> [(change.module, change.part) for change in before.restore()]
+        [('1 (Embedding)', 'weight')]
+        >>> before.restore()
+        []
+    """
+
+    def __init__(self, network: nn.Module, *, full: bool = True, known: Collection[type] = ()) -> None:
+        self.kinds: set[type] = set()
+        self._full, self._known = full, known
+        self._met: dict[int, object] = {}
+        self._modes: list[tuple[nn.Module, bool]] = []
+        self._records: list[tuple[_Owner, Record]] = []
+        self.unseen: list[Change] = []
+        self._module(network, "", 0)
+
+    def restore(self) -> list[Change]:
+        """Restore what has changed since, and return it; the modes of modules do not count as changes.
+
+        Raises:
+            InputError: Something cannot be restored.
+        """
+        for module, mode in self._modes:
+            _set_mode(module, mode)
+        changes: dict[Change, None] = {}
+        lost: list[Change] = []
+        for owner, record in self._records:
+            if not (parts := record.changed()):
+                continue
+            here = [Change(owner.path, owner.kind, part) for part in parts]
+            changes.update(dict.fromkeys(here))
+            if owner.known and record.large and not (isinstance(record, Values) and record.noticed):
+                self.unseen += here
+            try:
+                record.restore()
+            except Lost:
+                lost += here
+        if lost:
+            raise cannot_restore(lost)
+        return list(changes)
+
+    def forget_writes(self) -> bool:
+        """Set PyTorch's counts of writes back where no bit changed; returns whether there were any.
+
+        Call it after `restore`.
+        """
+        written = [record for _, record in self._records if isinstance(record, Values) and record.written]
+        for record in written:
+            record.forget_writes()
+        return bool(written)
+
+    # ----------------------------------------------------------------------------------------------
+
+    def _module(self, module: nn.Module, path: str, depth: int) -> None:
+        if id(module) in self._met:
+            return
+        self._met[id(module)] = module
+        kind = type(module)
+        known = kind in self._known
+        owner = _Owner(path, kind.__name__, self._full or not known, known)
+        if kind not in self.kinds:
+            self.kinds.add(kind)
+            self._class(kind, owner, depth)
+        self._modes.append((module, module.training))
+        if isinstance(module, torch.jit.ScriptModule):
+            self._scripted(module, owner, depth)
+            return
+        self._records.append((owner, Attributes(module, None)))
+        empty = Empty(module)
+        self._records.append((owner, empty))
+        for name, value in vars(module).items():
+            kind = type(value)
+            if kind in _CONSTANT:
+                continue
+            if kind in _CLEARED and not value:
+                empty.things.append(value)
+            elif name in _OWN:
+                self._registered(name, value, owner, depth)
+            else:
+                self._visit(value, owner, name, depth + 1)
+
+    def _registered(self, name: str, entries: dict[str, object], owner: _Owner, depth: int) -> None:
+        """The parameters, buffers or submodules of a module."""
+        self._records.append((owner, Entries(entries, None)))
+        for key, value in entries.items():
+            if isinstance(value, nn.Module):
+                self._module(value, f"{owner.path}.{key}" if owner.path else key, depth)
+            elif isinstance(value, Tensor):
+                self._tensor(value, owner, key, copied=name == "_buffers")
+
+    def _scripted(self, module: torch.jit.ScriptModule, owner: _Owner, depth: int) -> None:
+        """A scripted module: its other attributes are not Python's."""
+        for key, parameter in module.named_parameters(recurse=False):
+            self._tensor(parameter, owner, key)
+        for key, buffer in module.named_buffers(recurse=False):
+            self._tensor(buffer, owner, key, copied=True)
+        for key, part in module.named_children():
+            self._module(part, f"{owner.path}.{key}" if owner.path else key, depth)
+
+    def _class(self, kind: type, owner: _Owner, depth: int) -> None:
+        """The data in a module's class and its base classes, except those of PyTorch."""
+        for ancestor in kind.__mro__:
+            if id(ancestor) in self._met or ancestor.__module__.partition(".")[0] in ("torch", "builtins"):
+                continue
+            self._met[id(ancestor)] = ancestor
+            record = ClassAttributes(ancestor)
+            self._records.append((owner, record))
+            for name in record.data:
+                self._visit(record.values[name], owner, name, depth + 1)
+
+    def _visit(self, value: object, owner: _Owner, part: str, depth: int) -> None:
+        kind: type = type(value)
+        if kind in _CONSTANT or id(value) in self._met or depth > DEPTH:
+            return
+        if not value_is_kept(kind):
+            return
+        self._met[id(value)] = value
+        if isinstance(value, nn.Module):
+            self._module_in(value, owner, part, depth)
+        elif isinstance(value, Tensor):
+            self._tensor(value, owner, part)
+        elif isinstance(value, tuple | dict | list | deque | set):
+            self._container(value, owner, part, depth)
+        elif (record := _leaf(value, owner, part)) is not None:
+            self._records.append((owner, record))
+        elif not isinstance(value, _LEAVES):
+            self._object(value, owner, part, depth)
+
+    def _module_in(self, module: nn.Module, owner: _Owner, part: str, depth: int) -> None:
+        """A module that is in an attribute but not registered as a submodule."""
+        del self._met[id(module)]
+        self._module(module, f"{owner.path}.{part}" if owner.path else part, depth)
+
+    def _tensor(self, tensor: Tensor, owner: _Owner, part: str, *, copied: bool = False) -> None:
+        self._met[id(tensor)] = tensor
+        if is_lazy(tensor):
+            self._records.append((owner, Uninitialised(tensor, part)))
+            return
+        always = copied or tensor.numel() <= SMALL
+        record = Values(tensor, part, copied=always or owner.full, large=not always)
+        self._records.append((owner, record))
+        if record.grad is not None and owner.full and id(record.grad) not in self._met:
+            self._tensor(record.grad, owner, f"{part}.grad")
+
+    def _container(
+        self,
+        value: tuple[object, ...] | dict[str, object] | list[object] | deque[object] | set[object],
+        owner: _Owner,
+        part: str,
+        depth: int,
+    ) -> None:
+        copied = owner.full or len(value) <= SMALL
+        if isinstance(value, dict):
+            self._records.append((owner, Entries(value, part, copied=copied)))
+        elif isinstance(value, list | deque):
+            self._records.append((owner, Items(value, part, copied=copied)))
+        elif isinstance(value, set) and copied:
+            self._records.append((owner, Members(value, part)))
+        if not copied:
+            return
+        for item in list(dict.values(value)) if isinstance(value, dict) else list(value):
+            if type(item) not in _CONSTANT:
+                self._visit(item, owner, part, depth + 1)
+        if type(value) not in _PLAIN_CONTAINERS:
+            self._object(value, owner, part, depth)
+
+    def _object(self, value: object, owner: _Owner, part: str, depth: int) -> None:
+        """The attributes of an object that is neither of the above."""
+        kind: type = type(value)
+        names = _slots(kind)
+        if names:
+            slots = Slots(value, names, part)
+            self._records.append((owner, slots))
+            for item in slots.values.values():
+                self._visit(item, owner, part, depth + 1)
+        if hasattr(value, "__dict__"):
+            attributes = Attributes(value, part)
+            self._records.append((owner, attributes))
+            for item in attributes.values.values():
+                self._visit(item, owner, part, depth + 1)
+
+
+_OWN = ("_parameters", "_buffers", "_modules")
+_CLEARED = frozenset({dict, OrderedDict, list, set})
+_PLAIN_CONTAINERS = (tuple, dict, OrderedDict, list, deque, set)
+_ARRAYS = (np.ndarray, bytearray, array)
+_RANDOM = (
+    *(torch.Generator, np.random.Generator, np.random.BitGenerator, np.random.RandomState),
+    random.Random,
+)
+_LEAVES = (*_ARRAYS, *_RANDOM, GeneratorType, count)
+
+
+def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
+    """The record of an array, a generator of random numbers or an iterator; None for anything else."""
+    if isinstance(value, _ARRAYS):
+        size = value.size if isinstance(value, np.ndarray) else len(value)
+        fixed = isinstance(value, np.memmap) or (isinstance(value, np.ndarray) and not value.flags.writeable)
+        return None if fixed else Numbers(value, part, copied=owner.full or size <= SMALL)
+    if isinstance(value, _RANDOM):
+        # The global generators are restored by `same_randomness`.
+        shared = value is torch.default_generator or isinstance(value, random.SystemRandom)
+        return None if shared else RandomState(value, part)
+    if isinstance(value, GeneratorType | count):
+        return Progress(value, part)
+    return None
+
+
+@lru_cache(maxsize=4096)
+def value_is_kept(kind: type) -> bool:
+    """Whether objects of this class can be part of a network's state.
+
+    Example:
+        >>> value_is_kept(nn.Linear), value_is_kept(dict), value_is_kept(torch.optim.SGD)
+        (True, True, False)
+    """
+    known = (nn.Module, Tensor, tuple, dict, list, deque, set, *_LEAVES)
+    if issubclass(kind, known):
+        return True
+    if issubclass(kind, Dataset | DataLoader | torch.optim.Optimizer | type):
+        return False
+    library = kind.__module__.partition(".")[0]
+    if library in _NOT_LOOKED_INTO or library == "builtins":
+        return False
+    return library in _OPEN or library not in sys.stdlib_module_names
+
+
+@lru_cache(maxsize=4096)
+def _slots(kind: type) -> tuple[str, ...]:
+    """The names of a class's slots, as they are stored."""
+    names = []
+    for ancestor in kind.__mro__:
+        declared = vars(ancestor).get("__slots__", ())
+        for name in (declared,) if isinstance(declared, str) else declared:
+            if name not in ("__dict__", "__weakref__"):
+                private = name.startswith("__") and not name.endswith("__")
+                names.append(f"_{ancestor.__name__.lstrip('_')}{name}" if private else name)
+    return tuple(names)
+
+
+def _set_mode(module: nn.Module, mode: bool) -> None:
+    """Set the mode of one module, without the method `train`, which may do more."""
+    if module.training is mode:
+        return
+    if "training" in vars(module):
+        vars(module)["training"] = mode
+    else:
+        module.training = mode
+
+
+def cannot_restore(changes: Collection[Change]) -> InputError:
+    """The error for changes that cannot be undone.
+
+    Example:
+        >>> print(cannot_restore([Change("pool", "RunningMax", "n")]))
+        pool (RunningMax) changes itself in evaluation, and its n cannot be restored: ...
+    """
+    first = next(iter(changes))
+    return InputError(
+        f"{first.module} changes itself in evaluation, and its {first.part} cannot be restored: let it "
+        "change only where self.training is true, or evaluate a copy of the network"
+    )

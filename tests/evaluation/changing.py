@@ -1,0 +1,435 @@
+"""Modules that change themselves in evaluation, in every way that we know of, and some that do not."""
+
+import random
+import warnings
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Make = Callable[[], nn.Module]
+
+
+class Layer(nn.Module):
+    """A layer that does something more in its forward pass, which changes what it computes next."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.linear(x) * self.scale()
+        return scores
+
+    def scale(self) -> float | Tensor:
+        return 1.0
+
+
+class ReassignedBuffer(Layer):
+    n: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("n", torch.zeros(()))
+
+    def scale(self) -> Tensor:
+        self.n = self.n + 1
+        return 1 / self.n
+
+
+class WrittenBuffer(ReassignedBuffer):
+    def scale(self) -> Tensor:
+        self.n += 1
+        return 1 / self.n.clone()
+
+
+class Counter(Layer):
+    n = 0
+
+    def scale(self) -> float:
+        self.n += 1
+        return 1 / self.n
+
+
+class ClassCounter(Layer):
+    calls: ClassVar[int] = 0
+    seen: ClassVar[list[int]] = []
+
+    def scale(self) -> float:
+        type(self).calls += 1
+        self.seen.append(1)
+        return 1 / (type(self).calls + len(self.seen))
+
+
+class TensorAttribute(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.zeros(3)
+
+    def scale(self) -> Tensor:
+        self.mean = 0.5 * self.mean + 1
+        return self.mean
+
+
+class WrittenTensor(TensorAttribute):
+    def scale(self) -> Tensor:
+        self.mean.mul_(0.5).add_(1)
+        return self.mean.clone()
+
+
+class LargeTensor(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.zeros(50_000)
+
+    def scale(self) -> float:
+        self.table.add_(1)
+        return 1 / float(self.table[0])
+
+
+class Nested(Layer):
+    """State in containers and objects in attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept = SimpleNamespace(counts={"n": 0}, queue=deque([1.0], maxlen=9), members={1})
+        self.pair = ([torch.zeros(3)], {"inner": [self.kept]})
+        self.other = SimpleNamespace(array=np.zeros(3), raw=bytearray(1), ordered=OrderedDict(n=1))
+
+    def scale(self) -> float:
+        tensor, kept, other = self.pair[0][0], self.kept, self.other
+        tensor += 1
+        kept.counts["n"] += 1
+        kept.queue.append(0.5)
+        kept.members.add(len(kept.members))
+        other.array += 1
+        other.raw[0] += 1
+        other.ordered[len(other.ordered)] = 1
+        other.new = True
+        total = float(tensor[0]) + kept.counts["n"] + len(kept.queue) + len(kept.members)
+        return 1 / float(total + other.array[0] + other.raw[0] + len(other.ordered))
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+    def __init__(self) -> None:
+        self.n = 0
+
+
+class ObjectWithSlots(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = Slotted()
+
+    def scale(self) -> float:
+        self.state.n += 1
+        return 1 / self.state.n
+
+
+class OwnGenerators(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.torch_generator = torch.Generator().manual_seed(1)
+        self.numpy_generator = np.random.default_rng(1)
+        self.random_state = np.random.RandomState(1)
+        self.plain = [random.Random(1)]
+
+    def scale(self) -> float:
+        drawn = float(torch.rand((), generator=self.torch_generator)) + self.numpy_generator.random()
+        return drawn + self.random_state.rand() + self.plain[0].random()
+
+
+class WrittenParameter(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.linear.weight.mul_(0.9)
+        return super().forward(x)
+
+
+class WrittenData(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        self.linear.weight.data.mul_(0.9)
+        return super().forward(x)
+
+
+class AverageAsParameter(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def scale(self) -> Tensor:
+        self.mean.data = 0.9 * self.mean.data + 0.1 * self.linear.bias.data
+        return self.mean
+
+
+class Embedded(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        make = nn.Embedding if kind == "one" else nn.EmbeddingBag
+        self.table = make(4, 5, max_norm=0.5)
+        self.linear = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        words = x.abs().argsort(1)
+        rows = self.table(words[:, 0] if isinstance(self.table, nn.Embedding) else words[:, :2])
+        scores: Tensor = self.linear(rows)
+        return scores
+
+
+class OverriddenTrain(Layer):
+    """Keeps its batch norm frozen, merges weights for evaluation, and counts its changes of mode."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.merged, self.switched = False, 0
+
+    def train(self, mode: bool = True) -> "OverriddenTrain":
+        super().train(mode)
+        self.norm.eval()
+        self.switched += 1
+        if not mode and not self.merged:
+            self.linear.weight.data += 0.1
+            self.merged = True
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.norm(x))
+
+
+class TrainThatDoesNotPropagate(Layer):
+    """Its batch norm stays in training mode, also in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def train(self, mode: bool = True) -> "TrainThatDoesNotPropagate":
+        self.training = mode
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(self.norm(x))
+
+
+class Lazy(nn.Sequential):
+    def __init__(self) -> None:
+        super().__init__(nn.LazyLinear(6), nn.LazyBatchNorm1d(), nn.ReLU(), nn.LazyLinear(3))
+
+
+class CachedTensor(Layer):
+    """Its first forward pass caches a tensor that later ones use."""
+
+    cache: Tensor | None = None
+
+    def scale(self) -> Tensor:
+        if self.cache is None:
+            self.cache = torch.ones(3) * 0.7
+        return self.cache
+
+
+class CachedWeights(Layer):
+    """Its first forward pass caches a tensor that depends on weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.caches: list[Tensor] = []
+
+    def scale(self) -> Tensor:
+        if not self.caches:
+            self.caches.append(self.linear.bias.detach() * 0.7)
+        return self.caches[0]
+
+
+class GrowingList(Layer):
+    """Keeps all keys and values, as attention does while it generates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.keys.append(x.detach())
+        return super().forward(x) / len(self.keys)
+
+
+class KeptOutputs(Layer):
+    """Keeps its last outputs, with their graph."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        last = getattr(self, "last", None)
+        self.last = super().forward(x)
+        return self.last if last is None else self.last + last.detach().mean()
+
+
+class Flipped(Layer):
+    """Freezes a weight and collects gradients in its forward pass."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            self.linear.weight.requires_grad_(False)
+            with torch.enable_grad():
+                super().forward(x.detach()).sum().backward()
+        return super().forward(x)
+
+
+class HiddenModule(Layer):
+    """Holds a module that is not registered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hidden = [Counter()]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) + self.hidden[0].forward(x)
+
+
+class RegistersHooks(Layer):
+    def forward(self, x: Tensor) -> Tensor:
+        self.linear.register_forward_hook(lambda _module, _inputs, outputs: 0.9 * outputs)
+        return super().forward(x)
+
+
+class OwnDropout(Layer):
+    """Drops values also in evaluation."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.dropout(super().forward(x), 0.5, training=True)
+
+
+def hooked(before: bool) -> nn.Module:
+    """A module with a hook whose effect shows in it."""
+    layer = Layer()
+
+    def count(module: nn.Linear, *_: object) -> None:
+        calls = getattr(module, "calls", 0) + 1
+        vars(module)["calls"] = calls
+        module.weight.data.mul_(1 - 0.1 / calls)
+
+    if before:
+        layer.linear.register_forward_pre_hook(count)
+    else:
+        layer.linear.register_forward_hook(count)
+    return layer
+
+
+def shared() -> nn.Module:
+    layer = Counter()
+    return nn.Sequential(nn.Linear(4, 4), nn.ModuleDict({"one": layer, "two": layer})["one"], nn.Identity())
+
+
+def frozen_part() -> nn.Module:
+    network = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), Counter())
+    network[1].eval()
+    return network
+
+
+def old_spectral_norm() -> nn.Module:
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        return nn.Sequential(nn.utils.spectral_norm(nn.Linear(4, 4)), nn.Linear(4, 3))
+
+
+CHANGING: dict[str, tuple[Make, str]] = {
+    "reassigned buffer": (ReassignedBuffer, "ReassignedBuffer .*n"),
+    "written buffer": (WrittenBuffer, "WrittenBuffer .*n"),
+    "counter": (Counter, "Counter .*n"),
+    "counter in the class": (ClassCounter, "ClassCounter .*calls, seen"),
+    "tensor attribute": (TensorAttribute, "TensorAttribute .*mean"),
+    "written tensor attribute": (WrittenTensor, "WrittenTensor .*mean"),
+    "large tensor attribute": (LargeTensor, "LargeTensor .*table"),
+    "containers and objects": (Nested, "Nested .*kept, pair, other"),
+    "object with slots": (ObjectWithSlots, "ObjectWithSlots .*state"),
+    "own generators": (OwnGenerators, "torch_generator, numpy_generator, random_state, plain"),
+    "hook": (lambda: hooked(before=False), r"linear \(Linear\) .*weight"),
+    "hook before": (lambda: hooked(before=True), r"linear \(Linear\) .*weight"),
+    "written parameter": (WrittenParameter, r"linear \(Linear\) .*weight"),
+    "written parameter data": (WrittenData, r"linear \(Linear\) .*weight"),
+    "average as a parameter": (AverageAsParameter, "AverageAsParameter .*mean"),
+    "embedding with max_norm": (lambda: Embedded("one"), r"table \(Embedding\) .*weight"),
+    "embedding bag with max_norm": (lambda: Embedded("bag"), r"table \(EmbeddingBag\) .*weight"),
+    "overridden train": (OverriddenTrain, "OverriddenTrain .*merged, switched"),
+    "train that does not propagate": (TrainThatDoesNotPropagate, r"norm \(BatchNorm1d\) .*running_mean"),
+    "lazy modules": (Lazy, r"0 \(LazyLinear\) .*weight"),
+    "cached tensor": (CachedTensor, "CachedTensor .*cache"),
+    "cached weights": (CachedWeights, "CachedWeights .*caches"),
+    "growing list": (GrowingList, "GrowingList .*keys"),
+    "kept outputs": (KeptOutputs, "KeptOutputs .*last"),
+    "frozen weights and gradients": (Flipped, r"linear \(Linear\) .*weight"),
+    "module that is not registered": (HiddenModule, r"hidden \(Counter\) .*n"),
+    "registers hooks": (RegistersHooks, r"linear \(Linear\) .*_forward_hooks"),
+    "shared module": (shared, r"1 \(Counter\) .*n"),
+    "frozen part": (frozen_part, r"2 \(Counter\) .*n"),
+    "old spectral norm": (old_spectral_norm, r"0 \(Linear\) .*weight"),
+}
+
+
+class Quiet(Layer):
+    """A user's own module that behaves."""
+
+
+def parametrized(norm: Callable[[nn.Module], nn.Module]) -> nn.Module:
+    return nn.Sequential(norm(nn.Linear(4, 4)), nn.Linear(4, 3))
+
+
+BEHAVING: dict[str, Make] = {
+    "own module": Quiet,
+    "batch norm": lambda: nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)),
+    "batch norm without statistics": lambda: nn.Sequential(
+        nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)
+    ),
+    "dropout": lambda: nn.Sequential(nn.Linear(4, 9), nn.Dropout(0.5), nn.Linear(9, 3)),
+    "dropout in evaluation": OwnDropout,
+    "spectral norm": lambda: parametrized(nn.utils.parametrizations.spectral_norm),
+    "weight norm": lambda: parametrized(nn.utils.parametrizations.weight_norm),
+    "orthogonal": lambda: parametrized(nn.utils.parametrizations.orthogonal),
+    "recurrent": lambda: nn.Sequential(nn.Unflatten(1, (2, 2)), nn.GRU(2, 3, batch_first=True), Last()),
+}
+
+
+class Last(nn.Module):
+    def forward(self, outputs: tuple[Tensor, Tensor]) -> Tensor:
+        return outputs[0][:, -1]
+
+
+def everything(network: nn.Module) -> dict[str, object]:
+    """All that can be read from a network, in a form that can be compared."""
+    facts: dict[str, object] = {}
+    for path, module in network.named_modules():
+        facts[f"{path} mode"] = module.training
+        facts[f"{path} class"] = type(module).__name__
+        for name, value in vars(module).items():
+            # Hooks and compiled functions are numbered over the whole process.
+            number = name == "_torchdynamo_wrapper_id"
+            facts[f"{path}.{name}"] = len(value) if "hooks" in name else None if number else plain(value)
+        facts[f"{path} class data"] = plain(vars(type(module)).get("calls"))
+    for name, parameter in network.named_parameters():
+        facts[f"{name} trained"] = parameter.requires_grad
+    return facts
+
+
+def plain(value: object) -> object:
+    if isinstance(value, Tensor):
+        if nn.parameter.is_lazy(value):
+            return "lazy"
+        return value.detach().numpy().tobytes(), value.requires_grad, value.is_inference()
+    if isinstance(value, dict):
+        return [(str(key), plain(item)) for key, item in value.items()]
+    if isinstance(value, list | tuple | deque | set):
+        return [plain(item) for item in value]
+    if isinstance(value, SimpleNamespace):
+        return plain(vars(value))
+    if isinstance(value, torch.Generator):
+        return plain(value.get_state())
+    if isinstance(value, np.random.Generator):
+        return repr(value.bit_generator.state)
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if isinstance(value, random.Random):
+        return value.getstate()
+    return value if isinstance(value, int | float | str | bytearray | bool | None) else type(value).__name__
