@@ -32,8 +32,8 @@ from engram.metrics.paired import (
 )
 
 Role = Literal["primary", "exploratory", "corrected"]
-"""What the p-values of a metric are for: `primary` ones decide; `exploratory` ones only suggest what to test on
-new seeds, because several metrics find more by chance; `corrected` ones are corrected for all metrics."""
+"""What the p-values of a metric are for: `primary` ones decide; `exploratory` ones only suggest what to test
+on new seeds, because several metrics find more by chance; `corrected` ones are corrected for all metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,5 +389,5 @@ def _too_few(n: int, *, test: Test, tests: int, level: float) -> str:
     needed = fewest_seeds(tests=tests, level=level)
     return (
         f"with {seeds} the smallest possible p of a sign-flip test is {smallest:.3g}{after}: no difference, "
-        f"however large, can reach {level:g}; at least {needed} seeds are needed"
+        f"however large, can reach {level:.3g}; at least {needed} seeds are needed"
     )

@@ -204,7 +204,8 @@ def _all_signs(n: int, *, first_fixed: bool = False) -> Matrix:
     free = n - first_fixed
     bits = (np.arange(2**free)[:, None] >> np.arange(free)) & 1
     signs = 1.0 - 2.0 * bits
-    return np.hstack([np.ones((len(signs), 1)), signs]) if first_fixed else signs
+    fixed = np.ones((len(signs), int(first_fixed)))
+    return np.asarray(np.hstack([fixed, signs]), dtype=np.float64)
 
 
 def _parts(length: int, per_entry: int) -> Iterator[slice]:

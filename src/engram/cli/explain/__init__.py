@@ -34,7 +34,7 @@ def explain(
         str,
         typer.Argument(
             help="A metric (WC-ACC, WF10, forgetting), a method, a scenario, a model, a setting, a data set, "
-            "a question of the protocol card, or an optimizer.",
+            "a word of statistics (interval), a question of the protocol card, or an optimizer.",
             autocompletion=completion(all_names),
         ),
     ],
@@ -80,6 +80,7 @@ def _kinds() -> list[Kind]:
         (model_names, things.explain_model),
         (things.setting_names, things.explain_setting),
         (dataset_names, things.explain_dataset),
+        (things.term_names, things.explain_term),
     ]
 
 
