@@ -17,6 +17,8 @@ BENCHMARKS = {
     "layout": "convolutions of images with channels last and first in memory",
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on an idle and a busy machine",
+    "compare": "engram compare of 2,000 runs",
+    "statistics": "coverage, false positives and power of intervals and tests, simulated",
     "sweep": "sixteen runs: two processes against one",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",
 }

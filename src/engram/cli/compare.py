@@ -178,7 +178,7 @@ def _cautions(compared: RunComparison) -> Iterable[str]:
         yield (
             f"extended after a look: this comparison was looked at before with {_listed(before)} "
             f"seeds{unplanned}. Testing again with more seeds finds differences that are not there more "
-            "often than the level says (about 8 % instead of 5 % for two looks, 11 % for three): confirm "
+            "often than the level says (about 8 % instead of 5 % for two looks, 10 % for three): confirm "
             f"the finding on new seeds, or plan the looks beforehand (--more-seeds {plan})"
         )
 

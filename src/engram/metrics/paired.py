@@ -76,7 +76,7 @@ def sign_flip_test(
     number of seeds, whatever their distribution otherwise.
 
     Symmetry is assumed, and equal means alone are not enough. If one method is slightly better on most seeds
-    and collapses on few, so that both have the same mean, the test finds a difference in 20 to 40 % of cases
+    and collapses on few, so that both have the same mean, the test finds a difference in 11 to 53 % of cases
     with six to ten seeds, because those without a collapse all have the same sign. Such a finding is
     about the typical seed, not about the mean.
 

@@ -25,7 +25,7 @@ TERMS: Final = {
     "interval": Term(
         "interval: the 95 % interval of a mean over seeds",
         "Where the mean over all possible seeds lies: intervals computed like this include it in about 95"
-        " % of cases. Test data are the same for all seeds, so it does not speak of other test data.",
+        " % of cases. It speaks of other seeds, not of other test data.",
         {
             "logit": (
                 "metrics that have a lowest and a highest value, such as accuracies: mean ± t(0.975, n−1)"
@@ -60,7 +60,7 @@ TERMS: Final = {
             ),
             "breaks": (
                 "if one method is a little better on most seeds and collapses on a few, with equal means:"
-                " it then finds a difference in 20 to 40 % of cases. Look at the single seeds."
+                " it then finds a difference in 11 to 53 % of cases. Look at the single seeds."
             ),
             "seeds": "exact up to 20; with more, 50,000 random signs with seed 0.",
         },
@@ -99,7 +99,7 @@ TERMS: Final = {
     "looks": Term(
         "looks: a comparison that is repeated with more seeds",
         "Whoever tests, adds seeds and tests again has two chances of a finding that is not there: about "
-        "8 % instead of 5 % for 6 and then 12 seeds, 11 % for three looks. `engram compare` keeps a log "
+        "8 % instead of 5 % for 6 and then 12 seeds, 10 % for three looks. `engram compare` keeps a log "
         "(compared.json beside the runs) and says when a comparison was extended.",
         {
             "--more-seeds 6,12": (
