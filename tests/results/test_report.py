@@ -48,7 +48,7 @@ def test_the_metrics_table_has_mean_interval_sd_and_n_of_every_group(text: str) 
     rows = {name: row for row in table.split("<tr>") for name in re.findall(r">([^<]*)</button>", row)}
     assert rows.keys() == set(explained)
     for name in ("ACC", "min-ACC"):
-        assert len(re.findall(r"± \d+\.\d", rows[name])) == 3
+        assert len(re.findall(r"\d+\.\d … \d+\.\d", rows[name])) == 3
         assert len(re.findall(r"SD \d+\.\d · n = 3", rows[name])) == 3
 
 

@@ -148,8 +148,9 @@ def _print_tables(compared: RunComparison) -> None:
         _say(f"differs as well: {field} ({_listed(f'{name} {value}' for name, value in values.items())})")
     for metric, ranking in compared.rankings.items():
         better = "higher" if ranking.higher_is_better else "lower"
-        role = {"primary": "primary metric; ", "exploratory": "exploratory; "}.get(ranking.role, "")
-        _say(f"\n{metric}, in percent: {role}{better} is better; {_count(ranking.n, 'seed')}")
+        role = {"primary": "; primary metric", "exploratory": "; exploratory"}.get(ranking.role, "")
+        several = role if len(compared.rankings) > 1 else ""
+        _say(f"\n{metric}, in percent: {better} is better; {_count(ranking.n, 'seed')}{several}")
         _print_ranking(ranking)
         _print_pairs(ranking)
     for metric, why in compared.undefined.items():

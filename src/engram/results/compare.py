@@ -140,7 +140,10 @@ def compare_by_scenario(
             )
             problems[f"{title}, {variant}" if variant else title] = str(error)
     if not comparisons:
-        raise InputError("; ".join(dict.fromkeys(problems.values())))
+        # That some scenario has a single method is beside the point if another has several.
+        several = [len(part.groups()) > 1 for part in parts]
+        reasons = [why for why, counts in zip(problems.values(), several, strict=True) if counts]
+        raise InputError("; ".join(dict.fromkeys(reasons)))
     return comparisons, problems
 
 
