@@ -375,9 +375,8 @@ def test_looks_that_are_extended(tmp_path: Path) -> None:
     assert not extended([replace(early, seeds=(20, 21, 22))], late)
     assert not extended([replace(early, metrics=("BWT",))], late)
     assert not extended([replace(early, experiments=("x", "y"))], late)
-    planned = {"plan": (7, 8)}
-    assert not extended([replace(early, **planned)], replace(late, **planned))
-    assert extended([early], replace(late, **planned)) == (early,)
+    assert not extended([replace(early, plan=(7, 8))], replace(late, plan=(7, 8)))
+    assert extended([early], replace(late, plan=(7, 8))) == (early,)
     # A comparison that could find nothing is no look.
     assert compared(fill(tmp_path / "few", {"er": 0.65, "ewc": 0.60}, seeds=5)).look() is None
 

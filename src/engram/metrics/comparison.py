@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
 from typing import Literal
 
@@ -91,6 +91,10 @@ class Pair:
     told_apart: bool
     more_seeds: float
 
+    def as_json(self) -> JsonObject:
+        """The pair as JSON; undefined numbers are NaN."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
@@ -152,7 +156,7 @@ class Ranking:
                 "sign_flips": {"exact_up_to": EXACT_SEEDS, "draws": DRAWS, "seed": 0},
                 "bootstrap": {"method": "BCa", "resamples": RESAMPLES, "seed": 0},
                 "ranking": ranking,
-                "pairs": [asdict(pair) for pair in self.pairs],
+                "pairs": [pair.as_json() for pair in self.pairs],
                 "groups": self.groups,
                 "too_few_seeds": self.too_few or None,
             }

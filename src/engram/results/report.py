@@ -92,7 +92,10 @@ def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
         _figure(
             "methods",
             "Mean accuracy over the tasks seen so far, at every evaluation."
-            + _own_boundaries(figures["methods"], of="in the colour of a curve are its own boundaries"),
+            + _own_boundaries(
+                figures["methods"],
+                of="in the colour of a curve are its task boundaries, grey ones are shared",
+            ),
             label="Line chart: mean accuracy over the tasks seen so far, one line per experiment",
         ),
     ]
@@ -121,7 +124,7 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
         f"Accuracy of each task at every evaluation. {spread} Dashed lines with circles: accuracy at task "
         "ends only. Dotted line: min\u2011ACC."
         + (" Long curves are downsampled; minima and maxima are preserved." if thinned else "")
-        + _own_boundaries(figures[name], of="are the boundaries of all seeds")
+        + _own_boundaries(figures[name], of="are the task boundaries of all seeds")
     )
     probes = []
     for i, (probe, figure) in enumerate(probe_figures(group).items()):
@@ -358,7 +361,7 @@ def _metric_cell(summary: Summary) -> Html:
     if not np.isfinite(summary.sd):
         return element("td", mean, element("small", seeds))
     edges = [f"{round(100 * edge, 1) + 0.0:.1f}".replace("-", "−") for edge in summary.ci95]
-    interval = element("span", f"{edges[0]} … {edges[1]}", class_="interval")
+    interval = element("span", f"({edges[0]} … {edges[1]})", class_="interval")
     return element("td", f"{mean} ", interval, element("small", f"SD {100 * summary.sd:.1f} · {seeds}"))
 
 
