@@ -92,8 +92,12 @@ class Pair:
     more_seeds: float
 
     def as_json(self) -> JsonObject:
-        """The pair as JSON; undefined numbers are NaN."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        """The pair as JSON, with null for undefined and infinite numbers."""
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        # There are many pairs, and nearly always all of their numbers are finite.
+        numbers = (self.sd, *self.ci95, self.d_z, self.g_z, self.more_seeds, *(self.bootstrap95 or ()))
+        plain: JsonObject = fields if all(map(math.isfinite, numbers)) else finite(fields)
+        return plain
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +160,11 @@ class Ranking:
                 "sign_flips": {"exact_up_to": EXACT_SEEDS, "draws": DRAWS, "seed": 0},
                 "bootstrap": {"method": "BCa", "resamples": RESAMPLES, "seed": 0},
                 "ranking": ranking,
-                "pairs": [pair.as_json() for pair in self.pairs],
                 "groups": self.groups,
                 "too_few_seeds": self.too_few or None,
             }
         )
-        return plain
+        return plain | {"pairs": [pair.as_json() for pair in self.pairs]}
 
 
 def rank(
