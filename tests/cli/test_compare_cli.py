@@ -78,6 +78,9 @@ def test_too_few_seeds_and_unfinished_runs_are_said(
     assert "group" not in out and "letter" not in out
     _, out, _ = run([tmp_path], capsys)
     assert out.splitlines()[1].startswith(few) and out.count("too few") == 1
+    assert "at least 7 seeds are needed (7 with --baseline METHOD, which tests 2 pairs)" in " ".join(
+        out.split()
+    )
     code, out, _ = run([tmp_path, "--baseline", "ewc"], capsys)
     assert (code, out.count(" − ewc")) == (0, 8) and "er − finetune" not in out
     code, out, err = run([tmp_path, "--metric", "ACC"], capsys)

@@ -165,7 +165,7 @@ def _cautions(compared: RunComparison) -> Iterable[str]:
             few.setdefault(ranking.too_few, []).append(metric)
     for why, metrics in few.items():
         of = "" if len(metrics) == len(compared.rankings) else f" for {_listed(metrics)}"
-        yield f"too few seeds{of}: {why}"
+        yield f"too few seeds{of}: {why}{_fewer_with_baseline(compared.rankings[metrics[0]])}"
     if compared.plan:
         level = compared.rankings[compared.primary].level
         yield (
@@ -182,6 +182,18 @@ def _cautions(compared: RunComparison) -> Iterable[str]:
             "often than the level says (about 8 % instead of 5 % for two looks, 10 % for three): confirm "
             f"the finding on new seeds, or plan the looks beforehand (--more-seeds {plan})"
         )
+
+
+def _fewer_with_baseline(ranking: Ranking) -> str:
+    """How many seeds would do if all methods were compared with one; empty if that changes nothing."""
+    from engram.metrics.paired import fewest_seeds
+
+    others = len(ranking.standings) - 1
+    if ranking.baseline or ranking.test != "sign-flip" or others < 2:
+        return ""
+    enough = fewest_seeds(tests=others, level=ranking.level)
+    fewer = enough < fewest_seeds(tests=ranking.tests, level=ranking.level)
+    return f" ({enough} with --baseline METHOD, which tests {others} pairs)" if fewer else ""
 
 
 def _print_ranking(ranking: Ranking) -> None:
