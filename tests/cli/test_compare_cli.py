@@ -78,9 +78,7 @@ def test_too_few_seeds_and_unfinished_runs_are_said(
     assert "group" not in out and "letter" not in out
     _, out, _ = run([tmp_path], capsys)
     assert out.splitlines()[1].startswith(few) and out.count("too few") == 1
-    assert "at least 7 seeds are needed (7 with --baseline METHOD, which tests 2 pairs)" in " ".join(
-        out.split()
-    )
+    assert "at least 7 seeds are needed ACC, in percent" in " ".join(out.split())
     code, out, _ = run([tmp_path, "--baseline", "ewc"], capsys)
     assert (code, out.count(" − ewc")) == (0, 8) and "er − finetune" not in out
     code, out, err = run([tmp_path, "--metric", "ACC"], capsys)
@@ -88,6 +86,22 @@ def test_too_few_seeds_and_unfinished_runs_are_said(
     code, out, _ = run([tmp_path, "--metric", "ACC", "--test", "t"], capsys)
     assert "paired t test" in out
     assert "too few" not in out
+
+
+def test_six_methods_need_fewer_seeds_with_a_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(6):
+        for seed in range(2):
+            settings = {"memory": number}
+            write_run(tmp_path, "er", seed=seed, tasks=2, updates=4, label=f"m{number}", settings=settings)
+    _, out, _ = run([tmp_path, "--metric", "ACC"], capsys)
+    assert out.count(" − ") >= 15
+    assert "at least 10 seeds are needed (8 with --baseline METHOD, which tests 5 pairs)" in " ".join(
+        out.split()
+    )
+    _, out, _ = run([tmp_path, "--metric", "ACC", "--baseline", "m3"], capsys)
+    assert out.count(" − m3") == 5 and "at least 8 seeds are needed ACC" in " ".join(out.split())
 
 
 def test_a_single_seed_has_dashes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,7 +191,8 @@ def _fewer_with_baseline(ranking: Ranking) -> str:
     others = len(ranking.standings) - 1
     if ranking.baseline or ranking.test != "sign-flip" or others < 2:
         return ""
-    enough = fewest_seeds(tests=others, level=ranking.level)
+    families = ranking.tests // len(ranking.pairs)
+    enough = fewest_seeds(tests=families * others, level=ranking.level)
     fewer = enough < fewest_seeds(tests=ranking.tests, level=ranking.level)
     return f" ({enough} with --baseline METHOD, which tests {others} pairs)" if fewer else ""
 
