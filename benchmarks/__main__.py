@@ -20,6 +20,8 @@ BENCHMARKS = {
     "threads": "one and two threads on an idle and a busy machine",
     "extremes": "extremes on subsets: bias, error and coverage, as measured and corrected",
     "checkpoints": "one checkpoint, and the part of a run that they take by default",
+    "compare": "engram compare of 2,000 runs",
+    "statistics": "coverage, false positives and power of intervals and tests, simulated",
     "sweep": "sixteen runs: two processes against one",
     "many_runs": "the list of tables beside two thousand finished runs",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",

@@ -5,16 +5,15 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from engram.core.jsons import Json, JsonMapping
 
 if TYPE_CHECKING:
     from engram.engine.observers import Observer
-    from engram.metrics.paired import Test
     from engram.record.experiment import Experiment
     from engram.record.run import Run
-    from engram.results.compare import RunComparison
+    from engram.results.compare import CompareOptions, RunComparison
     from engram.results.runs import Runs
     from engram.scenarios.values import Scenario
 
@@ -177,13 +176,17 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
     return runs
 
 
-def compare(runs: Iterable[Run] | PathLike, *metrics: str, test: Test = "sign-flip") -> RunComparison:
+def compare(
+    runs: Iterable[Run] | PathLike, *metrics: str, **options: Unpack[CompareOptions]
+) -> RunComparison:
     """Test methods against each other, paired by seed.
 
     Args:
-        runs: Runs, or the folder that contains them.
-        metrics: The metrics to compare (default: ACC, FORG, min-ACC and WC-ACC).
-        test: The test for each pair of methods: `sign-flip` or `t`.
+        runs: Runs of one scenario, or the folder that contains them.
+        metrics: The metrics to compare (default: ACC, FORG, min-ACC and WC-ACC). The first one is the primary
+            metric; the others are exploratory.
+        options: `test` (`sign-flip` or `t`), `baseline`, `more_seeds`, `together` and `bootstrap`; see
+            `engram.results.compare.compare_runs`.
 
     Example:
         >>> import engram
@@ -194,7 +197,7 @@ def compare(runs: Iterable[Run] | PathLike, *metrics: str, test: Test = "sign-fl
     """
     from engram.results.compare import compare_runs
 
-    return compare_runs(_as_runs(runs), metrics=metrics, test=test)
+    return compare_runs(_as_runs(runs), metrics=metrics, **options)
 
 
 def report(runs: Iterable[Run] | PathLike, page: PathLike = "report.html") -> Path:

@@ -1,6 +1,7 @@
 """`engram compare`: tables in percent for people, one JSON object for programs, one line for mistakes."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -35,10 +36,16 @@ def test_tables_for_people(runs: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "ACC, in percent: higher is better; 7 seeds" in out
     assert "FORG, in percent: lower is better; 7 seeds" in out
     assert out.count("er − finetune") == 2
-    assert out.count("told apart") == 3
+    # ACC decides; FORG is exploratory: it has neither letters nor the words.
+    assert "FORG, in percent: lower is better; 7 seeds; exploratory" in out
+    assert out.count("told apart") == 2 and out.count("below 0.05") == 1
+    assert out.count("group") == 1
     assert "0.016" in out
-    for stated in ("sign-flip permutation test, exact", "Holm", "80 % power at 5 %", "divisor n − 1", "BCa"):
-        assert stated in out
+    for stated in ("sign-flip permutation test, exact", "symmetric about 0", "Holm", "80 % power at 5 %"):
+        assert stated in " ".join(out.split())
+    for stated in ("divisor n − 1", "logit scale", "about 15 % of cases"):
+        assert stated in " ".join(out.split())
+    assert "extended" not in out and "too few" not in out
     assert "nan" not in out
 
 
@@ -65,11 +72,36 @@ def test_too_few_seeds_and_unfinished_runs_are_said(
     (begun / "result.json").unlink()
     code, out, err = run([tmp_path, "--metric", "ACC"], capsys)
     assert code == 0
-    assert "too few seeds: with 2 seeds the smallest possible p of a sign-flip test is 0.5" in out
+    # Said first, and once; nothing has a letter.
+    few = "too few seeds: with 2 seeds the smallest possible p of a sign-flip test is 0.5"
+    assert out.splitlines()[1].startswith(few) and out.count("too few") == 1
+    assert "group" not in out and "letter" not in out
+    _, out, _ = run([tmp_path], capsys)
+    assert out.splitlines()[1].startswith(few) and out.count("too few") == 1
+    assert "at least 7 seeds are needed ACC, in percent" in " ".join(out.split())
+    code, out, _ = run([tmp_path, "--baseline", "ewc"], capsys)
+    assert (code, out.count(" − ewc")) == (0, 8) and "er − finetune" not in out
+    code, out, err = run([tmp_path, "--metric", "ACC"], capsys)
     assert f"left out: {begun}: it is not finished" in err
     code, out, _ = run([tmp_path, "--metric", "ACC", "--test", "t"], capsys)
     assert "paired t test" in out
     assert "too few" not in out
+
+
+def test_six_methods_need_fewer_seeds_with_a_baseline(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(6):
+        for seed in range(2):
+            settings = {"memory": number}
+            write_run(tmp_path, "er", seed=seed, tasks=2, updates=4, label=f"m{number}", settings=settings)
+    _, out, _ = run([tmp_path, "--metric", "ACC"], capsys)
+    assert out.count(" − ") >= 15
+    assert "at least 10 seeds are needed (8 with --baseline METHOD, which tests 5 pairs)" in " ".join(
+        out.split()
+    )
+    _, out, _ = run([tmp_path, "--metric", "ACC", "--baseline", "m3"], capsys)
+    assert out.count(" − m3") == 5 and "at least 8 seeds are needed ACC" in " ".join(out.split())
 
 
 def test_a_single_seed_has_dashes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +120,12 @@ def test_mistakes_are_one_line(runs: Path, tmp_path: Path, capsys: pytest.Captur
     mistakes: list[tuple[list[object], str]] = [
         ([runs, "--metric", "AC"], "unknown metric 'AC'; did you mean"),
         ([runs, "--test", "z"], "unknown test 'z'"),
-        ([runs, other], "cannot be compared: scenario.tasks is 3 in one and 2 in the other"),
+        ([runs / "er-0", other], "cannot be compared: scenario.tasks is 3 in one and 2 in the other"),
+        ([runs, "--baseline", "gem"], "unknown baseline 'gem'"),
+        ([runs, "--bootstrap"], "a bootstrap interval needs at least 10 seeds, got 7"),
+        ([runs, "--more-seeds", "many"], "--more-seeds must be ascending numbers of seeds, such as 6,12"),
+        ([runs, "--more-seeds", "12"], "a plan must name at least two ascending numbers of seeds"),
+        ([runs, "--more-seeds", "6,12"], "the plan is to look with 6 and 12 seeds, got 7"),
         ([other], "nothing to compare"),
         ([tmp_path / "absent"], "no such run"),
     ]
@@ -97,6 +134,90 @@ def test_mistakes_are_one_line(runs: Path, tmp_path: Path, capsys: pytest.Captur
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert err.startswith("error: ")
         assert message in err
+
+
+def test_a_comparison_that_was_extended_after_a_look_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def add(seeds: range) -> None:
+        for method in ("finetune", "er"):
+            for seed in seeds:
+                write_run(tmp_path, method, seed=seed, tasks=2, updates=4, probes=False)
+
+    # Five seeds can find nothing, so looking at them spends nothing.
+    add(range(5))
+    _, out, _ = run([tmp_path], capsys)
+    add(range(5, 6))
+    for _ in range(2):
+        _, out, _ = run([tmp_path], capsys)
+        assert "extended" not in out
+    add(range(6, 8))
+    _, out, _ = run([tmp_path], capsys)
+    said = " ".join(out.split())
+    assert "extended after a look: this comparison was looked at before with 6 seeds." in said
+    assert "--more-seeds 6,8" in said
+    _, out, _ = run([tmp_path, "--json"], capsys)
+    (look,) = json.loads(out)["extended"]
+    assert (look["seeds"], look["test"]) == ([0, 1, 2, 3, 4, 5], "sign-flip")
+    # A plan that is made afterwards does not help.
+    _, out, _ = run([tmp_path, "--more-seeds", "6,8"], capsys)
+    said = " ".join(out.split())
+    assert "planned looks with 6, 8 seeds: the level of this one is 0.0264, that of all of them 0.05" in said
+    assert "looked at before with 6 seeds outside of this plan" in said
+
+
+def test_planned_looks_are_no_extension(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seeds in (range(7), range(7, 9)):
+        for method in ("finetune", "er"):
+            for seed in seeds:
+                write_run(tmp_path, method, seed=seed, tasks=2, updates=4, probes=False)
+        _, out, _ = run([tmp_path, "--more-seeds", "7,9"], capsys)
+        assert "planned looks with 7, 9 seeds" in out and "extended" not in out
+
+
+def test_a_folder_that_cannot_be_written_is_compared_all_the_same(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = shutil.copytree(runs, tmp_path / "runs", ignore=shutil.ignore_patterns("*.json*"))
+    shutil.copytree(runs, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("compared.json"))
+    # Nobody can write a file in the place of a folder, not even root.
+    (folder / "compared.json").mkdir()
+    code, out, err = run([folder], capsys)
+    assert (code, err) == (0, "") and "told apart" in out
+    code, _, err = run([folder, "--more-seeds", "7,9"], capsys)
+    assert code == 0 and "this look is not recorded" in err
+
+
+def test_several_scenarios_have_a_table_each(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method in ("finetune", "er"):
+        for seed in range(6):
+            write_run(tmp_path, method, seed=seed, tasks=2, updates=4, probes=False)
+    code, out, _ = run([runs, tmp_path, "--metric", "ACC"], capsys)
+    assert code == 0
+    assert "split-digits (class), tasks 3" in out and "split-digits (class), tasks 2" in out
+    assert out.count("ACC, in percent") == 2 and out.count("Holm's correction") == 1
+    code, out, _ = run([runs, tmp_path, "--json"], capsys)
+    output = json.loads(out)
+    assert (code, output["left_out"]) == (0, {})
+    assert [len(scenario["seeds"]) for scenario in output["scenarios"]] == [7, 6]
+    alone = write_run(tmp_path / "more", "ewc", seed=0, tasks=4, updates=4, probes=False)
+    code, out, err = run([runs, tmp_path, alone, "--json"], capsys)
+    assert code == 0 and "left out: split-digits (class), tasks 4" in err
+    assert list(json.loads(out)["left_out"]) == ["split-digits (class), tasks 4, phases [[0], [1], [2], [3]]"]
+
+
+def test_many_pairs_are_cut_down_to_those_with_the_best(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engram.cli.compare.MOST_PAIRS", 2)
+    for method in ("finetune", "er", "ewc"):
+        for seed in range(2):
+            write_run(tmp_path, method, seed=seed, tasks=2, updates=4, probes=False)
+    _, out, _ = run([tmp_path, "--metric", "ACC"], capsys)
+    assert "er − ewc" in out and "er − finetune" in out and "ewc − finetune" not in out
+    assert "the 2 pairs with er are shown, of 3: --json has all of them" in " ".join(out.split())
 
 
 def test_comparing_needs_no_torch(runs: Path) -> None:

@@ -29,7 +29,7 @@ def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engra
     assert first.keys() == promised | {"extremes"}
     assert first["updates"] == 30 and first["evaluations"] == 31
     assert first["seconds"].keys() == {"train", "evaluate", "total"}
-    assert output["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "n"}
+    assert output["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "interval", "n"}
     assert output["summary"]["ACC"]["n"] == 2
     folder = Path(first["folder"])
     assert {p.name for p in folder.iterdir()} == {"experiment.json", "trace.parquet", "result.json"}

@@ -14,10 +14,13 @@ from scipy import stats
 from engram.core.errors import InputError
 from engram.metrics.arrays import Vector
 from engram.metrics.comparison import indistinct_groups, rank
+from engram.metrics.intervals import bootstrap_interval
 from engram.metrics.paired import (
+    Test,
     effect_size,
     fewest_seeds,
     holm,
+    p_values,
     paired_test,
     seeds_to_decide,
     sign_flip_test,
@@ -25,10 +28,11 @@ from engram.metrics.paired import (
     t_test,
 )
 from engram.metrics.registry import all_metrics, higher_is_better
+from engram.metrics.spending import level_of_look
 
 thousandths = st.integers(0, 1000).map(lambda k: k / 1000)
 accuracies = st.lists(st.tuples(thousandths, thousandths), min_size=1, max_size=9)
-p_values = st.lists(st.floats(0, 1), min_size=1, max_size=12)
+p_strategy = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 SIX = np.array([0.031, 0.012, -0.004, 0.02, 0.017, 0.0])
 
@@ -87,7 +91,64 @@ def test_the_t_test_is_scipys(n: int) -> None:
 def test_t_tests_without_spread() -> None:
     assert t_test([0.3]).p == 1
     assert t_test([0.0, 0.0, 0.0]).p == 1
-    assert t_test([0.1 + 0.2, 0.3, 0.3]).p == 0
+    # Without any spread only the signs are left: 2 of 2^3.
+    assert t_test([0.1 + 0.2, 0.3, 0.3]).p == 0.25
+    assert t_test([0.3, 0.3]).p == 0.5
+
+
+def test_equal_differences_of_two_seeds_are_no_proof() -> None:
+    # One, two and twenty of 1,000 test samples, on both seeds.
+    for k in (1, 2, 20):
+        assert t_test([k / 1000, k / 1000], resolution=1 / 1000).p > 0.05
+    # The SD is that of k signs: t = k / (√k / √2), one degree of freedom.
+    expected = 2 * float(stats.t.sf(8 / (math.sqrt(8) / math.sqrt(2)), 1))
+    assert t_test([0.008, 0.008], resolution=0.001).p == pytest.approx(expected)
+    # A spread above the least one is used as it is.
+    wide = [0.01, 0.05, 0.03]
+    assert t_test(wide, resolution=1e-4).p == t_test(wide).p
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_a_t_test_of_single_test_samples_holds_its_level(n: int) -> None:
+    random = np.random.default_rng(n)
+    for rows in (
+        np.where(random.random((2000, n)) < 0.5, 0.001, -0.001),
+        np.round(random.normal(0, 1, (2000, n))) * 0.001,
+    ):
+        p, exact = p_values(rows, "t", resolution=0.001)
+        assert exact
+        assert (p <= 0.05).mean() <= 0.05
+        plain, _ = p_values(rows, "t", resolution=1e-12)
+        assert (plain <= 0.05).mean() > (p <= 0.05).mean()
+
+
+@pytest.mark.parametrize("n", [1, 4, 12, 13, 20, 23])
+@pytest.mark.parametrize("test", ["sign-flip", "t"])
+def test_many_pairs_at_once_are_tested_like_one(n: int, test: Test) -> None:
+    rows = np.round(np.random.default_rng(n).normal(0.3, 1, (5, n)), 2)
+    p, exact = p_values(rows, test)
+    singles = [paired_test(row, test) for row in rows]
+    assert p.tolist() == [single.p for single in singles]
+    assert all(single.exact == exact for single in singles)
+
+
+@pytest.mark.parametrize("n", [13, 16, 17])
+def test_counting_by_halves_is_counting_all_signs(n: int) -> None:
+    # Multiples of 1/8 are exact, so that there are many ties.
+    rows = np.round(np.random.default_rng(n).normal(0.4, 1, (20, n)) * 8) / 8
+    for row in rows:
+        sums = row[:1]
+        for value in row[1:]:
+            sums = np.concatenate([sums + value, sums - value])
+        assert sign_flip_test(row).p == (np.abs(sums) >= abs(row.sum())).mean()
+
+
+def test_collapses_break_the_symmetry_that_the_sign_flip_test_assumes() -> None:
+    """A method that is a little better, and collapses on one seed of ten: equal means, many findings."""
+    random = np.random.default_rng(0)
+    rows = np.where(random.random((1000, 8)) < 0.1, -0.18, 0.02) + random.normal(0, 0.005, (1000, 8))
+    assert (p_values(rows, "sign-flip")[0] <= 0.05).mean() > 0.2
+    assert "symmetric" in (sign_flip_test.__doc__ or "")
 
 
 def test_tests_have_names() -> None:
@@ -131,7 +192,7 @@ def test_holm_by_hand() -> None:
     assert holm([]) == []
 
 
-@given(p_values)
+@given(p_strategy)
 def test_holm_is_monotone_and_never_below_the_raw_value(values: list[float]) -> None:
     corrected = holm(values)
     assert all(raw <= p <= 1 for raw, p in zip(values, corrected, strict=True))
@@ -140,7 +201,7 @@ def test_holm_is_monotone_and_never_below_the_raw_value(values: list[float]) -> 
 
 
 # A level of 1 is left out: corrected values are capped there, so it would reject all of them.
-@given(p_values, st.floats(0.01, 0.99))
+@given(p_strategy, st.floats(0.01, 0.99))
 def test_holm_rejects_what_its_step_down_procedure_rejects(values: list[float], level: float) -> None:
     rejected = 0
     for step, p in enumerate(sorted(values)):
@@ -150,7 +211,7 @@ def test_holm_rejects_what_its_step_down_procedure_rejects(values: list[float], 
     assert sum(p <= level for p in holm(values)) == rejected
 
 
-@given(p_values, st.randoms(use_true_random=False))
+@given(p_strategy, st.randoms(use_true_random=False))
 def test_holm_does_not_depend_on_the_order(values: list[float], random: Random) -> None:
     order = list(range(len(values)))
     random.shuffle(order)
@@ -299,7 +360,8 @@ def test_lower_is_better_turns_the_ranking_and_nothing_else() -> None:
 def test_too_few_seeds_are_said_plainly() -> None:
     five = {"a": [0.9, 0.8, 0.9, 0.8, 0.9], "b": [0.1, 0.2, 0.1, 0.1, 0.2]}
     ranking = rank(five)
-    assert ranking.groups == (("a", "b"),)
+    assert ranking.groups == ()
+    assert not any(standing.groups for standing in ranking.standings)
     assert ranking.too_few.startswith("with 5 seeds the smallest possible p of a sign-flip test is 0.0625: ")
     assert ranking.too_few.endswith("at least 6 seeds are needed")
     assert ranking.pairs[0].more_seeds == 1
@@ -320,12 +382,13 @@ def test_a_ranking_as_json_has_no_undefined_numbers() -> None:
         "sd": None,
         "ddof": 1,
         "ci95": [None, None],
-        "bootstrap95": [None, None],
+        "interval": "t",
+        "bootstrap95": None,
         "n": 1,
-        "groups": [0],
+        "groups": [],
     }
     assert ranking["pairs"][0]["more_seeds"] is None
-    assert ranking["groups"] == [["a", "b"]]
+    assert ranking["groups"] == []
     assert ranking["too_few_seeds"].startswith("with 1 seed the smallest possible p")
 
 
@@ -341,6 +404,85 @@ def test_a_ranking_as_json_has_no_undefined_numbers() -> None:
 def test_what_cannot_be_ranked(values: dict[str, list[float]], message: str) -> None:
     with pytest.raises(InputError, match=message):
         rank(values)
+
+
+def test_a_baseline_is_compared_with_all_others_and_nothing_else() -> None:
+    random = np.random.default_rng(1)
+    values = {
+        name: 0.5 + random.normal(0, 0.01, 8) + level for name, level in zip("abcdef", range(6), strict=True)
+    }
+    ranking = rank(values, baseline="c")
+    assert [(pair.first, pair.second) for pair in ranking.pairs] == [(name, "c") for name in "fedba"]
+    assert [pair.difference > 0 for pair in ranking.pairs] == [True, True, True, False, False]
+    assert (ranking.tests, ranking.groups, ranking.baseline) == (5, (), "c")
+    assert ranking.pairs[0].p_holm == 5 * smallest_p(8)
+    # All 15 pairs would need more seeds for the same level.
+    assert not ranking.too_few and rank({name: row[:7] for name, row in values.items()}).too_few
+    with pytest.raises(InputError, match="unknown baseline 'g'"):
+        rank(values, baseline="g")
+
+
+def test_other_metrics_can_be_corrected_together() -> None:
+    values = {"a": 0.5 + SIX, "b": 0.5 - SIX / 3}
+    alone, together = rank(values), rank(values, other_p=[0.2, 0.3, 0.4], role="corrected")
+    assert together.pairs[0].p == alone.pairs[0].p
+    assert together.pairs[0].p_holm == pytest.approx(4 * alone.pairs[0].p)
+    assert (together.tests, together.as_json()["role"]) == (4, "corrected")
+
+
+def test_four_metrics_find_too_much_unless_they_are_corrected() -> None:
+    random = np.random.default_rng(0)
+    rows = math.sqrt(0.3) * random.normal(size=(1000, 1, 8)) + math.sqrt(0.7) * random.normal(
+        size=(1000, 4, 8)
+    )
+    p = p_values(rows.reshape(-1, 8), "sign-flip")[0].reshape(1000, 4)
+    assert (p.min(axis=1) <= 0.05).mean() > 0.12
+    assert (p[:, 0] <= 0.05).mean() <= 0.07
+    assert np.mean([min(holm(row)) <= 0.05 for row in p]) <= 0.07
+
+
+def test_intervals_of_a_ranking_stay_within_what_is_possible() -> None:
+    values = {"a": [0.99, 1.0, 0.96], "b": [0.0, 0.02, 0.0]}
+    assert rank(values).standings[0].over.ci95[1] > 1
+    ranking = rank(values, bounds=(0, 1))
+    edges = [edge for standing in ranking.standings for edge in standing.over.ci95]
+    assert all(0 <= edge <= 1 for edge in edges)
+    assert -1 <= ranking.pairs[0].ci95[0] <= ranking.pairs[0].ci95[1] <= 1
+    # Two equal differences: the interval is as wide as the test takes the spread to be.
+    same = rank({"a": [0.52, 0.62], "b": [0.5, 0.6]}, test="t", bounds=(0, 1), resolution=0.001).pairs[0]
+    assert same.p > 0.05 and same.ci95[0] < 0 < same.ci95[1]
+
+
+def test_the_bootstrap_is_computed_on_request_and_needs_ten_seeds() -> None:
+    values = {name: np.random.default_rng(number).uniform(0.5, 0.9, 10) for number, name in enumerate("ab")}
+    assert rank(values).standings[0].bootstrap95 is None
+    ranking = rank(values, bootstrap=True)
+    assert ranking.standings[0].bootstrap95 == bootstrap_interval(values[ranking.standings[0].name])
+    assert ranking.pairs[0].bootstrap95 is not None
+    with pytest.raises(InputError, match="at least 10 seeds, got 9"):
+        rank({name: row[:9] for name, row in values.items()}, bootstrap=True)
+
+
+@pytest.mark.parametrize("test", ["sign-flip", "t"])
+def test_planned_looks_hold_the_level_that_unplanned_ones_break(test: Test) -> None:
+    rows = np.random.default_rng(5).normal(size=(4000, 12))
+    p = {seeds: p_values(rows[:, :seeds], test)[0] for seeds in (6, 12)}
+    naive = np.mean((p[6] <= 0.05) | (p[12] <= 0.05))
+    planned = np.mean((p[6] <= level_of_look([6, 12], 6)) | (p[12] <= level_of_look([6, 12], 12)))
+    assert naive > 0.065
+    assert planned <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / 4000)
+
+
+def test_levels_of_looks() -> None:
+    for looks in ([6, 12], [3, 7, 20], [6, 7, 8, 9, 10]):
+        levels = [level_of_look(looks, seeds) for seeds in looks]
+        assert sum(levels) == pytest.approx(0.05)
+        assert all(level > 0 for level in levels)
+    with pytest.raises(InputError, match=r"look with 6 and 12 seeds, got 8 shared"):
+        level_of_look([6, 12], 8)
+    for looks in ([], [6], [12, 6], [0, 6]):
+        with pytest.raises(InputError, match="at least two ascending numbers of seeds"):
+            level_of_look(looks, 6)
 
 
 def test_every_metric_has_a_direction() -> None:

@@ -12,11 +12,13 @@ from tests.results.simulated import write_own_loop
 from engram.core.errors import InputError
 from engram.core.jsons import Json, JsonObject
 from engram.core.trace import Trace
+from engram.metrics.spending import spent
 from engram.metrics.summary import missing
 from engram.record.run import Run
 from engram.record.seal import sealed
 from engram.record.tables import Tables
-from engram.results.compare import RunComparison, compare_runs
+from engram.results.compare import RunComparison, compare_by_scenario, compare_runs
+from engram.results.looks import LOG, Look, extended, log_folders, read_looks, record_look
 from engram.results.runs import find_runs
 
 NOISE = np.random.default_rng(0).normal(0, 0.02, 8)
@@ -25,7 +27,7 @@ NOISE = np.random.default_rng(0).normal(0, 0.02, 8)
 def place(folder: Path, method: str, *, seed: int, acc: float | None, draw: int = 0, **changes: Json) -> Path:
     """A finished run with an accuracy of our choice, on tasks that were drawn by `draw`."""
     trace = Trace()
-    trace.add(step=1, learning=0, task=0, right=np.array([True]))
+    trace.add(step=1, learning=0, task=0, right=np.arange(1000) < 500)
     experiment = {
         "format": 1,
         "id": f"{method}-{seed}",
@@ -268,6 +270,135 @@ def test_runs_of_somebodys_own_loop_compare(tmp_path: Path) -> None:
     assert comparison.rankings["ACC"].too_few
 
 
+def test_the_first_metric_decides_and_the_others_are_exploratory_or_corrected(tmp_path: Path) -> None:
+    fill(tmp_path, {"er": 0.65, "ewc": 0.60})
+    rankings = compared(tmp_path).rankings
+    assert [ranking.role for ranking in rankings.values()] == ["primary", "exploratory"]
+    assert compared(tmp_path, metrics=["FORG", "ACC"]).primary == "FORG"
+    together = compared(tmp_path, together=True).rankings
+    assert [(ranking.role, ranking.tests) for ranking in together.values()] == [("corrected", 2)] * 2
+    for metric, ranking in together.items():
+        assert ranking.pairs[0].p_holm >= rankings[metric].pairs[0].p_holm
+
+
+def test_a_baseline_by_its_name(tmp_path: Path) -> None:
+    fill(tmp_path, {"er": 0.65, "ewc": 0.60, "finetune": 0.5, "gem": 0.62})
+    ranking = compared(tmp_path, baseline="Fine").rankings["ACC"]
+    assert (ranking.baseline, ranking.tests) == ("finetune", 3)
+    assert {pair.second for pair in ranking.pairs} == {"finetune"}
+    assert refused(tmp_path, baseline="e").startswith("unknown baseline 'e'")
+    assert "did you mean 'gem'" in refused(tmp_path, baseline="gen")
+
+
+def test_the_t_test_knows_the_number_of_test_samples(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        place(tmp_path, "er", seed=seed, acc=0.501)
+        place(tmp_path, "ewc", seed=seed, acc=0.5)
+    pair = compared(tmp_path, test="t").rankings["ACC"].pairs[0]
+    assert compared(tmp_path).rankings["ACC"].resolution == 1 / 1000
+    # Both seeds differ by one test sample: t = √2 with one degree of freedom.
+    assert pair.p == pytest.approx(0.3918, abs=1e-4)
+    assert not pair.told_apart and pair.ci95[0] < 0 < pair.ci95[1]
+
+
+def test_a_plan_has_a_level_for_each_look(tmp_path: Path) -> None:
+    fill(tmp_path, {"er": 0.65, "ewc": 0.60}, seeds=6)
+    first = compared(tmp_path, more_seeds=(6, 8))
+    assert first.rankings["ACC"].level == pytest.approx(spent(6 / 8))
+    assert first.as_json()["plan"] == {"seeds": [6, 8], "level": 0.05}
+    fill(tmp_path, {"er": 0.65, "ewc": 0.60})
+    assert compared(tmp_path, more_seeds=(6, 8)).rankings["ACC"].level == pytest.approx(0.05 - spent(6 / 8))
+    assert "look with 6 and 7 seeds, got 8" in refused(tmp_path, more_seeds=(6, 7))
+
+
+def test_scenarios_are_compared_one_by_one(tmp_path: Path) -> None:
+    def scenario(name: str, tasks: int = 1) -> JsonObject:
+        phases = [[task] for task in range(tasks)]
+        return {"name": name, "tasks": [{}] * tasks, "setting": {"kind": "class"}, "phases": phases}
+
+    fill(tmp_path / "a", {"er": 0.65, "ewc": 0.60}, scenario=scenario("split-digits"))
+    fill(tmp_path / "b", {"er": 0.5, "ewc": 0.6, "gem": 0.55}, scenario=scenario("split-mnist"))
+    fill(tmp_path / "c", {"er": 0.65}, scenario=scenario("rotated"))
+    runs = find_runs([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    assert "scenario.name is split-digits in one and split-mnist in the other" in refused(
+        tmp_path / "a", tmp_path / "b"
+    )
+    comparisons, problems = compare_by_scenario(runs, baseline="er")
+    assert [(one.scenario, one.methods) for one in comparisons] == [
+        ("split-digits", ("er", "ewc")),
+        ("split-mnist", ("er", "ewc", "gem")),
+    ]
+    assert list(problems) == ["rotated (class)"]
+    assert problems["rotated (class)"].startswith("nothing to compare: runs of at least two experiments")
+    alone = compare_runs(find_runs([tmp_path / "a"]), baseline="er").rankings["ACC"]
+    assert comparisons[0].rankings["ACC"].as_json() == alone.as_json()
+
+    # The same name with another number of tasks is told apart by what differs.
+    fill(tmp_path / "d", {"er": 0.65, "ewc": 0.60}, scenario=scenario("split-digits", tasks=2))
+    comparisons, _ = compare_by_scenario(find_runs([tmp_path / "a", tmp_path / "d"]))
+    assert [one.title for one in comparisons] == [
+        "split-digits (class), tasks 1, phases [[0]]",
+        "split-digits (class), tasks 2, phases [[0], [1]]",
+    ]
+
+
+def test_what_no_scenario_allows_is_one_line(tmp_path: Path) -> None:
+    other = {"name": "split-digits", "tasks": [{}], "setting": {"kind": "domain"}}
+    fill(tmp_path / "a", {"er": 0.6})
+    fill(tmp_path / "b", {"ewc": 0.5}, scenario=other)
+    with pytest.raises(
+        InputError, match=r"scenario\.name is permuted-digits in one and split-digits in the o"
+    ):
+        compare_by_scenario(find_runs([tmp_path / "a", tmp_path / "b"]))
+    fill(tmp_path / "b", {"er": 0.5}, scenario=other)
+    with pytest.raises(InputError, match=r"^unknown metric 'AC'; did you mean"):
+        compare_by_scenario(find_runs([tmp_path / "a", tmp_path / "b"]), metrics=["AC"])
+
+
+def test_comparing_in_python_writes_nothing(tmp_path: Path) -> None:
+    fill(tmp_path, {"er": 0.65, "ewc": 0.60}, seeds=6)
+    before = sorted(tmp_path.iterdir())
+    find_runs(tmp_path).compare("ACC")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_looks_that_are_extended(tmp_path: Path) -> None:
+    fill(tmp_path, {"er": 0.65, "ewc": 0.60, "gem": 0.6}, seeds=7)
+    early = compared(tmp_path, metrics=["ACC"]).look()
+    assert early is not None and early.seeds == (0, 1, 2, 3, 4, 5, 6)
+    fill(tmp_path, {"er": 0.65, "ewc": 0.60})
+    (tmp_path / "without").mkdir()
+    for run in tmp_path.glob("gem-*"):
+        run.rename(tmp_path / "without" / run.name)
+    late = compared(tmp_path).look()
+    assert late is not None
+    assert extended([early], late) == (early,)
+    assert extended([late], early) == extended([late], late) == ()
+    # Other seeds, other metrics, other experiments, and looks of the same plan are no extension.
+    assert not extended([replace(early, seeds=(20, 21, 22))], late)
+    assert not extended([replace(early, metrics=("BWT",))], late)
+    assert not extended([replace(early, experiments=("x", "y"))], late)
+    assert not extended([replace(early, plan=(7, 8))], replace(late, plan=(7, 8)))
+    assert extended([early], replace(late, plan=(7, 8))) == (early,)
+    # A comparison that could find nothing is no look.
+    assert compared(fill(tmp_path / "few", {"er": 0.65, "ewc": 0.60}, seeds=5)).look() is None
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "{", '{"looks": 3}', '{"looks": [3, {"seeds": "all"}, {"seeds": ["a"]}]}']
+)
+def test_a_damaged_log_is_ignored(tmp_path: Path, content: str) -> None:
+    (tmp_path / LOG).write_text(content)
+    assert read_looks([tmp_path]) == []
+    look = Look(("a", "b"), (0,), ("ACC",), "t")
+    assert record_look(tmp_path, look) and record_look(tmp_path, look)
+    assert read_looks([tmp_path]) == [look]
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / LOG).mkdir()
+    assert not record_look(tmp_path / "taken", look)
+    assert log_folders([tmp_path, tmp_path / "taken"]) == [tmp_path, tmp_path / "taken"]
+
+
 def test_as_json(tmp_path: Path) -> None:
     fill(tmp_path, {"er": 0.6})
     fill(tmp_path, {"ewc": 0.5}, seeds=2)
@@ -282,7 +413,12 @@ def test_as_json(tmp_path: Path) -> None:
         "metrics",
         "undefined",
         "notes",
+        "primary",
+        "plan",
+        "variant",
+        "extended",
     }
+    assert (comparison["primary"], comparison["plan"], comparison["extended"]) == ("ACC", None, [])
     assert comparison["left_out"] == {"er": [2, 3, 4, 5, 6, 7]}
     assert comparison["metrics"]["ACC"]["pairs"][0]["p"] == 0.5
     assert comparison["metrics"]["ACC"]["pairs"][0]["g_z"] is None

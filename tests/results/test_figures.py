@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.results.simulated import write_own_loop
+from tests.results.simulated import write_own_loop, write_run
 
 from engram.results.figures import bar_figure, method_figure, probe_figures, task_figure, thin
 from engram.results.runs import find_runs, group_runs
@@ -54,6 +54,56 @@ def test_methods_side_by_side(runs_folder: Path) -> None:
     er = bars["bars"][0]
     assert er["y"][0] > er["y"][2] > er["y"][1] > 0
     assert all(error > 0 for error in er["error"])
+
+
+def test_error_bars_are_the_intervals_of_the_metric(runs_folder: Path) -> None:
+    groups = group_runs(find_runs([runs_folder]))
+    bars = bar_figure(groups)
+    assert bars is not None
+    for bar in bars["bars"]:
+        for y, above, below in zip(bar["y"], bar["error"], bar["errorBelow"], strict=True):
+            assert 0 <= y - below < y < y + above <= 100
+    # Near 0 an interval reaches farther up than down.
+    lowest = bars["bars"][2]
+    assert lowest["error"][1] > lowest["errorBelow"][1]
+
+
+def test_every_curve_has_the_task_boundaries_of_its_own_run(tmp_path: Path) -> None:
+    for method, updates in (("er", 10), ("ewc", 20), ("finetune", 20)):
+        for seed in (0, 1):
+            write_run(tmp_path, method, seed=seed, tasks=3, updates=updates)
+    groups = group_runs(find_runs([tmp_path]))
+    figure = method_figure(groups)
+    # Formerly the boundaries of the longest run, 20 and 40, were drawn on all curves.
+    assert figure["phases"] == []
+    assert figure["boundaries"] == [
+        {"name": "er", "x": [10, 20], "end": 30},
+        {"name": "ewc", "x": [20, 40], "end": 60},
+        {"name": "finetune", "x": [20, 40], "end": 60},
+    ]
+    # The seeds of one experiment share theirs, so that its own figure has names and shades.
+    for group, end in zip(groups, (30, 60, 60), strict=True):
+        own = task_figure(group)
+        assert "boundaries" not in own and own["phases"][-1]["end"] == end
+
+
+def test_seeds_with_tasks_of_other_lengths_have_their_own_boundaries(tmp_path: Path) -> None:
+    write_run(tmp_path, "er", seed=0, tasks=2, updates=10)
+    write_run(tmp_path, "er", seed=1, tasks=2, updates=14)
+    runs = find_runs([tmp_path])
+    (group,) = group_runs(runs)
+    figure = task_figure(group)
+    assert [(own["name"], own["x"]) for own in figure["boundaries"]] == [("seed 0", [10]), ("seed 1", [14])]
+    assert all("boundaries" in probe for probe in probe_figures(group).values())
+    # The value at a task end is the mean of what each run had at its own task end.
+    first = figure["tasks"][0]
+    assert first["endX"] == [12, 24]
+    ends = [
+        100 * run.curve.accuracy[[updates - 1, 2 * updates - 1], 0]
+        for run, updates in zip(runs, (10, 14), strict=True)
+    ]
+    np.testing.assert_allclose(first["endY"], np.mean(ends, axis=0), rtol=1e-3)
+    assert method_figure([group])["boundaries"] == [{"name": "er", "x": [10, 14], "end": 28}]
 
 
 def test_undefined_metrics_have_no_bar(tmp_path: Path) -> None:

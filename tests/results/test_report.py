@@ -48,7 +48,7 @@ def test_the_metrics_table_has_mean_interval_sd_and_n_of_every_group(text: str) 
     rows = {name: row for row in table.split("<tr>") for name in re.findall(r">([^<]*)</button>", row)}
     assert rows.keys() == set(explained)
     for name in ("ACC", "min-ACC"):
-        assert len(re.findall(r"± \d+\.\d", rows[name])) == 3
+        assert len(re.findall(r"\(\d+\.\d … \d+\.\d\)", rows[name])) == 3
         assert len(re.findall(r"SD \d+\.\d · n = 3", rows[name])) == 3
 
 
@@ -157,6 +157,29 @@ def test_curves_can_be_hidden_and_task_ends_shown_alone(browser: Browser, report
     browser.ask("document.querySelector('#group-0 .views :checked').focus()")
     browser.press("ArrowLeft")
     assert [browser.ask(count.format(mode)) for mode in ("lines", "lines+markers")] == [0, 4]
+
+
+def test_runs_with_tasks_of_other_lengths_have_their_own_boundaries(browser: Browser, tmp_path: Path) -> None:
+    for method, updates in (("er", 10), ("ewc", 20), ("finetune", 20)):
+        write_run(tmp_path, method, seed=0, tasks=2, updates=updates, probes=False)
+    page = tmp_path / "report.html"
+    write_report(find_runs([tmp_path]), page)
+    assert "Runs differ in the length of their tasks" in page.read_text()
+    browser.look(width=1280)
+    browser.open(page)
+    marks = (
+        "document.querySelector('[data-figure=\"methods\"]').layout.shapes.map((s) => [s.x0, s.line.color])"
+    )
+    (ten, blue), (twenty, grey) = browser.ask(marks)
+    assert (ten, twenty) == (10, 20)
+    curve = "document.querySelector('[data-figure=\"methods\"]').data.find((t) => t.name === 'er').line.color"
+    # The boundary of one curve has its colour; one that two curves share is grey.
+    assert blue == browser.ask(curve) != grey
+    browser.ask("document.querySelector('#overview .legend button').click()")
+    assert [x for x, _ in browser.ask(marks)] == [20]
+    own = "document.querySelector('[data-figure=\"tasks-0\"]').layout.annotations.length"
+    assert browser.ask(own) == 2
+    assert browser.problems() == []
 
 
 def test_a_focused_metric_is_explained(browser: Browser, report: Path) -> None:

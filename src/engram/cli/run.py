@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -156,13 +155,9 @@ def as_json(runs: Sequence[Run]) -> JsonObject:
 
 def summary(runs: Sequence[Run]) -> JsonObject:
     """Mean, SD and 95 % interval of every metric over seeds; null where undefined."""
-    from engram.metrics.intervals import over_seeds
+    from engram.results.summaries import over_runs
 
-    values = {name: [run.metrics.get(name, math.nan) for run in runs] for name in runs[0].metrics}
-    return {
-        name: finite(over_seeds([value for value in over if not math.isnan(value)]).as_json())
-        for name, over in values.items()
-    }
+    return {name: finite(over_runs(runs, name).as_json()) for name in runs[0].metrics}
 
 
 def print_summary(runs: Sequence[Run]) -> None:

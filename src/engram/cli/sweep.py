@@ -187,9 +187,9 @@ def print_groups(runs: Sequence[Run]) -> None:
     """The table of all finished runs, over seeds, in percent."""
     from rich.table import Table
 
-    from engram.metrics.intervals import over_seeds
     from engram.metrics.registry import users_metrics
     from engram.results.runs import group_runs
+    from engram.results.summaries import over_runs
 
     finished = [run for run in runs if run.finished]
     if not finished:
@@ -201,7 +201,7 @@ def print_groups(runs: Sequence[Run]) -> None:
     for group in group_runs(finished):
         cells = []
         for name in shown:
-            over = over_seeds([run.metrics.get(name, float("nan")) for run in group.runs])
+            over = over_runs(group.runs, name)
             spread = "" if over.sd != over.sd else f" ± {100 * over.sd:.2f}"
             cells.append("–" if over.mean != over.mean else f"{100 * over.mean:.2f}{spread}")
         table.add_row(group.label, *cells, str(len(group.runs)))

@@ -42,7 +42,7 @@ def explain_metric(metric: Metric) -> Explanation:
         >>> explanation = explain_metric(METRICS["BWT"])
         >>> explanation.heading, list(explanation.lines)
         ('BWT: backward transfer',
-         ['meaning', 'formula', 'source', 'divisor', 'direction', 'NaN', 'elsewhere', 'example', ''])
+         ['meaning', 'formula', 'source', 'divisor', 'direction', 'range', 'NaN', 'elsewhere', 'example', ''])
         >>> explanation.lines[""]
         '((.75 − .98) + (.60 − .90) + (.85 − .95) + (.90 − .96)) / 4 = -0.172500'
     """
@@ -54,6 +54,7 @@ def explain_metric(metric: Metric) -> Explanation:
         "source": metric.source,
         "divisor": definition.divisor,
         "direction": metric.direction,
+        "range": "" if metric.bounds is None else f"{metric.bounds[0]:g} to {metric.bounds[1]:g}",
         "NaN": definition.undefined,
         "notes": "\n".join(definition.notes),
         "elsewhere": "\n".join(definition.elsewhere),

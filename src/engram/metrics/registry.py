@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from engram.metrics.arrays import Vector
     from engram.metrics.curve import Mode, Span
     from engram.metrics.history import History
+    from engram.metrics.intervals import Bounds
     from engram.metrics.streaming import StreamingMetric
 
     Returned: TypeAlias = float | Vector | History
@@ -88,6 +89,7 @@ class Metric:
         named_by: The option that is part of the name (`window` for WF10), if any.
         stream: The streaming counterpart: a class, or its location as `"module:Class"`.
         extreme: The lowest and the highest possible value, for a minimum or maximum over evaluations.
+        bounds: The lowest and the highest possible value; None where there are none.
         options: The keyword-only arguments of the function.
 
     Example:
@@ -112,6 +114,7 @@ class Metric:
     named_by: str = ""
     stream: type[StreamingMetric] | str | None = None
     extreme: tuple[float, float] | None = None
+    bounds: Bounds | None = None
     options: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -274,6 +277,7 @@ def metric(
     named_by: str = "",
     stream: type[StreamingMetric] | str | None = None,
     extreme: tuple[float, float] | None = None,
+    bounds: Bounds | None = None,
 ) -> Callable[[F], F]:
     """Register a pure function as a metric, available to every command.
 
@@ -313,9 +317,11 @@ def metric(
         extreme: For a metric that takes a minimum or maximum over evaluations, its lowest and its highest
             possible value. Measured on subsets it is biased: results then show a corrected value and an
             interval beside it; see `engram.metrics.extremes`.
+        bounds: The lowest and the highest possible value, such as `(0, 1)`: intervals over seeds stay within.
 
     Raises:
-        InputError: The name is taken, or the arguments of the function do not match `needs`.
+        InputError: The name is taken, the arguments of the function do not match `needs`, or the lower bound
+            is not below the upper one.
 
     Example:
         >>> @metric("dips", higher_is_better=False, needs="bitz")
@@ -342,6 +348,7 @@ def metric(
             named_by=named_by,
             stream=stream,
             extreme=extreme,
+            bounds=bounds,
         )
         _check(described)
         METRICS.add_own(name, described)
@@ -444,6 +451,19 @@ def higher_is_better(name: str) -> bool:
     return find(name)[0].higher_is_better
 
 
+def bounds_of(name: str) -> Bounds | None:
+    """The lowest and the highest possible value of a metric; None where there are none or it is not known.
+
+    Example:
+        >>> bounds_of("ACC"), bounds_of("FORG"), bounds_of("WF10"), bounds_of("of a plugin")
+        ((0, 1), (-1, 1), (0, 1), None)
+    """
+    try:
+        return find(name)[0].bounds
+    except InputError:
+        return None
+
+
 def _needs(name: str, needs: tuple[str, ...]) -> tuple[str, ...]:
     for need in needs:
         if need not in NEEDS:
@@ -469,6 +489,8 @@ def _check(metric: Metric) -> None:
         )
     if metric.extreme is not None:
         _check_extreme(metric, metric.extreme)
+    if metric.bounds is not None and not metric.bounds[0] < metric.bounds[1]:
+        metric.refuse(f"has bounds={metric.bounds}: the lowest value must be below the highest, as in (0, 1)")
     try:
         inspect.signature(metric.function).bind(*metric.needs)
     except TypeError:

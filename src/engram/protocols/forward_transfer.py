@@ -15,7 +15,8 @@ from engram.core.errors import InputError
 from engram.core.jsons import JsonObject
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, probe_loss_name, probe_name, tuned_name
 from engram.metrics.arrays import mean_of_known
-from engram.metrics.intervals import over_seeds
+from engram.metrics.intervals import Bounds, over_seeds
+from engram.metrics.registry import bounds_of
 from engram.protocols.candidates import Candidate, Grid
 from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, grid, metric_name, with_validation
@@ -101,9 +102,10 @@ class MethodTransfer:
         rows = [run.as_json() for run in self.runs]
         names = ("AvgFDiv", *FROM_MATRIX)
         intervals = {
-            **{name: _interval([row[name] for row in rows]) for name in names},
+            **{name: _interval([row[name] for row in rows], bounds_of(name)) for name in names},
             **{
-                name: {k: _interval([row[name][k] for row in rows]) for k in rows[0][name]}
+                # Accuracies of probes.
+                name: {k: _interval([row[name][k] for row in rows], (0, 1)) for k in rows[0][name]}
                 for name in ("AvgFwt", "AvgFwt*")
             },
         }
@@ -112,7 +114,7 @@ class MethodTransfer:
             means[name] = {k: interval["mean"] for k, interval in intervals[name].items()}
         if self.runs[0].upstream:
             for name, place in (("upstream start", 0), ("upstream", -1)):
-                intervals[name] = _interval([run.upstream[place] for run in self.runs])
+                intervals[name] = _interval([run.upstream[place] for run in self.runs], (0, 1))
                 means[name] = intervals[name]["mean"]
         return {
             "candidates": [candidate.as_json() for candidate in self.candidates],
@@ -379,5 +381,5 @@ def _mean(result: Run, name: str) -> float:
     return mean_of_known(np.array(list(result.reading(name).values()), dtype=np.float64))
 
 
-def _interval(values: Sequence[float]) -> JsonObject:
-    return over_seeds(values).as_json()
+def _interval(values: Sequence[float], bounds: Bounds | None) -> JsonObject:
+    return over_seeds(values, bounds=bounds).as_json()

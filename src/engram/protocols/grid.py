@@ -8,7 +8,6 @@ from typing import Literal
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import JsonObject
-from engram.metrics.intervals import over_seeds
 from engram.metrics.registry import computed, computed_name, higher_is_better
 from engram.protocols.candidates import (
     Candidate,
@@ -25,6 +24,7 @@ from engram.protocols.selection import audited, selected
 from engram.record.card import Selected
 from engram.record.experiment import Experiment
 from engram.record.run import Run
+from engram.results.summaries import over_runs
 
 SelectOn = Literal["test", "validation"]
 
@@ -170,6 +170,4 @@ def judged(experiment: Experiment, on: SelectOn) -> Experiment:
 
 def summary(results: Sequence[Run]) -> dict[str, JsonObject]:
     """Mean, sample SD and 95 % interval of every metric over runs."""
-    return {
-        name: over_seeds([result.metric(name) for result in results]).as_json() for name in results[0].metrics
-    }
+    return {name: over_runs(results, name).as_json() for name in results[0].metrics}

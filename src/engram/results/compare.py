@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Final, TypedDict, Unpack
 
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
-from engram.metrics.comparison import Ranking, rank
-from engram.metrics.paired import Test
-from engram.metrics.registry import higher_is_better, users_metrics
+from engram.metrics.arrays import Vector
+from engram.metrics.comparison import Ranking, Role, rank
+from engram.metrics.paired import LEVEL, Test
+from engram.metrics.registry import bounds_of, higher_is_better, users_metrics
+from engram.metrics.spending import check_looks, level_of_look
 from engram.record.run import Run
-from engram.results.runs import RunGroup, group_runs, without_draw
+from engram.results.looks import Look
+from engram.results.runs import RunGroup, Runs, group_key, group_runs, one_by_one, without_draw
+from engram.results.summaries import resolution
 from engram.results.test_data import notes_on_data, refuse_other_data
 
 DEFAULT_METRICS: Final = ("ACC", "FORG", "min-ACC", "WC-ACC")
@@ -25,6 +30,16 @@ _RECORDED_BESIDES: Final = tuple(
     f"evaluation.{name}" for name in ("losses", "gradients", "balances", "transfer", "upstream")
 )
 _COMPARED: Final = ("format", "id", "label", "seed", "method", "settings", "scenario", "tasks", "evaluation")
+
+
+class CompareOptions(TypedDict, total=False):
+    """The options of a comparison; see `compare_runs`."""
+
+    test: Test
+    baseline: str
+    more_seeds: Sequence[int]
+    together: bool
+    bootstrap: bool
 
 
 @dataclass(frozen=True)
@@ -39,9 +54,13 @@ class RunComparison:
         left_out: For each method, the seeds that not all other methods have.
         differences: Fields other than the method and its settings in which the experiments differ, with the
             value for each method.
-        rankings: The ranking of the methods by each metric.
+        rankings: The ranking of the methods by each metric, the primary one first.
         undefined: The metrics that were left out, and why.
         notes: What can be said against the comparison: test data that are not recorded or differ.
+        experiments: What identifies the experiment of each method in the log of comparisons.
+        plan: The numbers of seeds at which the comparison is looked at; empty if it is not planned.
+        variant: What tells this scenario from others with the same name and setting, if there are any.
+        extended: Earlier looks with fewer seeds, as far as the log of comparisons tells.
     """
 
     scenario: str
@@ -52,7 +71,30 @@ class RunComparison:
     differences: Mapping[str, JsonMapping]
     rankings: Mapping[str, Ranking]
     undefined: Mapping[str, str]
+    experiments: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    plan: tuple[int, ...] = ()
+    variant: str = ""
+    extended: tuple[Look, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """The scenario in words; empty for runs from a custom training loop."""
+        name = f"{self.scenario} ({self.setting})" if self.scenario else ""
+        return f"{name}, {self.variant}" if self.variant else name
+
+    @property
+    def primary(self) -> str:
+        """The metric that decides."""
+        return next(iter(self.rankings))
+
+    def look(self) -> Look | None:
+        """This comparison as an entry of the log; None if it had too few seeds to find anything."""
+        metrics = tuple(name for name, ranking in self.rankings.items() if not ranking.too_few)
+        ranking = self.rankings[self.primary]
+        baseline = self.experiments.get(ranking.baseline, "")
+        experiments = tuple(self.experiments.values())
+        return Look(experiments, self.seeds, metrics, ranking.test, baseline, self.plan) if metrics else None
 
     def as_json(self) -> JsonObject:
         """The comparison as JSON, with null for undefined and infinite numbers."""
@@ -66,29 +108,98 @@ class RunComparison:
             "metrics": {name: ranking.as_json() for name, ranking in self.rankings.items()},
             "undefined": dict(self.undefined),
             "notes": list(self.notes),
+            "primary": self.primary,
+            "plan": {"seeds": list(self.plan), "level": LEVEL} if self.plan else None,
+            "variant": self.variant,
+            "extended": [look.as_json() for look in self.extended],
         }
 
 
+def compare_by_scenario(
+    runs: Runs, *, metrics: Sequence[str] = (), **options: Unpack[CompareOptions]
+) -> tuple[list[RunComparison], dict[str, str]]:
+    """Compare the methods of each scenario.
+
+    Args:
+        runs: The runs, as returned by `find_runs`.
+        metrics: As for `compare_runs`.
+        options: As for `compare_runs`.
+
+    Returns:
+        One comparison per scenario; and the scenarios that cannot be compared, with the reason.
+
+    Raises:
+        InputError: No scenario can be compared.
+    """
+    parts = runs.by_scenario()
+    if len(parts) < 2 or all(len(part.groups()) < 2 for part in parts):
+        return [compare_runs(runs, metrics=metrics, **options)], {}
+    comparisons, problems = [], {}
+    for part, variant in zip(parts, _variants([part[0] for part in parts]), strict=True):
+        try:
+            comparisons.append(replace(compare_runs(part, metrics=metrics, **options), variant=variant))
+        except InputError as error:
+            title = (
+                f"{part[0].scenario or 'custom loops'}{f' ({part[0].setting})' if part[0].setting else ''}"
+            )
+            problems[f"{title}, {variant}" if variant else title] = str(error)
+    if not comparisons:
+        # That some scenario has a single method is beside the point if another has several.
+        several = [len(part.groups()) > 1 for part in parts]
+        reasons = [why for why, counts in zip(problems.values(), several, strict=True) if counts]
+        raise InputError("; ".join(dict.fromkeys(reasons)))
+    return comparisons, problems
+
+
+def _variants(runs: Sequence[Run]) -> list[str]:
+    """For each scenario, what tells it from others with the same name and setting."""
+    leaves = [_leaves({"": without_draw(one_by_one(run.description)).get("scenario")}) for run in runs]
+    variants = []
+    for run, ours in zip(runs, leaves, strict=True):
+        alike = [
+            theirs
+            for other, theirs in zip(runs, leaves, strict=True)
+            if (other.scenario, other.setting) == (run.scenario, run.setting)
+        ]
+        names = [name for name in ours if len({_written(theirs.get(name)) for theirs in alike}) > 1]
+        variants.append(", ".join(f"{name.strip('.')} {_written(ours[name])}" for name in names[:3]))
+    return variants
+
+
 def compare_runs(
-    runs: Iterable[Run], *, metrics: Sequence[str] = (), test: Test = "sign-flip"
+    runs: Iterable[Run],
+    *,
+    metrics: Sequence[str] = (),
+    test: Test = "sign-flip",
+    baseline: str = "",
+    more_seeds: Sequence[int] = (),
+    together: bool = False,
+    bootstrap: bool = False,
 ) -> RunComparison:
     """Compare the methods of some runs, paired by seed.
 
     Runs that differ only in the seed belong to one method. Seeds that every method has are compared; the
     others are listed in `left_out`. All runs must share scenario, setting and evaluation and, for each seed,
     the same draw of the scenario (permutations, class orders) and the same test data. Each metric is compared
-    on the seeds for which every method has a value. P-values are corrected for the pairs of methods, but not
-    for the number of metrics.
+    on the seeds for which every method has a value. P-values are corrected for the pairs of methods. The
+    first metric is the primary one; the others are exploratory, unless all are corrected together.
 
     Args:
         runs: The runs, as returned by `find_runs`.
         metrics: The metrics to compare (default: those of ACC, FORG, min-ACC, WC-ACC and plugins that the
             runs have).
         test: The test of each pair: `sign-flip` or `t`.
+        baseline: Compare all other methods with this one only, and correct for that number of tests.
+        more_seeds: The numbers of seeds at which the comparison is looked at, such as (6, 12), fixed before
+            the first look. Each look then has a level of its own, which together are 5 %.
+        together: Whether p-values are corrected for all metrics together, so that none is exploratory.
+        bootstrap: Whether to compute BCa bootstrap intervals, which need ten seeds.
 
     Raises:
         InputError: There is nothing to compare, or the runs are not comparable.
     """
+    if more_seeds:
+        check_looks(more_seeds)
     # A run that was never saved has no folder that identifies it.
     distinct = {run.folder or id(run): run for run in runs}
     groups = group_runs(distinct.values())
@@ -108,7 +219,14 @@ def compare_runs(
         refuse_other_data({name: seeds[seed] for name, seeds in by_seed.items()}, seed)
 
     paired = {name: [seeds[seed] for seed in shared] for name, seeds in by_seed.items()}
-    rankings, undefined = _rankings(_chosen(metrics, paired), paired, test)
+    judged = _Judged(
+        test=test,
+        level=level_of_look(more_seeds, len(shared)) if more_seeds else LEVEL,
+        baseline=_spelled(baseline, by_seed) if baseline else "",
+        together=together,
+        bootstrap=bootstrap,
+    )
+    rankings, undefined = _rankings(_chosen(metrics, paired), paired, judged)
     first = groups[0].runs[0]
     left_out = {name: tuple(sorted(set(seeds) - set(shared))) for name, seeds in by_seed.items()}
     return RunComparison(
@@ -121,28 +239,91 @@ def compare_runs(
         rankings=rankings,
         undefined=undefined,
         notes=notes_on_data(paired),
+        experiments={group.label: _identity(group) for group in groups},
+        plan=tuple(more_seeds),
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """How methods are judged."""
+
+    test: Test
+    level: float
+    baseline: str
+    together: bool
+    bootstrap: bool
+
+
+def _identity(group: RunGroup) -> str:
+    return sha256(group_key(group.runs[0]).encode()).hexdigest()[:16]
+
+
+def _spelled(name: str, labels: Iterable[str]) -> str:
+    """The label of a method from its name: in any capitalisation, or as far as it is unambiguous."""
+    known = list(labels)
+    for same in (
+        [label for label in known if label.lower() == name.lower()],
+        [label for label in known if label.lower().startswith(name.lower())],
+    ):
+        if len(same) == 1:
+            return same[0]
+    raise unknown_name("baseline", name, known)
+
+
 def _rankings(
-    metrics: Iterable[str], paired: Mapping[str, Sequence[Run]], test: Test
+    metrics: Iterable[str], paired: Mapping[str, Sequence[Run]], judged: _Judged
 ) -> tuple[dict[str, Ranking], dict[str, str]]:
     """The ranking by each metric, and why a metric has none."""
-    rankings, undefined = {}, {}
+    tables, undefined = _tables(metrics, paired)
+    run = next(iter(paired.values()))[0]
+
+    def ranked(metric: str, role: Role, other_p: Sequence[float] = ()) -> Ranking:
+        return rank(
+            tables[metric],
+            higher_is_better=_direction(metric),
+            test=judged.test,
+            level=judged.level,
+            baseline=judged.baseline,
+            bounds=bounds_of(metric),
+            resolution=resolution(run, metric),
+            bootstrap=judged.bootstrap,
+            role=role,
+            other_p=other_p,
+        )
+
+    rankings = {
+        metric: ranked(metric, "exploratory" if number else "primary") for number, metric in enumerate(tables)
+    }
+    if judged.together and len(rankings) > 1:
+        p = {metric: [pair.p for pair in ranking.pairs] for metric, ranking in rankings.items()}
+        rankings = {
+            metric: ranked(
+                metric, "corrected", [value for other in p if other != metric for value in p[other]]
+            )
+            for metric in rankings
+        }
+    return rankings, undefined
+
+
+def _tables(
+    metrics: Iterable[str], paired: Mapping[str, Sequence[Run]]
+) -> tuple[dict[str, dict[str, Vector]], dict[str, str]]:
+    """For each metric, the values of each method by seed; and why a metric has none."""
+    tables, undefined = {}, {}
     for metric in metrics:
         table = np.array([[run.metrics.get(metric, np.nan) for run in runs] for runs in paired.values()])
         known = np.isfinite(table).all(axis=0)
         if known.any():
-            values = dict(zip(paired, table[:, known], strict=True))
-            rankings[metric] = rank(values, higher_is_better=_direction(metric), test=test)
+            tables[metric] = dict(zip(paired, table[:, known], strict=True))
         else:
             lacking = [name for name, row in zip(paired, table, strict=True) if not np.isfinite(row).all()]
             undefined[metric] = (
                 f"no seed has a value for every method; values are missing for {', '.join(lacking)}"
             )
-    if not rankings:
+    if not tables:
         raise InputError(f"nothing to compare: {'; '.join(f'{n}: {why}' for n, why in undefined.items())}")
-    return rankings, undefined
+    return tables, undefined
 
 
 def _direction(metric: str) -> bool:
@@ -160,7 +341,7 @@ def _refuse_different(groups: Sequence[RunGroup]) -> None:
     """Raise unless all groups have the same scenario, tasks and evaluation."""
 
     def evaluated(group: RunGroup) -> JsonObject:
-        experiment = without_draw(_one_by_one(group.runs[0].description))
+        experiment = without_draw(one_by_one(group.runs[0].description))
         fields = {name: experiment.get(name) for name in ("scenario", "tasks", "evaluation")}
         return {
             name: value for name, value in _leaves(fields).items() if not name.startswith(_RECORDED_BESIDES)
@@ -176,18 +357,6 @@ def _refuse_different(groups: Sequence[RunGroup]) -> None:
                     f"{_written(ours.get(name))} in one and {_written(theirs.get(name))} in the other; "
                     "all runs must have the same scenario, setting and evaluation"
                 )
-
-
-def _one_by_one(experiment: JsonMapping) -> JsonMapping:
-    """The experiment as if its tasks had been learned one after the other.
-
-    This makes a baseline that learns all tasks at once (`offline`) comparable with the other methods.
-    """
-    scenario = experiment.get("scenario")
-    if not isinstance(scenario, Mapping) or len(scenario.get("phases") or ()) != 1:
-        return experiment
-    phases = [[task] for task in sorted(scenario["phases"][0])]
-    return {**experiment, "scenario": {**scenario, "phases": phases}}
 
 
 def _by_seed(group: RunGroup) -> dict[int, Run]:
@@ -215,7 +384,7 @@ def _place(run: Run) -> str:
 def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
     (first, reference), *others = runs.items()
     for name, run in others:
-        ours, theirs = (_one_by_one(drawn.description).get("scenario") for drawn in (reference, run))
+        ours, theirs = (one_by_one(drawn.description).get("scenario") for drawn in (reference, run))
         if ours != theirs:
             raise InputError(
                 f"{first} and {name} cannot be compared: with seed {seed} they learned different tasks "

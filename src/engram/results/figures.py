@@ -1,6 +1,6 @@
 """The data of the report's figures: in percent, rounded, and downsampled without losing extremes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ from engram.core.jsons import JsonObject
 from engram.record.run import Run
 from engram.results.query import (
     MeanCurve,
-    half_width,
+    end_values,
     metrics_table,
     min_accuracy_curve,
     probe_curves,
@@ -56,8 +56,7 @@ def method_figure(groups: Sequence[RunGroup]) -> Figure:
     """The mean accuracy over the tasks seen so far, all experiments in one plot."""
     limit = _limit(len(groups))
     series = [_band(group.label, seen_curve(group.runs), limit=limit) for group in groups]
-    longest = max((group.runs[0] for group in groups), key=lambda run: int(run.curve.step[-1]))
-    return {"kind": "methods", "series": series, "phases": _phases(longest)}
+    return {"kind": "methods", "series": series, **_boundaries({group.label: group.runs for group in groups})}
 
 
 def bar_figure(groups: Sequence[RunGroup]) -> Figure | None:
@@ -70,7 +69,8 @@ def bar_figure(groups: Sequence[RunGroup]) -> Figure | None:
         {
             "name": group.label,
             "y": [_percent(table[name][i].mean) for name in names],
-            "error": [_percent(half_width(table[name][i])) for name in names],
+            "error": [_percent(table[name][i].ci95[1] - table[name][i].mean) for name in names],
+            "errorBelow": [_percent(table[name][i].mean - table[name][i].ci95[0]) for name in names],
         }
         for i, group in enumerate(groups)
     ]
@@ -84,15 +84,15 @@ def task_figure(group: RunGroup) -> Figure:
     limit = _limit(len(curves))
     tasks = []
     for task, curve in enumerate(curves):
-        ends = np.isin(curve.step, run.curve.step[task_ends(run.curve)])
-        shown = {"endX": curve.step[ends].tolist(), "endY": _rounded(100 * curve.mean[ends])}
+        step, accuracy = end_values(group.runs, task)
+        shown = {"endX": [_whole(x) for x in step], "endY": _rounded(100 * accuracy)}
         tasks.append(_band(run.task_name(task), curve, limit=limit) | shown)
     lowest = min_accuracy_curve(group.runs)
     return {
         "kind": "tasks",
         "tasks": tasks,
         "lowest": _band("min-ACC", replace(lowest, sd=np.full_like(lowest.mean, np.nan)), limit=limit),
-        "phases": _phases(run),
+        **_boundaries({_seed_name(run): [run] for run in group.runs}),
     }
 
 
@@ -103,9 +103,10 @@ def probe_figures(group: RunGroup) -> dict[str, Figure]:
     curves = probe_curves(group.runs)
     limit = _limit(len(curves))
     titles = {task: run.task_name(column) for column, task in enumerate(run.curve.tasks)}
+    boundaries = _boundaries({_seed_name(run): [run] for run in group.runs})
     for (name, task), curve in curves.items():
         title = name if task is None else titles.get(task, f"{name} of {task}")
-        figure = figures.setdefault(name, {"kind": "probe", "series": [], "phases": _phases(run)})
+        figure = figures.setdefault(name, {"kind": "probe", "series": [], **boundaries})
         figure["series"].append(_band(title, curve, limit=limit, scale=1.0))
     return figures
 
@@ -127,6 +128,36 @@ def _band(name: str, curve: MeanCurve, *, limit: int, scale: float = 100.0) -> F
             low, high = np.clip(low, 0.0, 100.0), np.clip(high, 0.0, 100.0)
         figure |= {"low": _rounded(low), "high": _rounded(high)}
     return figure
+
+
+def _boundaries(runs: Mapping[str, Sequence[Run]]) -> Figure:
+    """The learning phases of some curves: once if all runs share them, else those of each.
+
+    A boundary of one run says nothing about another whose tasks are longer or shorter: where they differ,
+    `boundaries` has the steps at which a later phase begins, for each distinct run of each curve.
+    """
+    phases = {name: [_phases(run) for run in own] for name, own in runs.items()}
+    distinct = [own for group in phases.values() for own in group]
+    spans = {tuple((phase["start"], phase["end"]) for phase in own) for own in distinct}
+    if len(spans) == 1:
+        return {"phases": distinct[0]}
+    listed = [
+        {
+            "name": name,
+            "x": sorted({phase["start"] for own in group for phase in own[1:]}),
+            "end": max(phase["end"] for own in group for phase in own),
+        }
+        for name, group in phases.items()
+    ]
+    return {"phases": [], "boundaries": listed}
+
+
+def _seed_name(run: Run) -> str:
+    return run.id if run.seed is None else f"seed {run.seed}"
+
+
+def _whole(step: float) -> int | float:
+    return int(step) if step == int(step) else round(float(step), 1)
 
 
 def _phases(run: Run) -> list[Figure]:

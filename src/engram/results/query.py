@@ -15,9 +15,10 @@ from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve, min_accuracy
 from engram.metrics.extremes import Extremes, mean_extremes
-from engram.metrics.intervals import Summary, over_seeds
+from engram.metrics.intervals import Summary
 from engram.record.run import ProbeKey, Run
 from engram.results.runs import RunGroup
+from engram.results.summaries import over_runs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -98,6 +99,24 @@ def task_ends(curve: Curve) -> Integers:
         array([1, 4])
     """
     return np.append(np.flatnonzero(np.diff(curve.learning)), len(curve) - 1).astype(np.int64)
+
+
+def end_values(runs: Sequence[Run], task: int) -> tuple[Floats, Floats]:
+    """At the end of each phase, the step and the accuracy of a task, as means over runs.
+
+    Runs may have phases of different lengths: each is evaluated at the ends of its own.
+    """
+    ends = [task_ends(run.curve) for run in runs]
+    steps, values = np.full((2, len(runs), max(map(len, ends))), np.nan)
+    for number, (run, rows) in enumerate(zip(runs, ends, strict=True)):
+        if task < run.curve.accuracy.shape[1]:
+            values[number, : len(rows)] = run.curve.accuracy[rows, task]
+            steps[number, : len(rows)] = np.where(
+                np.isfinite(values[number, : len(rows)]), run.curve.step[rows], np.nan
+            )
+    step, value = _mean(steps), _mean(values)
+    known = np.isfinite(value)
+    return step[known], value[known]
 
 
 def task_curves(runs: Sequence[Run]) -> list[MeanCurve]:
@@ -187,10 +206,7 @@ def metrics_table(groups: Sequence[RunGroup]) -> dict[str, list[Summary]]:
     For a group in which no run has a value, the summary is NaN with n = 0.
     """
     names = dict.fromkeys(name for group in groups for run in group.runs for name in run.metrics)
-    return {
-        name: [over_seeds([run.metrics.get(name, float("nan")) for run in group.runs]) for group in groups]
-        for name in names
-    }
+    return {name: [over_runs(group.runs, name) for group in groups] for name in names}
 
 
 def stored_extremes(group: RunGroup) -> Extremes:
@@ -200,17 +216,6 @@ def stored_extremes(group: RunGroup) -> Extremes:
     """
     stored = [run.estimates for run in group.runs if run.estimates is not None]
     return mean_extremes(stored) if len(stored) == len(group.runs) else Extremes()
-
-
-def half_width(summary: Summary) -> float:
-    """Half the width of the 95 % interval, as written after ±.
-
-    Example:
-        >>> half_width(Summary(mean=0.5, sd=0.1, ci95=(0.25, 0.75), n=3))
-        0.25
-    """
-    low, high = summary.ci95
-    return (high - low) / 2
 
 
 def answers(trace: Trace, task: int) -> tuple[Integers, NDArray[np.bool_]]:

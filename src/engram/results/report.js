@@ -64,7 +64,7 @@ function tracesOf(figure, { view, hidden }) {
       if (hidden.has(bar.name)) return;
       traces.push({
         type: "bar", name: bar.name, x: figure.metrics, y: bar.y, marker: { color: colourOf(i, figure.bars.length) },
-        error_y: { array: bar.error, color: colour("ink"), thickness: 1.2, width: 4, visible: bar.error.some((e) => e !== null) }, ...percent,
+        error_y: { array: bar.error, arrayminus: bar.errorBelow, symmetric: false, color: colour("ink"), thickness: 1.2, width: 4, visible: bar.error.some((e) => e !== null) }, ...percent,
       });
     });
     return traces;
@@ -92,6 +92,19 @@ function tracesOf(figure, { view, hidden }) {
     traces.push(...band(series, ink), curve(series, ink, hover));
   });
   return traces;
+}
+
+// Where runs differ in their task boundaries, every curve has its own, in its colour; those that several
+// curves share are grey.
+function ownMarks(figure, { hidden }) {
+  const shown = figure.boundaries.filter((own) => figure.kind !== "methods" || !hidden.has(own.name));
+  const curves = new Map(); // boundary → the curves that have it
+  for (const own of shown) for (const x of own.x) curves.set(x, (curves.get(x) || []).concat(figure.boundaries.indexOf(own)));
+  const shapes = [...curves].map(([x, of]) => {
+    const ink = figure.kind === "methods" && of.length === 1 ? colourOf(of[0], figure.boundaries.length) : colour("soft");
+    return { type: "line", x0: x, x1: x, xref: "x", yref: "paper", y0: 0, y1: 1, layer: "below", line: { color: ink, width: 1.4, dash: "dot" } };
+  });
+  return { shapes, annotations: [] };
 }
 
 function phaseMarks(phases, width) {
@@ -158,9 +171,10 @@ function layoutOf(figure, place) {
   const phases = figure.phases || [];
   const many = (figure.tasks || figure.series || []).length > 10;
   const axis = { gridcolor: colour("grid"), linecolor: colour("line"), zeroline: false, tickfont: { size: 11.5 }, automargin: true };
-  const updates = phases.length ? { range: [Math.min(0, phases[0].start), phases[phases.length - 1].end * 1.012] } : {};
+  const last = figure.boundaries ? Math.max(...figure.boundaries.map((own) => own.end)) : phases.length ? phases[phases.length - 1].end : 0;
+  const updates = last ? { range: [Math.min(0, phases.length ? phases[0].start : 0), last * 1.012] } : {};
   return {
-    ...phaseMarks(phases, place.clientWidth),
+    ...(figure.boundaries ? ownMarks(figure, state.get(place)) : phaseMarks(phases, place.clientWidth)),
     height: place.clientHeight,
     autosize: true,
     margin: { l: 46, r: 8, t: bars ? 10 : 50, b: bars ? 30 : 44 },

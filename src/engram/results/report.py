@@ -29,7 +29,6 @@ from engram.results.query import (
     accuracy_matrix,
     deepest_dip,
     forgetting_events,
-    half_width,
     metrics_table,
     stability_gap,
     stored_extremes,
@@ -102,7 +101,11 @@ def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
         _warning(other_data_between(groups)),
         _figure(
             "methods",
-            "Mean accuracy over the tasks seen so far, at every evaluation.",
+            "Mean accuracy over the tasks seen so far, at every evaluation."
+            + _own_boundaries(
+                figures["methods"],
+                of="in the colour of a curve are its task boundaries, grey ones are shared",
+            ),
             label="Line chart: mean accuracy over the tasks seen so far, one line per experiment",
         ),
     ]
@@ -111,7 +114,7 @@ def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
         figures["bars"] = bars
         note = (
             "ACC is measured at task ends; min\u2011ACC and WC\u2011ACC count all evaluations. "
-            "Error bars: 95 % t intervals over seeds."
+            "Error bars: 95 % intervals over seeds, on the logit scale."
         )
         parts.append(
             _figure("bars", note, label=f"Bar chart: {', '.join(bars['metrics'])} of each experiment")
@@ -131,6 +134,7 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> 
         f"Accuracy of each task at every evaluation. {spread} Dashed lines with circles: accuracy at task "
         "ends only. Dotted line: min\u2011ACC."
         + (" Long curves are downsampled; minima and maxima are preserved." if thinned else "")
+        + _own_boundaries(figures[name], of="are the task boundaries of all seeds")
     )
     probes = []
     for i, (probe, figure) in enumerate(probe_figures(group).items()):
@@ -177,6 +181,13 @@ def _facts(group: RunGroup) -> list[str]:
     if seconds:
         facts.append(f"{np.mean(seconds):.1f} s per run")
     return [fact for fact in dict.fromkeys(facts) if fact and fact != group.label]
+
+
+def _own_boundaries(figure: Figure, *, of: str) -> str:
+    """A sentence for the caption if runs in a figure differ in their task boundaries; empty otherwise."""
+    if "boundaries" not in figure:
+        return ""
+    return f" Runs differ in the length of their tasks: dotted vertical lines {of}."
 
 
 def _gap_sentence(group: RunGroup) -> Html:
@@ -345,9 +356,9 @@ def _metrics_section(groups: Sequence[RunGroup]) -> Html:
         for name, summaries in table.items()
     ]
     note = (
-        "Values in percent: mean ± half-width of the 95 % t interval over seeds, with the sample standard "
-        "deviation and the number of seeds below. A dash means undefined. Hover over or focus a name to see "
-        "its definition."
+        "Values in percent: mean and 95 % interval over seeds (on the logit scale where the metric has "
+        "bounds, otherwise Student t), with the sample standard deviation and the number of seeds below. A "
+        "dash means undefined. Hover over or focus a name to see its definition."
     )
     if any(corrected.values and not corrected.exact for corrected in extremes):
         note += (
@@ -395,7 +406,8 @@ def _metric_cell(summary: Summary, estimate: Estimate | None) -> Html:
         corrected = element("small", f"corrected {middle} ({low} to {high})")
     if not np.isfinite(summary.sd):
         return element("td", mean, element("small", seeds), corrected)
-    interval = element("span", f"± {100 * half_width(summary):.1f}", class_="interval")
+    edges = [_points(edge) for edge in summary.ci95]
+    interval = element("span", f"({edges[0]} … {edges[1]})", class_="interval")
     spread = element("small", f"SD {100 * summary.sd:.1f} · {seeds}")
     return element("td", f"{mean} ", interval, spread, corrected)
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Unpack, overload
 
 from engram.core.errors import Damaged, InputError
 from engram.core.jsons import Json, JsonMapping, JsonObject
@@ -18,8 +18,7 @@ from engram.record.run import Run, looks_like_run
 if TYPE_CHECKING:
     import polars
 
-    from engram.metrics.paired import Test
-    from engram.results.compare import RunComparison
+    from engram.results.compare import CompareOptions, RunComparison
 
 
 class Runs(Sequence[Run]):
@@ -84,11 +83,21 @@ class Runs(Sequence[Run]):
         columns = {name: [row.get(name) for row in rows] for name in names}
         return pl.DataFrame({name: _column(name, values) for name, values in columns.items()})
 
-    def compare(self, *metrics: str, test: Test = "sign-flip") -> RunComparison:
-        """Test methods against each other, paired by seed; see `engram.results.compare.compare_runs`."""
+    def compare(self, *metrics: str, **options: Unpack[CompareOptions]) -> RunComparison:
+        """Test methods against each other, paired by seed; see `engram.results.compare.compare_runs`.
+
+        All runs must be of one scenario; `by_scenario` separates them.
+        """
         from engram.results.compare import compare_runs
 
-        return compare_runs(self, metrics=metrics, test=test)
+        return compare_runs(self, metrics=metrics, **options)
+
+    def by_scenario(self) -> list[Runs]:
+        """The runs of each scenario, in order of first appearance."""
+        parts: dict[str, list[Run]] = {}
+        for run in self:
+            parts.setdefault(scenario_key(run), []).append(run)
+        return [Runs(part) for part in parts.values()]
 
     def report(self, page: str | Path = "report.html") -> Path:
         """Write one self-contained HTML page about these runs, and return its path."""
@@ -219,12 +228,21 @@ def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
     """
     members: dict[str, list[Run]] = {}
     for run in runs:
-        known = without_draw(run.description)
-        key = {name: value for name, value in known.items() if name not in ("id", "seed")}
-        members.setdefault(json.dumps(key, sort_keys=True), []).append(run)
+        members.setdefault(group_key(run), []).append(run)
     groups = [sorted(group, key=_seed_order) for group in members.values()]
     labels = _distinct_labels([group[0] for group in groups])
     return [RunGroup(label, tuple(group)) for label, group in zip(labels, groups, strict=True)]
+
+
+def group_key(run: Run) -> str:
+    """What the runs of one group have in common, as text.
+
+    Example:
+        >>> group_key(Run(description={"id": "a", "seed": 1, "method": "er"}))
+        '{"method": "er"}'
+    """
+    known = without_draw(run.description)
+    return json.dumps({name: known[name] for name in known if name not in ("id", "seed")}, sort_keys=True)
 
 
 def without_draw(experiment: JsonMapping) -> JsonObject:
@@ -233,6 +251,27 @@ def without_draw(experiment: JsonMapping) -> JsonObject:
     if not isinstance(scenario, Mapping):
         return dict(experiment)
     return {**experiment, "scenario": {**scenario, "tasks": len(scenario.get("tasks", ()))}}
+
+
+def one_by_one(experiment: JsonMapping) -> JsonMapping:
+    """The experiment as if its tasks had been learned one after the other.
+
+    This makes a baseline that learns all tasks at once (`offline`) comparable with the other methods.
+
+    Example:
+        >>> one_by_one({"scenario": {"phases": [[1, 0]]}})
+        {'scenario': {'phases': [[0], [1]]}}
+    """
+    scenario = experiment.get("scenario")
+    if not isinstance(scenario, Mapping) or len(scenario.get("phases") or ()) != 1:
+        return experiment
+    phases = [[task] for task in sorted(scenario["phases"][0])]
+    return {**experiment, "scenario": {**scenario, "phases": phases}}
+
+
+def scenario_key(run: Run) -> str:
+    """What the scenarios of comparable runs have in common, as text; the same for all custom loops."""
+    return json.dumps(without_draw(one_by_one(run.description)).get("scenario"), sort_keys=True)
 
 
 def _seed_order(run: Run) -> tuple[float, str]:

@@ -34,7 +34,8 @@ def explain(
         str,
         typer.Argument(
             help="A metric (WC-ACC, WF10, forgetting), a method, a scenario, a model, a setting, a data set, "
-            "a question of the protocol card, an optimizer, or a verdict of engram reproduce.",
+            "a word of statistics (interval), a question of the protocol card, an optimizer, or a verdict of "
+            "engram reproduce.",
             autocompletion=completion(all_names),
         ),
     ],
@@ -80,6 +81,7 @@ def _kinds() -> list[Kind]:
         (model_names, things.explain_model),
         (things.setting_names, things.explain_setting),
         (dataset_names, things.explain_dataset),
+        (things.term_names, things.explain_term),
     ]
 
 

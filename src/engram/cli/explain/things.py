@@ -389,3 +389,28 @@ def explain_question(name: str) -> Explanation:
         heading=f"{name}: {question}",
         lines={"measured": how, "shown by": "`engram audit RUNS`, and in the report"},
     )
+
+
+def term_names() -> tuple[str, ...]:
+    """The words of statistics.
+
+    Example:
+        >>> term_names()[:2]
+        ('interval', 'sign-flip')
+    """
+    from engram.metrics.terms import TERMS
+
+    return tuple(TERMS)
+
+
+def explain_term(name: str) -> Explanation:
+    """A word of statistics.
+
+    Example:
+        >>> list(explain_term("holm").lines)
+        ['pairs']
+    """
+    from engram.metrics.terms import TERMS
+
+    term = TERMS[name]
+    return Explanation(kind="statistics", name=name, heading=term.title, text=term.meaning, lines=term.lines)

@@ -1,0 +1,53 @@
+"""Metrics over runs: means with the interval that suits the metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from engram.core.errors import InputError
+from engram.metrics.intervals import Summary, over_seeds
+from engram.metrics.registry import bounds_of, find
+from engram.record.run import Run
+
+
+def over_runs(runs: Sequence[Run], name: str) -> Summary:
+    """A metric over runs that differ in the seed; runs without a value are left out.
+
+    The interval stays within the bounds of the metric, see `engram.metrics.intervals.over_seeds`.
+
+    Example:
+        >>> runs = [Run(stored={"ACC": value}) for value in (0.97, 0.99, 0.98)]
+        >>> over_runs(runs, "ACC").interval
+        'logit'
+    """
+    values = np.array([run.metrics.get(name, math.nan) for run in runs], dtype=np.float64)
+    known = values[~np.isnan(values)]
+    # The trace is read only where the seeds alone say nothing about the spread.
+    same = len(known) > 1 and np.ptp(known) == 0
+    return over_seeds(known, bounds=bounds_of(name), resolution=resolution(runs[0], name) if same else 0.0)
+
+
+def resolution(run: Run, name: str) -> float:
+    """The change of a metric by one test sample: 1 / the test samples of all tasks; 0 where that is unknown.
+
+    Accuracies are multiples of it, where all tasks have equally many samples. Metrics of all tasks but one
+    are somewhat coarser.
+
+    Example:
+        >>> from engram.core.trace import Trace
+        >>> from engram.record.tables import Tables
+        >>> trace = Trace()
+        >>> trace.add(step=1, learning=0, task=0, right=np.array([True, True, False, True]))
+        >>> resolution(Run(tables=Tables(trace)), "ACC"), resolution(Run(), "ACC")
+        (0.25, 0.0)
+    """
+    try:
+        metric = find(name)[0]
+        trace = run.ends if metric.task_ends_suffice and len(run.ends) else run.trace
+    except InputError:
+        return 0.0
+    samples = sum(dict(zip(trace.task, trace.total, strict=True)).values())
+    return 1 / samples if samples and metric.bounds is not None else 0.0
