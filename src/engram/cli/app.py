@@ -50,6 +50,11 @@ class _Engram(Verbs):
             "Compare methods on the same scenario, paired by seed: ranking, tests, effect sizes.",
             RESULTS,
         ),
+        "gate": LazyVerb(
+            "engram.cli.gate:gate",
+            "Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.",
+            RESULTS,
+        ),
         "audit": LazyVerb(
             "engram.cli.audit:audit",
             "Print the protocol card of finished runs: measured during the run, not declared.",
