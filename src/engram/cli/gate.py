@@ -10,7 +10,7 @@ import typer
 from engram.cli.options import Json
 
 if TYPE_CHECKING:
-    from engram.results.gate import Gate, Rule
+    from engram.results.gate import Gate
 
 _ROWS = 20
 
@@ -61,15 +61,9 @@ def gate(
     """
     from engram.cli.output import print_json
     from engram.results.gate.comparing import compare_files
-    from engram.results.gate.judging import parse_rule
+    from engram.results.gate.judging import rules_of
 
-    rules: list[Rule] = []
-    if max_drop is not None or (max_flips is None and max_worst_slice_drop is None):
-        rules.append(parse_rule("max-drop", max_drop or "1pp"))
-    if max_flips is not None:
-        rules.append(parse_rule("max-flips", max_flips))
-    if max_worst_slice_drop is not None:
-        rules.append(parse_rule("max-worst-slice-drop", max_worst_slice_drop))
+    rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
     chosen = None if slices is None else [name.strip() for name in slices.split(",") if name.strip()]
     outcome = compare_files(
         old, new, rules, slices=chosen, min_samples=min_samples, common=common, score=score, level=level

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
 
 from engram.core.errors import InputError
 from engram.metrics.flips import LEVEL
@@ -13,15 +12,10 @@ from engram.results.gate.judging import Gate, Rule, judge
 from engram.results.gate.pairs import choose_slices, join
 from engram.results.gate.predictions import Predictions, of_table, read_predictions
 
-if TYPE_CHECKING:
-    import polars
-
-    Answers: TypeAlias = str | Path | Run | Predictions | polars.DataFrame | Mapping[str, Sequence[object]]
-
 
 def compare_files(
-    old: Answers,
-    new: Answers,
+    old: object,
+    new: object,
     rules: Sequence[Rule],
     *,
     slices: Sequence[str] | None = None,
@@ -33,7 +27,7 @@ def compare_files(
     """Compare two models by their answers: files, tables or runs.
 
     Args:
-        old: The old model's answers.
+        old: The old model's answers: a path, `Run`, `Predictions`, polars data frame or columns by name.
         new: The new model's answers.
         rules: The rules to judge.
         slices: The columns that are slices (default: all that have no other meaning).
@@ -82,7 +76,7 @@ def of_run(run: Run) -> Predictions:
     return of_table({"id": ids, "correct": right, "task": tasks}, source=name)
 
 
-def _answers(source: Answers, name: str, score: str | None) -> Predictions:
+def _answers(source: object, name: str, score: str | None) -> Predictions:
     if isinstance(source, Predictions):
         return source
     if isinstance(source, Run):
@@ -90,4 +84,10 @@ def _answers(source: Answers, name: str, score: str | None) -> Predictions:
     if isinstance(source, str | Path):
         place = Path(source)
         return of_run(Run.load(place)) if looks_like_run(place) else read_predictions(place, score=score)
+    import polars as pl
+
+    if not isinstance(source, pl.DataFrame | Mapping):
+        raise InputError(
+            f"{name} must be a file, a run, a table or columns by name, got {type(source).__name__}"
+        )
     return of_table(source, source=name)

@@ -206,6 +206,32 @@ def parse_rule(quantity: Quantity, text: str) -> Rule:
     return Rule(quantity, limit, shown)  # type: ignore[arg-type]
 
 
+def rules_of(
+    *,
+    max_drop: float | str | None = None,
+    max_flips: float | str | None = None,
+    max_worst_slice_drop: float | str | None = None,
+) -> list[Rule]:
+    """The rules for some limits, each a fraction or a text such as `1pp` or `1%:harm`.
+
+    Without any limit, the drop of accuracy must be shown to be at most one percentage point.
+
+    Example:
+        >>> print(*rules_of(max_drop=0.02, max_flips="1%:harm"))
+        max-drop 2pp (safe) max-flips 1% (harm)
+        >>> print(*rules_of())
+        max-drop 1pp (safe)
+    """
+    limits: dict[Quantity, float | str | None] = {
+        "max-drop": max_drop,
+        "max-flips": max_flips,
+        "max-worst-slice-drop": max_worst_slice_drop,
+    }
+    if all(limit is None for limit in limits.values()):
+        limits["max-drop"] = "1pp"
+    return [parse_rule(name, str(limit)) for name, limit in limits.items() if limit is not None]
+
+
 def judge(
     pairs: Pairs,
     rules: Sequence[Rule],
