@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
+from engram.cli import main
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics.flips import exact_test
@@ -19,6 +20,8 @@ from engram.record.run import Run
 from engram.record.tables import Tables
 from engram.results.gate import join, judge, of_table, parse_rule, read_predictions
 from engram.results.gate.comparing import compare_files
+from engram.results.gate.history import read_history, versions_in
+from engram.results.gate.history_page import page as history_page
 from engram.results.gate.page import page
 from engram.results.gate.writing import junit, markdown
 
@@ -285,3 +288,56 @@ def test_broken_files_are_refused(tmp_path: Path, content: str) -> None:
             read_predictions(tmp_path / name)
     with pytest.raises(InputError, match="no such file"):
         read_predictions(tmp_path / "nowhere.csv")
+
+
+# History --------------------------------------------------------------------------------------------
+
+
+def write_versions(folder: Path, versions: dict[str, list[int]]) -> None:
+    for number, (name, right) in enumerate(versions.items()):
+        columns: Rows = {"id": list(range(len(right))), "correct": list(right)}
+        if number == 0:
+            columns["kind"] = ["a", "a", "b", "b"]
+        pl.DataFrame(columns).sample(fraction=1, shuffle=True, seed=number).write_csv(folder / f"{name}.csv")
+
+
+def test_history_follows_samples_through_versions(tmp_path: Path) -> None:
+    write_versions(tmp_path, {"v9": [1, 1, 1, 0], "v10": [1, 0, 0, 1], "v11": [1, 1, 0, 1]})
+    history = read_history(versions_in(tmp_path))
+    assert history.versions == ("v9", "v10", "v11")
+    accuracy = {name: history.accuracy[:, column].tolist() for column, name in enumerate(history.slices)}
+    assert accuracy == {
+        "all samples": [0.75, 0.5, 0.75],
+        "kind=a": [1.0, 0.5, 1.0],
+        "kind=b": [0.5, 0.5, 0.5],
+    }
+    fates = history.fates().select("id", "lost in", "back in", "losses").rows()
+    assert sorted(fates) == [("1", "v10", "v11", 1), ("2", "v10", None, 1)]
+    summary = history.as_json()
+    assert (summary["always_right"], summary["never_right"], summary["lost"]) == (1, 0, [2, 0])
+    text = history_page(history)
+    assert "2 samples were right once and wrong later: 1 of them are wrong now, 1 came back." in text
+
+
+def test_history_refuses_what_does_not_match(tmp_path: Path) -> None:
+    write_versions(tmp_path, {"v1": [1, 1, 1, 0], "v2": [1, 0, 0]})
+    with pytest.raises(InputError, match=r"1 ids are only in .*v1\.csv: '3'"):
+        read_history(versions_in(tmp_path))
+    assert len(read_history(versions_in(tmp_path), common=True, min_samples=1).right) == 3
+    (tmp_path / "v2.csv").unlink()
+    with pytest.raises(InputError, match="has 1 versions"):
+        versions_in(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        versions_in(tmp_path / "nowhere")
+
+
+def test_history_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_versions(tmp_path, {"v1": [1, 1, 1, 0], "v2": [1, 0, 0, 0]})
+    page_file = tmp_path / "page.html"
+    with pytest.raises(SystemExit) as ended:
+        main(["history", str(tmp_path), "-o", str(page_file)])
+    out, err = capsys.readouterr()
+    assert ended.value.code == 0
+    assert "2 samples that were right once are wrong in v2" in out
+    assert f"wrote {page_file}" in err.replace("\n", "")
+    assert page_file.stat().st_size > 1000

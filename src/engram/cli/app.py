@@ -55,6 +55,11 @@ class _Engram(Verbs):
             "Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.",
             RESULTS,
         ),
+        "history": LazyVerb(
+            "engram.cli.history:history",
+            "Write a page about many versions of a model: slices over time, samples lost and back.",
+            RESULTS,
+        ),
         "audit": LazyVerb(
             "engram.cli.audit:audit",
             "Print the protocol card of finished runs: measured during the run, not declared.",

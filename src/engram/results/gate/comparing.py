@@ -43,7 +43,7 @@ def compare_files(
         >>> compare_files(old, new, [parse_rule("max-drop", "1pp")])
         <Gate failed: 400 samples, 100.00% to 95.00%, 20 lost, 0 gained>
     """
-    first, second = _answers(old, "old", score), _answers(new, "new", score)
+    first, second = read_answers(old, "old", score), read_answers(new, "new", score)
     pairs = join(first, second, common=common)
     if slices is not None:
         pairs = choose_slices(pairs, slices)
@@ -76,7 +76,17 @@ def of_run(run: Run) -> Predictions:
     return of_table({"id": ids, "correct": right, "task": tasks}, source=name)
 
 
-def _answers(source: object, name: str, score: str | None) -> Predictions:
+def read_answers(source: object, name: str, score: str | None = None) -> Predictions:
+    """A model's answers from a path, `Run`, `Predictions`, polars data frame or columns by name.
+
+    Args:
+        source: The answers.
+        name: What messages call a table.
+        score: For lm-eval, the metric that says what is right.
+
+    Raises:
+        InputError: It is none of these, or cannot be read.
+    """
     if isinstance(source, Predictions):
         return source
     if isinstance(source, Run):
