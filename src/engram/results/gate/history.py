@@ -94,7 +94,8 @@ class History:
         regained = later & self.right[rows]
         back = np.where(regained.any(axis=1), np.argmax(regained, axis=1), -1)
         # The class is the label, which is there as well.
-        frame = self.samples.drop(CLASS, strict=False)[rows.tolist()].with_columns(
+        known: pl.DataFrame = self.samples.drop(CLASS, strict=False)[rows.tolist()]
+        frame = known.with_columns(
             pl.Series("lost in", versions[last_loss + 1].tolist(), dtype=pl.String),
             pl.Series(
                 "back in", [None if place < 0 else self.versions[place] for place in back], dtype=pl.String
@@ -102,7 +103,8 @@ class History:
             pl.Series("losses", lost[rows].sum(axis=1), dtype=pl.Int64),
         )
         order = np.lexsort((rows, back >= 0, -last_loss))
-        return frame[order.tolist()]
+        sorted_frame: pl.DataFrame = frame[order.tolist()]
+        return sorted_frame
 
     def as_json(self) -> JsonObject:
         """Accuracies and changes of all versions, without the samples."""
