@@ -27,7 +27,7 @@ def test_files_in_another_order_pass(engram_gate, tmp_path):
 
 def test_fixture_fails_the_test_of_a_model_that_forgot(tmp_path: Path) -> None:
     (tmp_path / "test_model.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "engram.interop.pytest_plugin", "-q", "test_model.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "test_model.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 failed, 2 passed" in done.stdout
     assert "400 samples: accuracy 100.00 % before, 90.00 % after; 40 lost, 0 gained" in done.stdout

@@ -65,6 +65,11 @@ class _Engram(Verbs):
             "Print the protocol card of finished runs: measured during the run, not declared.",
             RESULTS,
         ),
+        "import": LazyVerb(
+            "engram.cli.importing:import_",
+            "Turn the log of another tool into a table for `engram metrics`.",
+            RESULTS,
+        ),
         "metrics": LazyVerb(
             "engram.cli.metrics:metrics",
             "Compute all metrics of an evaluation table or an accuracy matrix.",
