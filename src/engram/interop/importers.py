@@ -260,7 +260,7 @@ def _avalanche_json(path: Path, pattern: str | None, ends: Sequence[int] | None)
 
 
 def _mlflow(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
-    """The `metrics` folder of a run in an MLflow file store: a file per metric, lines of time, value, step."""
+    """The `metrics` folder of a run in an MLflow file store: a file per metric; time, value, step."""
     folder = path if path.name == "metrics" else path / "metrics"
     series: dict[str, list[tuple[int, float]]] = {}
     for file in sorted(file for file in folder.rglob("*") if file.is_file()):
