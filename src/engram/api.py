@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from engram.record.experiment import Experiment
     from engram.record.run import Run
     from engram.results.compare import CompareOptions, RunComparison
+    from engram.results.gate import Gate
     from engram.results.runs import Runs
     from engram.scenarios.values import Scenario
 
@@ -217,6 +218,59 @@ def report(runs: Iterable[Run] | PathLike, page: PathLike = "report.html") -> Pa
 
     write_report(_as_runs(runs), Path(page))
     return Path(page)
+
+
+def gate(
+    old: object,
+    new: object,
+    data: Mapping[str, object] | None = None,
+    *,
+    max_drop: float | str | None = None,
+    max_flips: float | str | None = None,
+    max_worst_slice_drop: float | str | None = None,
+    slices: Sequence[str] | None = None,
+    min_samples: int | None = None,
+    common: bool = False,
+    level: float = 0.05,
+) -> Gate:
+    """Compare an old and a new model sample by sample: did the new one forget something?
+
+    Args:
+        old: The old model's answers: the path of a prediction file or run, a `Run`, a polars data frame or
+            columns by name (`id`, and `correct`, or `label` and `prediction`; further columns are slices); or
+            a network, which then needs `data`.
+        new: The same of the new model.
+        data: For networks, test sets by name, in any form that `Evaluator` takes.
+        max_drop: The largest drop of accuracy: a fraction, or a text such as `1pp`. Limits are `safe` (they
+            fail unless it is shown that the model keeps them) or end in `:harm` (they fail only if it is
+            shown that it does not). Without any limit, this one is 0.01.
+        max_flips: The largest share of samples that were right and are wrong now.
+        max_worst_slice_drop: The largest drop of any slice or class.
+        slices: The columns that are slices (default: all that have no other meaning).
+        min_samples: Slices with fewer samples are left out.
+        common: Whether samples that only one of the two has are left out, instead of being an error.
+        level: One minus the confidence of every statement.
+
+    Example:
+        >>> import engram
+        >>> old = {"id": range(500), "correct": [1] * 490 + [0] * 10}
+        >>> new = {"id": range(500), "correct": [1] * 480 + [0] * 20}
+        >>> gate = engram.gate(old, new, max_drop="1pp")
+        >>> gate.passed, gate.overall.lost
+        (False, 10)
+    """
+    from engram.core.errors import InputError
+    from engram.results.gate import rules_of
+    from engram.results.gate.comparing import compare_files
+
+    rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
+    if data is not None:
+        from engram.evaluation.answers import answers_of
+
+        old, new = answers_of(old, data), answers_of(new, data)
+    elif callable(old) or callable(new):
+        raise InputError("networks need test sets: gate(old, new, {'dogs': (x, y)})")
+    return compare_files(old, new, rules, slices=slices, min_samples=min_samples, common=common, level=level)
 
 
 def _planned(

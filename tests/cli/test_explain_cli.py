@@ -121,3 +121,16 @@ def test_a_model_of_ones_own_is_explained(tmp_path: Path, engram: Engram) -> Non
 def test_a_wrong_name_gets_the_nearest_of_all_kinds(name: str, near: str, engram: Engram) -> None:
     done = engram("explain", name)
     assert done.returncode == 2 and f"'{near}'" in done.stderr and "`engram list` shows all" in done.stderr
+
+
+def test_one_matrix_under_every_tools_definition(tmp_path: Path, engram: Engram) -> None:
+    file = tmp_path / "matrix.csv"
+    file.write_text(".98,,,\n.91,.90,,\n.85,.92,.95,\n.70,.94,.80,.96\n")
+    answer = engram("explain", "forgetting", "--matrix", file, "--json").json
+    values = [round(variant["value"], 4) for variant in answer["variants"]]
+    assert values == [0.13, 0.1367, 0.1433, 0.1075, 0.0975, -0.085, -0.13]
+    file.write_text(".9,\n.5,.8\n")
+    done = engram("explain", "forgetting", "--matrix", file)
+    assert done.returncode == 0 and "FORG; Avalanche" in done.stdout and "0.4000" in done.stdout
+    wrong = engram("explain", "ewc", "--matrix", file)
+    assert wrong.returncode == 2 and "choose from forgetting, backward transfer" in wrong.stderr

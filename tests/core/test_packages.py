@@ -22,7 +22,7 @@ def test_every_package_is_looked_at() -> None:
     names = {package.removeprefix("engram.") for package in PACKAGES}
     assert names == {
         *("engram", "core", "record", "metrics", "datasets", "scenarios", "models", "methods"),
-        *("evaluation", "engine", "executors", "protocols", "papers", "results"),
+        *("evaluation", "engine", "executors", "protocols", "papers", "results", "interop"),
     }
 
 

@@ -50,9 +50,24 @@ class _Engram(Verbs):
             "Compare methods on the same scenario, paired by seed: ranking, tests, effect sizes.",
             RESULTS,
         ),
+        "gate": LazyVerb(
+            "engram.cli.gate:gate",
+            "Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.",
+            RESULTS,
+        ),
+        "history": LazyVerb(
+            "engram.cli.history:history",
+            "Write a page about many versions of a model: slices over time, samples lost and back.",
+            RESULTS,
+        ),
         "audit": LazyVerb(
             "engram.cli.audit:audit",
             "Print the protocol card of finished runs: measured during the run, not declared.",
+            RESULTS,
+        ),
+        "import": LazyVerb(
+            "engram.cli.importing:import_",
+            "Turn the log of another tool into a table for `engram metrics`.",
             RESULTS,
         ),
         "metrics": LazyVerb(

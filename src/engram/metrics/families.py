@@ -43,16 +43,31 @@ class Comparison:
     variants: tuple[Variant, ...]
 
 
-def same_name(family: str) -> Comparison | None:
+def same_name(family: str, acc: Matrix | None = None) -> Comparison | None:
     """The numbers that share a name, computed from one matrix; None if the name is not shared.
+
+    Args:
+        family: The name.
+        acc: The matrix `acc[learned, evaluated]` (default: a worked example).
 
     Example:
         >>> [round(variant.value, 4) for variant in same_name("forgetting").variants]
         [0.13, 0.1367, 0.1433, 0.1075, 0.0975, -0.085, -0.13]
     """
     variants = _FAMILIES.get(family.casefold().replace("-", " ").replace("_", " "))
-    acc = worked_matrix()[:4, :4]
+    if acc is None:
+        acc = worked_matrix()[:4, :4]
     return Comparison(family, written_matrix(acc), tuple(variants(acc))) if variants else None
+
+
+def shared_names() -> list[str]:
+    """The names that several numbers share.
+
+    Example:
+        >>> shared_names()
+        ['forgetting', 'backward transfer', 'average accuracy']
+    """
+    return list(_FAMILIES)
 
 
 def _forgetting_variants(acc: Matrix) -> Iterable[Variant]:

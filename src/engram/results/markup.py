@@ -2,7 +2,7 @@
 
 from html import escape
 
-_VOID = ("br", "input")
+_VOID = ("br", "img", "input")
 
 
 class Html(str):

@@ -171,17 +171,11 @@ def run_folders(place: Path) -> list[Path]:
 def _row(run: Run, *, compute_extremes: bool) -> JsonObject:
     """A run as a row of the data frame."""
     extremes = run.extremes if compute_extremes else run.estimates
-    known = {name: value for name, value in run.description.items() if name not in _IN_COLUMNS}
-    settings = dict(_leaves(known, lists=True))
     metrics = {name: None if math.isnan(value) else value for name, value in run.metrics.items()}
     return {
         "id": run.id,
         "label": run.label,
-        "scenario": run.scenario,
-        "setting": run.setting,
-        "method": run.method,
-        "seed": run.seed,
-        **settings,
+        **settings_of(run),
         **metrics,
         **({} if extremes is None else extremes.columns()),
         "updates": run.updates,
@@ -190,6 +184,18 @@ def _row(run: Run, *, compute_extremes: bool) -> JsonObject:
         "evaluate_seconds": run.seconds.evaluate,
         "folder": None if run.folder is None else str(run.folder),
     }
+
+
+def settings_of(run: Run) -> JsonObject:
+    """What was run, as flat fields: `scenario`, `method`, `optimizer.lr`, `settings.memory` and so on.
+
+    Example:
+        >>> settings_of(Run(description={"id": "a", "method": "er", "settings": {"memory": 100}}))
+        {'scenario': '', 'setting': '', 'method': 'er', 'seed': None, 'settings.memory': 100}
+    """
+    known = {name: value for name, value in run.description.items() if name not in _IN_COLUMNS}
+    named = {"scenario": run.scenario, "setting": run.setting, "method": run.method, "seed": run.seed}
+    return {**named, **dict(_leaves(known, lists=True))}
 
 
 _IN_COLUMNS = ("id", "label", "scenario", "method", "seed", "format", "tasks")

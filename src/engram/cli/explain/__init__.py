@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -39,6 +40,10 @@ def explain(
             autocompletion=completion(all_names),
         ),
     ],
+    matrix: Annotated[
+        Path | None,
+        typer.Option(help="Accuracies as for `engram metrics`: what every tool would call by this name."),
+    ] = None,
     plugin: Plugin = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -47,6 +52,9 @@ def explain(
     from engram.core.errors import unknown_name
 
     load_own(plugin)
+    if matrix is not None:
+        _compare_definitions(name, matrix, as_json=json)
+        return
     explanations, comparison = explain_metrics(name)
     explanations += _explanations(name, _kinds())
     # Only now, because these are slow to import.
@@ -61,6 +69,26 @@ def explain(
     if comparison is not None:
         show_comparison(comparison)
     stdout.print()
+
+
+def _compare_definitions(name: str, file: Path, *, as_json: bool) -> None:
+    """Print one matrix under every definition of a name."""
+    from engram.cli.explain.metrics import show_comparison
+    from engram.core.errors import unknown_name
+    from engram.core.folder import finite
+    from engram.metrics.families import same_name, shared_names
+    from engram.metrics.history import Curve
+    from engram.metrics.tables import read_accuracies
+
+    accuracies = read_accuracies(file)
+    comparison = same_name(name, accuracies.matrix() if isinstance(accuracies, Curve) else accuracies)
+    if comparison is None:
+        raise unknown_name("name of several numbers", name, shared_names())
+    if as_json:
+        variants = [{"who": one.who, "how": one.how, "value": one.value} for one in comparison.variants]
+        print_json(finite({"name": comparison.name, "variants": variants}))
+    else:
+        show_comparison(comparison)
 
 
 def _explanations(name: str, kinds: Sequence[Kind]) -> list[Explanation]:

@@ -1,0 +1,123 @@
+"""`engram gate`: did a new model forget something that the old one knew?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engram.cli.options import Json
+
+if TYPE_CHECKING:
+    from engram.results.gate import Gate
+
+_ROWS = 20
+
+
+def gate(
+    old: Annotated[Path, typer.Argument(help="The old model's predictions, or a run.", metavar="OLD")],
+    new: Annotated[Path, typer.Argument(help="The new model's predictions, or a run.", metavar="NEW")],
+    max_drop: Annotated[
+        str | None,
+        typer.Option(metavar="LIMIT", help="Largest drop of accuracy, such as 1pp (the default rule)."),
+    ] = None,
+    max_flips: Annotated[
+        str | None,
+        typer.Option(
+            metavar="LIMIT", help="Largest share of samples that were right and are wrong, such as 1%."
+        ),
+    ] = None,
+    max_worst_slice_drop: Annotated[
+        str | None, typer.Option(metavar="LIMIT", help="Largest drop of any slice or class, such as 5pp.")
+    ] = None,
+    slices: Annotated[
+        str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")
+    ] = None,
+    min_samples: Annotated[
+        int | None, typer.Option(help="Leave out slices with fewer samples.", min=1)
+    ] = None,
+    common: Annotated[
+        bool, typer.Option("--common", help="Leave out samples that only one of the two has.")
+    ] = False,
+    score: Annotated[
+        str | None, typer.Option(help="For lm-eval, the metric that says what is right (default: the first).")
+    ] = None,
+    level: Annotated[float, typer.Option(help="One minus the confidence.")] = 0.05,
+    junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML.", metavar="FILE")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write Markdown.", metavar="FILE")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page with the samples that flipped.", metavar="FILE")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.
+
+    OLD and NEW are prediction files (CSV, Parquet, JSONL, npz) with the columns id, and correct, or label and
+    prediction; further columns are slices. They may be runs, or lm-eval's per-sample files, too.
+
+    A limit ends in :safe (fails unless it is shown that the model keeps it, the default) or :harm (fails only
+    if it is shown that it does not).
+    """
+    from engram.cli.output import print_json
+    from engram.results.gate.comparing import compare_files
+    from engram.results.gate.judging import rules_of
+
+    rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
+    chosen = None if slices is None else [name.strip() for name in slices.split(",") if name.strip()]
+    outcome = compare_files(
+        old, new, rules, slices=chosen, min_samples=min_samples, common=common, score=score, level=level
+    )
+    _write(outcome, junit=junit, markdown=markdown, html=html, images=new.parent)
+    if json:
+        print_json(outcome.as_json())
+    else:
+        _print(outcome)
+    if not outcome.passed:
+        raise typer.Exit(1)
+
+
+def _write(
+    outcome: Gate, *, junit: Path | None, markdown: Path | None, html: Path | None, images: Path
+) -> None:
+    from engram.core.files import write_whole
+    from engram.results.gate import writing
+    from engram.results.gate.page import write_page
+
+    for path, text in ((junit, writing.junit), (markdown, writing.markdown)):
+        if path is not None:
+            content = text(outcome)
+            write_whole(path, lambda beside, content=content: beside.write_text(content, encoding="utf-8"))  # type: ignore[misc]
+    if html is not None:
+        write_page(outcome, html, images=images)
+
+
+def _print(outcome: Gate) -> None:
+    from rich.text import Text
+
+    from engram.cli.output import stdout
+    from engram.cli.tables import Column, print_table
+    from engram.results.gate.writing import cells, headline
+
+    stdout.print(headline(outcome), markup=False, soft_wrap=True)
+    titles = (
+        "samples",
+        "before",
+        "after",
+        "lost",
+        "gained",
+        f"change, {100 * (1 - outcome.level):g} %",
+        "p Holm",
+    )
+    columns = [Column("slice"), *(Column(title, right=True) for title in titles)]
+    columns.append(Column("would show", right=True, wide=True))
+    shown = [outcome.overall, *outcome.slices[:_ROWS]]
+    print_table(columns, [cells(change) for change in shown])
+    if len(outcome.slices) > _ROWS:
+        stdout.print(f"and {len(outcome.slices) - _ROWS} slices that fell less; --json has all", markup=False)
+    if outcome.too_small:
+        stdout.print(f"{outcome.too_small} slices are left out because they are too small", markup=False)
+    for judgement in outcome.judgements:
+        word, style = ("passed", "green") if judgement.passed else ("failed", "bold red")
+        line = Text.assemble((word, style), f"  {judgement.rule}: {judgement.reason}")
+        stdout.print(line, soft_wrap=True)

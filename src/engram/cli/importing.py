@@ -1,0 +1,63 @@
+"""`engram import`: accuracies that another tool logged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engram.cli.options import Json
+
+
+def import_(
+    log: Annotated[Path, typer.Argument(help="The file or folder that the tool wrote.", metavar="LOG")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The table: .csv or .parquet.")] = Path(
+        "accuracies.csv"
+    ),
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            help="avalanche-csv, avalanche-json, mammoth, pycil, tensorboard, mlflow, wandb or lm-eval "
+            "(default: recognised)."
+        ),
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(help=r"Names of accuracies, as a regular expression: acc/(?P<task>\d+)."),
+    ] = None,
+    ends: Annotated[str | None, typer.Option(help="The last step of each task, separated by commas.")] = None,
+    json: Json = False,
+) -> None:
+    """Turn the log of another tool into a table for `engram metrics`.
+
+    Avalanche, Mammoth, PyCIL, TensorBoard, MLflow, Weights & Biases and lm-eval are known. Tools that log
+    names and numbers only need `--ends` where it does not follow which task is being learned.
+    """
+    from engram.cli.output import print_json, stderr
+    from engram.core.errors import InputError
+    from engram.core.files import write_parquet, write_whole
+    from engram.interop.importers import read_log
+
+    if out.suffix not in (".csv", ".parquet"):
+        raise InputError(f"--out must end in .csv or .parquet, got {out}")
+    steps = None if ends is None else [_whole(cell) for cell in ends.split(",")]
+    table = read_log(log, kind, pattern=pattern, ends=steps)
+    if out.suffix == ".parquet":
+        write_parquet(out, table)
+    else:
+        write_whole(out, lambda beside: table.write_csv(beside))
+    summary = {"rows": len(table), "tasks": table["task"].n_unique(), "table": str(out)}
+    if json:
+        print_json(summary)
+    else:
+        line = f"wrote {len(table)} accuracies of {table['task'].n_unique()} tasks to {out}"
+        stderr.print(f"{line}; see `engram metrics {out}`", markup=False, soft_wrap=True)
+
+
+def _whole(cell: str) -> int:
+    from engram.core.errors import InputError
+
+    if not cell.strip().isdecimal():
+        raise InputError(f"--ends takes whole numbers like 100,200,300; got {cell!r}")
+    return int(cell)

@@ -1,0 +1,353 @@
+"""Accuracies that other tools logged, as the long table that `engram metrics` reads.
+
+Every importer returns rows of step, task being learned, task evaluated and accuracy. Tools that log one
+number per task and step (TensorBoard, MLflow, Weights & Biases) do not say which task is being learned; it is
+the latest task that is evaluated for the first time, or follows from the last steps of the tasks.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import math
+import re
+import struct
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from engram.core.errors import InputError, unknown_name
+from engram.results.gate.predictions import read_predictions
+
+if TYPE_CHECKING:
+    import polars
+
+Series: TypeAlias = Mapping[str, Sequence[tuple[int, float]]]
+"""Values by step, for each name under which they were logged."""
+
+PATTERNS: Final = (
+    r"Top1_Acc_Exp/eval_phase/.*Exp(?P<task>\d+)",
+    r"RESULT_class_acc_(?P<task>\d+)",
+    r".*acc(?:uracy)?[/_ .-]*task[/_ .-]*(?P<task>\w+)",
+    r".*task[/_ .-]*(?P<task>\w+?)[/_ .-]*acc(?:uracy)?",
+    r"(?:.*/)?(?:test|eval|val)[/_ .-]*(?P<task>\w+?)[/_ .-]*acc(?:uracy)?",
+)
+"""How tools name the accuracy of a task; the first pattern that any name matches is used."""
+
+_NUMBER: Final = r"(?:np\.float\d+\()?(?P<value>\d[\d.eE+-]*)\)?"
+
+
+class Row(NamedTuple):
+    """The accuracy of one task at one evaluation."""
+
+    step: int
+    learning: int | str
+    task: int | str
+    accuracy: float
+
+
+def read_log(
+    path: Path, kind: str | None = None, *, pattern: str | None = None, ends: Sequence[int] | None = None
+) -> polars.DataFrame:
+    """The accuracies in another tool's log as a long table: step, learning, task, accuracy.
+
+    Args:
+        path: The file or folder that the tool wrote.
+        kind: The tool, one of `KINDS` (default: recognised by its files).
+        pattern: For tools that log names and numbers, a regular expression with a group `task`.
+        ends: For these tools, the last step of each task.
+
+    Raises:
+        InputError: It cannot be read, or does not say what is needed.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "eval_results.csv"
+        >>> rows = ["0,0,.9,0,0", "1,0,.1,0,0", "0,1,.6,0,.3", "1,1,.8,0,0"]
+        >>> title = "eval_exp,training_exp,eval_accuracy,eval_loss,forgetting"
+        >>> _ = file.write_text("\\n".join([title, *rows]))
+        >>> read_log(file).rows()
+        [(1, 0, 0, 0.9), (1, 0, 1, 0.1), (2, 1, 0, 0.6), (2, 1, 1, 0.8)]
+    """
+    import polars as pl
+
+    if not path.exists():
+        raise InputError(f"no such file or folder: {path}")
+    chosen = kind or _recognised(path)
+    if chosen not in KINDS:
+        raise unknown_name("kind of log", chosen, KINDS)
+    try:
+        rows = KINDS[chosen](path, pattern, ends)
+    except (OSError, UnicodeDecodeError, struct.error) as error:
+        raise InputError(f"cannot read {path} as a log of {chosen}: {error}") from error
+    if not rows:
+        raise InputError(f"{path} has no accuracies of tasks that {chosen} would have logged")
+    largest = max(row.accuracy for row in rows)
+    # Fractions are never above 1, percentages of a whole log hardly ever all below it.
+    scale = 0.01 if largest > 1 else 1.0
+    return pl.DataFrame([row._replace(accuracy=scale * row.accuracy) for row in rows], orient="row")
+
+
+def _recognised(path: Path) -> str:
+    """Which tool wrote a file or folder."""
+    name = path.name.lower()
+    if path.is_dir():
+        if (path / "eval_results.csv").is_file():
+            return "avalanche-csv"
+        if (path / "metrics").is_dir() or path.name == "metrics":
+            return "mlflow"
+        if any(path.glob("*tfevents*")):
+            return "tensorboard"
+        if any(path.rglob("samples_*.jsonl")):
+            return "lm-eval"
+    elif "tfevents" in name:
+        return "tensorboard"
+    elif name.endswith(".pyd"):
+        return "mammoth"
+    elif name.endswith(".log"):
+        return "pycil"
+    elif name.endswith((".csv", ".json", ".jsonl")):
+        return _recognised_text(path)
+    raise InputError(f"cannot tell which tool wrote {path}: say it with --kind ({', '.join(KINDS)})")
+
+
+def _recognised_text(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        first = file.readline()
+    if path.suffix.lower() == ".csv":
+        return "avalanche-csv" if "eval_exp" in first else "wandb"
+    return "avalanche-json" if path.suffix.lower() == ".json" else "wandb"
+
+
+# Tools that log the accuracy matrix -----------------------------------------------------------------
+
+
+def _avalanche_csv(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """`eval_results.csv` of Avalanche's CSVLogger: one row per evaluated experience."""
+    file = path / "eval_results.csv" if path.is_dir() else path
+    rows: list[Row] = []
+    step, evaluated = 0, set[int]()
+    before: int | None = None
+    with file.open(encoding="utf-8", newline="") as text:
+        for line in csv.DictReader(text):
+            if line.get("training_exp") in (None, "", "None"):
+                continue
+            learning, task = int(line["training_exp"] or 0), int(line["eval_exp"] or 0)
+            # A new evaluation begins with another task being learned, or with a task that comes again.
+            if learning != before or task in evaluated:
+                step, evaluated, before = step + 1, set(), learning
+            evaluated.add(task)
+            rows.append(Row(step, learning, task, float(line["eval_accuracy"] or math.nan)))
+    return rows
+
+
+def _mammoth(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """The last run in `logs.pyd` of Mammoth: a dictionary per line, accuracies in percent."""
+    lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
+    matches = re.finditer(rf"'accuracy_(\d+)_task(\d+)': {_NUMBER}", lines[-1] if lines else "")
+    return [
+        Row(int(match[2]), int(match[2]) - 1, int(match[1]) - 1, float(match["value"])) for match in matches
+    ]
+
+
+def _pycil(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """A log file of PyCIL or PILOT: after each task, a dictionary with the accuracy of groups of classes."""
+    rows: list[Row] = []
+    names: list[str] = []
+    matches = re.finditer(r"(?:CNN: |=> )(\{'total'.*\})", path.read_text("utf-8"))
+    for step, match in enumerate(matches, start=1):
+        groups = ast.literal_eval(re.sub(r"np\.float\d+\(([^)]*)\)", r"\1", match[1]))
+        classes = {name: value for name, value in groups.items() if re.fullmatch(r"\d+-\d+", name)}
+        names += [name for name in classes if name not in names]
+        rows += [Row(step, names[-1], name, float(value)) for name, value in classes.items()]
+    return rows
+
+
+def _lm_eval(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """lm-eval's per-sample files: every task of one model, evaluated once."""
+    frame = read_predictions(path).frame
+    if "task" not in frame.columns:
+        raise InputError(f"{path} has no per-sample files of lm-eval")
+    import polars as pl
+
+    means = frame.group_by("task", maintain_order=True).agg(pl.col("correct").mean())
+    names = [str(task) for task in means["task"]]
+    return [Row(1, names[0], name, value) for name, value in zip(names, means["correct"], strict=True)]
+
+
+# Tools that log names and numbers -------------------------------------------------------------------
+
+
+def _of_series(series: Series, path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """Rows from values by name and step."""
+    by_task = _matching(series, path, pattern)
+    steps = sorted({step for values in by_task.values() for step, _ in values})
+    learning = _learned(by_task, steps, path, ends)
+    return sorted(
+        (
+            Row(step, learning[step], task, value)
+            for task, values in by_task.items()
+            for step, value in values
+        ),
+        key=lambda row: row.step,
+    )
+
+
+def _matching(
+    series: Series, path: Path, pattern: str | None
+) -> dict[int | str, Sequence[tuple[int, float]]]:
+    """The series that are accuracies of tasks, by task."""
+    try:
+        patterns = [re.compile(text, re.IGNORECASE) for text in ([pattern] if pattern else PATTERNS)]
+    except re.error as error:
+        raise InputError(f"--pattern must be a valid regular expression, got {pattern!r}: {error}") from error
+    if pattern and "task" not in patterns[0].groupindex:
+        raise InputError(rf"--pattern needs a group for the task, such as acc/(?P<task>\d+), got {pattern!r}")
+    for expression in patterns:
+        matches = {name: match for name in series if (match := expression.fullmatch(name))}
+        by_task: dict[int | str, Sequence[tuple[int, float]]] = {}
+        for name, match in matches.items():
+            task = int(match["task"]) if match["task"].isdecimal() else match["task"]
+            if task in by_task:
+                raise InputError(f"{path}: several names are the accuracy of task {task!r}: use --pattern")
+            by_task[task] = series[name]
+        if by_task:
+            return by_task
+    shown = ", ".join(sorted(series)[:8])
+    raise InputError(f"{path} has no accuracy per task among {shown or 'nothing'}: name them with --pattern")
+
+
+def _learned(
+    by_task: Mapping[int | str, Sequence[tuple[int, float]]],
+    steps: Sequence[int],
+    path: Path,
+    ends: Sequence[int] | None,
+) -> dict[int, int | str]:
+    """The task being learned at each step."""
+    first = {task: min(step for step, _ in values) for task, values in by_task.items() if values}
+    order = sorted(first, key=lambda task: (first[task], isinstance(task, str), task))
+    if ends is not None:
+        if len(ends) != len(order) or list(ends) != sorted(set(ends)):
+            raise InputError(f"--ends needs {len(order)} rising steps, one per task, got {list(ends)}")
+        return {step: order[min(bisect_left(ends, step), len(order) - 1)] for step in steps}
+    if len(set(first.values())) == len(order):
+        return {step: [task for task in order if first[task] <= step][-1] for step in steps}
+    if len(steps) == len(order):
+        # All tasks are evaluated after each of them.
+        return dict(zip(steps, order, strict=True))
+    raise InputError(
+        f"{path} does not say which task is being learned: give the last step of each with --ends"
+    )
+
+
+def _avalanche_json(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """What `EvaluationPlugin.get_all_metrics()` of Avalanche returns, as JSON: name → [steps, values]."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        series = {
+            str(name): list(zip(map(int, values[0]), map(float, values[1]), strict=True))
+            for name, values in content.items()
+            if isinstance(values, list)
+            and len(values) == 2
+            and all(isinstance(part, list) for part in values)
+        }
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(f"{path} is not what get_all_metrics() returns: {error}") from error
+    return _of_series(series, path, pattern, ends)
+
+
+def _mlflow(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """The `metrics` folder of a run in an MLflow file store: a file per metric; time, value, step."""
+    folder = path if path.name == "metrics" else path / "metrics"
+    series: dict[str, list[tuple[int, float]]] = {}
+    for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+        lines = [line.split() for line in file.read_text("utf-8").splitlines() if line.strip()]
+        try:
+            values = [(int(line[2]), float(line[1])) for line in lines]
+        except (IndexError, ValueError) as error:
+            raise InputError(f"{file} is not a metric of an MLflow file store: {error}") from error
+        series[str(file.relative_to(folder))] = values
+    return _of_series(series, path, pattern, ends)
+
+
+def _wandb(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """A history that Weights & Biases exported: CSV or JSON lines, one row per step."""
+    with path.open(encoding="utf-8", newline="") as text:
+        lines: Iterable[Mapping[str, object]]
+        try:
+            lines = list(csv.DictReader(text)) if path.suffix.lower() == ".csv" else _json_lines(text)
+        except ValueError as error:
+            raise InputError(f"{path} is not a history of Weights & Biases: {error}") from error
+    series: dict[str, list[tuple[int, float]]] = {}
+    for number, line in enumerate(lines):
+        step = next(
+            (line[name] for name in ("_step", "Step", "step") if line.get(name) not in (None, "")), number
+        )
+        for name, value in line.items():
+            if name and not name.startswith("_") and name.lower() != "step" and _is_number(value):
+                series.setdefault(name, []).append((int(float(str(step))), float(str(value))))
+    return _of_series(series, path, pattern, ends)
+
+
+def _json_lines(lines: Iterable[str]) -> list[Mapping[str, object]]:
+    rows = [json.loads(line) for line in lines if line.strip()]
+    if not all(isinstance(row, dict) for row in rows):
+        raise ValueError("every line must be a JSON object")
+    return rows
+
+
+def _is_number(value: object) -> bool:
+    try:
+        return not isinstance(value, bool) and math.isfinite(float(str(value)))
+    except ValueError:
+        return False
+
+
+def _tensorboard(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+    """The scalars of TensorBoard's event files."""
+    files = sorted(path.glob("*tfevents*")) if path.is_dir() else [path]
+    series: dict[str, list[tuple[int, float]]] = {}
+    for file in files:
+        for step, tag, value in _scalars(file):
+            series.setdefault(tag, []).append((step, value))
+    return _of_series(series, path, pattern, ends)
+
+
+def _scalars(file: Path) -> Iterator[tuple[int, str, float]]:
+    """Step, tag and value of every scalar in an event file."""
+    try:
+        event_type = import_module("tensorboardX.proto.event_pb2").Event
+    except ImportError as error:
+        raise InputError("event files need tensorboardX: pip install 'engram-eval[tensorboard]'") from error
+    with file.open("rb") as records:
+        while header := records.read(12):
+            (length,) = struct.unpack("<Q", header[:8])
+            content = records.read(length)
+            records.read(4)
+            if len(content) < length:
+                # A writer that is still at work, or was killed.
+                return
+            event = event_type.FromString(content)
+            for value in event.summary.value:
+                if value.HasField("simple_value"):
+                    yield event.step, value.tag, value.simple_value
+                elif value.HasField("tensor") and len(value.tensor.float_val) == 1:
+                    yield event.step, value.tag, value.tensor.float_val[0]
+
+
+Importer: TypeAlias = Callable[[Path, str | None, Sequence[int] | None], list[Row]]
+
+KINDS: Final[Mapping[str, Importer]] = {
+    "avalanche-csv": _avalanche_csv,
+    "avalanche-json": _avalanche_json,
+    "mammoth": _mammoth,
+    "pycil": _pycil,
+    "tensorboard": _tensorboard,
+    "mlflow": _mlflow,
+    "wandb": _wandb,
+    "lm-eval": _lm_eval,
+}
+"""The tools whose logs can be read."""

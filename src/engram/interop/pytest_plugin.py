@@ -1,0 +1,37 @@
+"""The pytest plugin: the fixture `engram_gate`, which fails a test if a new model forgot something.
+
+It is there as soon as engram is installed; nothing heavy is imported before a test uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from engram.results.gate import Gate
+
+
+@pytest.fixture
+def engram_gate() -> Callable[..., Gate]:
+    """Compare two models, and fail the test if the new one forgot more than the limits allow.
+
+    The arguments are those of `engram.gate`, and so is what it returns:
+
+        def test_new_model_remembers(engram_gate):
+            engram_gate("old.csv", "new.csv", max_drop=0.01)
+    """
+
+    def check(*models: Any, **options: Any) -> Gate:
+        from engram.api import gate
+        from engram.results.gate.writing import headline
+
+        outcome = gate(*models, **options)
+        if not outcome.passed:
+            failed = [f"{one.rule}: {one.reason}" for one in outcome.judgements if not one.passed]
+            pytest.fail("; ".join([headline(outcome), *failed]), pytrace=False)
+        return outcome
+
+    return check

@@ -1,0 +1,311 @@
+"""A model's answers, one row per sample, read from files or tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from engram.core.errors import InputError, unknown_name
+
+if TYPE_CHECKING:
+    import polars
+
+    Table: TypeAlias = polars.DataFrame | Mapping[str, Sequence[object]]
+
+ID, CORRECT, LABEL, PREDICTION, TEXT, IMAGE = "id", "correct", "label", "prediction", "text", "image"
+SPECIAL: Final = (ID, CORRECT, LABEL, PREDICTION, TEXT, IMAGE)
+"""Columns that are not slices; `text` and `image` (a path) show people what a sample is."""
+
+LAYOUT: Final = (
+    "a prediction file has one row per sample with the columns id, and correct, or label and prediction; "
+    "further columns are slices"
+)
+_TRUE: Final = ("1", "true", "1.0")
+_FALSE: Final = ("0", "false", "0.0")
+_LM_EVAL_NAME: Final = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d{2}-\d{2}T[\d.:-]+)\.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Predictions:
+    """What a model answered, one row per sample.
+
+    Attributes:
+        frame: The columns `id` (text) and `correct` (boolean), `label` and `prediction` where known, `text`
+            and `image` for people, and any number of columns that are slices.
+        source: Where it comes from, for messages.
+    """
+
+    frame: polars.DataFrame
+    source: str
+
+    @property
+    def slice_columns(self) -> list[str]:
+        """The columns that divide the samples into slices."""
+        return [name for name in self.frame.columns if name not in SPECIAL]
+
+
+def read_predictions(path: str | Path, *, score: str | None = None) -> Predictions:
+    """The predictions in a CSV, Parquet, JSONL or npz file, or in lm-eval's per-sample files.
+
+    Args:
+        path: The file, or a folder with lm-eval's `samples_TASK_DATE.jsonl`, of which the newest of every
+            task is read.
+        score: For lm-eval, the metric that says whether an answer is right (default: the first one).
+
+    Raises:
+        InputError: The file cannot be read, or is not laid out like this.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "old.csv"
+        >>> _ = file.write_text("id,label,prediction,light\\n1,cat,cat,day\\n2,dog,cat,night\\n")
+        >>> predictions = read_predictions(file)
+        >>> predictions.frame["correct"].to_list(), predictions.slice_columns
+        ([True, False], ['light'])
+    """
+    place = Path(path)
+    if place.is_dir():
+        return _of_folder(place, score)
+    frame = _frame(place)
+    if {"doc_id", "target"} <= set(frame.columns):
+        frame = _of_lm_eval(frame, place, score)
+    return of_table(frame, source=str(place))
+
+
+def of_table(table: Table, *, source: str) -> Predictions:
+    """Predictions from a polars data frame, or from columns by name.
+
+    Args:
+        table: The columns.
+        source: What messages call it.
+
+    Example:
+        >>> of_table({"id": [1, 2], "correct": [1, 0]}, source="old").frame.rows()
+        [('1', True), ('2', False)]
+    """
+    import polars as pl
+
+    try:
+        frame = table if isinstance(table, pl.DataFrame) else pl.DataFrame(dict(table), strict=False)
+    except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
+        raise InputError(f"{source} is not a table of predictions: {_first_line(error)}; {LAYOUT}") from error
+    frame = frame.rename({name: name.strip() for name in frame.columns})
+    if ID not in frame.columns:
+        raise InputError(f"{source} has no column 'id': {LAYOUT}")
+    if not len(frame):
+        raise InputError(f"{source} has no rows: {LAYOUT}")
+    columns = [_identities(frame[ID], source), _correctness(frame, source)]
+    known = {column.name for column in columns}
+    frame = frame.select(*columns, *(pl.col(name) for name in frame.columns if name not in known))
+    _refuse_repeated(frame, source)
+    return Predictions(frame, source)
+
+
+# Files ----------------------------------------------------------------------------------------------
+
+
+def _frame(path: Path) -> polars.DataFrame:
+    import polars as pl
+
+    readers = {".csv": _read_csv, ".parquet": _read_parquet, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl}
+    readers[".npz"] = _read_npz
+    reader = readers.get(path.suffix.lower())
+    if not path.is_file():
+        raise InputError(f"no such file: {path}; {LAYOUT}")
+    if reader is None:
+        raise InputError(f"cannot read {path}: predictions are .csv, .parquet, .jsonl or .npz files")
+    try:
+        frame = reader(path)
+    except InputError:
+        raise
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
+        raise InputError(f"cannot read {path}: {_first_line(error)}") from error
+    if not frame.width:
+        raise InputError(f"{path} is empty: {LAYOUT}")
+    return frame
+
+
+def _read_csv(path: Path) -> polars.DataFrame:
+    import polars as pl
+
+    # Text first: a slice `01` stays what it is, and a bad cell can be named.
+    return pl.read_csv(path, infer_schema=False)
+
+
+def _read_parquet(path: Path) -> polars.DataFrame:
+    import polars as pl
+
+    return pl.read_parquet(path)
+
+
+def _read_jsonl(path: Path) -> polars.DataFrame:
+    import polars as pl
+
+    with path.open(encoding="utf-8") as file:
+        first = file.readline()
+    try:
+        nested = isinstance(json.loads(first or "{}").get("doc"), dict)
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"cannot read {path}: its first line is not a JSON object") from error
+    if not nested:
+        return pl.read_ndjson(path, infer_schema_length=None)
+    # lm-eval nests whole documents whose types differ from row to row: only what is needed is read.
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                rows.append(_flat_row(line, path, number))
+    return pl.DataFrame(rows, infer_schema_length=None, strict=False)
+
+
+def _flat_row(line: str, path: Path, number: int) -> dict[str, object]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise InputError(f"cannot read {path}, line {number}: {error}") from error
+    plain: dict[str, object] = {
+        name: value for name, value in row.items() if isinstance(value, str | int | float | bool)
+    }
+    if isinstance(row.get("metrics"), list):
+        plain["metrics"] = ",".join(map(str, row["metrics"]))
+    plain["target"] = str(row.get("target"))
+    return plain
+
+
+def _read_npz(path: Path) -> polars.DataFrame:
+    import numpy as np
+    import polars as pl
+
+    with np.load(path, allow_pickle=False) as arrays:
+        try:
+            columns = {name: arrays[name] for name in arrays.files}
+        except ValueError as error:
+            raise InputError(f"{path}: save text as arrays of text, not of objects") from error
+    wrong = [name for name, column in columns.items() if column.ndim != 1]
+    if wrong:
+        raise InputError(f"{path}: the array {wrong[0]!r} must have one entry per sample; {LAYOUT}")
+    lengths = {len(column) for column in columns.values()}
+    if len(lengths) > 1:
+        raise InputError(f"{path}: all arrays must have the same length, got {sorted(lengths)}")
+    return pl.DataFrame({name: pl.Series(column.tolist()) for name, column in columns.items()})
+
+
+# lm-eval --------------------------------------------------------------------------------------------
+
+
+def _of_lm_eval(frame: polars.DataFrame, path: Path, score: str | None) -> polars.DataFrame:
+    """The per-sample file of one task of lm-eval as predictions."""
+    import polars as pl
+
+    listed = str(frame["metrics"][0]).split(",") if "metrics" in frame.columns else []
+    numbers = [name for name in frame.columns if frame[name].dtype.is_numeric() and name != "doc_id"]
+    metrics = [name for name in listed if name in frame.columns] or numbers
+    if not metrics:
+        raise InputError(f"{path} has no metric that says which answers are right")
+    if score is not None and score not in metrics:
+        raise unknown_name(f"metric of {path.name}", score, metrics)
+    if "filter" in frame.columns:
+        # Several filters judge the same answers: the first one is used.
+        frame = frame.filter(pl.col("filter") == frame["filter"][0])
+    same = "doc_hash" if "doc_hash" in frame.columns and frame["doc_hash"].is_unique().all() else "doc_id"
+    named = _LM_EVAL_NAME.fullmatch(path.name)
+    task = named["task"] if named else path.stem
+    return frame.select(
+        pl.format("{}:{}", pl.lit(task), pl.col(same)).alias(ID),
+        pl.col(score or metrics[0]).alias(CORRECT),
+        pl.lit(task).alias("task"),
+        pl.col("target").alias(TEXT),
+    )
+
+
+def _of_folder(folder: Path, score: str | None) -> Predictions:
+    import polars as pl
+
+    newest: dict[str, tuple[str, Path]] = {}
+    for path in sorted(folder.rglob("samples_*.jsonl")):
+        if match := _LM_EVAL_NAME.fullmatch(path.name):
+            newest[match["task"]] = max(newest.get(match["task"], ("", path)), (match["date"], path))
+    if not newest:
+        raise InputError(
+            f"{folder} is neither a run nor a folder with lm-eval's samples_TASK_DATE.jsonl: name a file"
+        )
+    frames = [_of_lm_eval(_frame(path), path, score) for _, path in newest.values()]
+    return of_table(pl.concat(frames, how="vertical_relaxed"), source=str(folder))
+
+
+# Columns --------------------------------------------------------------------------------------------
+
+
+def _identities(column: polars.Series, source: str) -> polars.Series:
+    import polars as pl
+
+    missing = int(column.is_null().sum())
+    if missing:
+        raise InputError(f"{source}: {missing} samples have no id; every row needs one")
+    return column.cast(pl.String).str.strip_chars().alias(ID)
+
+
+def _refuse_repeated(frame: polars.DataFrame, source: str) -> None:
+    if frame[ID].n_unique() == len(frame):
+        return
+    repeated = frame.filter(frame[ID].is_duplicated())[ID].unique(maintain_order=True)
+    raise InputError(f"{source}: {len(repeated)} ids occur more than once: {listed(repeated.to_list())}")
+
+
+def _correctness(frame: polars.DataFrame, source: str) -> polars.Series:
+    """Which answers are right: the column `correct`, or whether `prediction` equals `label`."""
+    import polars as pl
+
+    if CORRECT in frame.columns:
+        return _booleans(frame[CORRECT], source)
+    missing = [name for name in (LABEL, PREDICTION) if name not in frame.columns]
+    if missing:
+        what = "correct" if len(missing) == 2 else missing[0]
+        raise InputError(f"{source} has no column {what!r}: {LAYOUT}")
+    label, prediction = frame[LABEL].cast(pl.String), frame[PREDICTION].cast(pl.String)
+    blank = int(label.is_null().sum())
+    if blank:
+        raise InputError(f"{source}: {blank} samples have no label; every row needs one")
+    known = set(label.unique().to_list())
+    answers = set(prediction.drop_nulls().unique().to_list())
+    if answers and not answers & known:
+        raise InputError(
+            f"{source}: predictions and labels have no word in common: labels are {listed(known)}, "
+            f"predictions {listed(answers)}"
+        )
+    return (label == prediction).fill_null(value=False).alias(CORRECT)
+
+
+def _booleans(column: polars.Series, source: str) -> polars.Series:
+    import polars as pl
+
+    if column.dtype == pl.Boolean:
+        right, wrong = column, column.is_null()
+    else:
+        words = column.cast(pl.String).str.strip_chars().str.to_lowercase().fill_null("")
+        right, wrong = words.is_in(_TRUE), ~words.is_in([*_TRUE, *_FALSE])
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        raise InputError(f"{source}, row {row + 1}: correct must be 0 or 1, got {column[row]!r}")
+    return right.alias(CORRECT)
+
+
+def listed(values: Sequence[object] | set[str], most: int = 10) -> str:
+    """Up to ten values, and how many more there are.
+
+    Example:
+        >>> listed(["b", "a"]), listed(list(range(12)), most=2)
+        ("'b', 'a'", '0, 1 and 10 more')
+    """
+    ordered = sorted(values) if isinstance(values, set) else list(values)
+    rest = len(ordered) - most
+    return ", ".join(map(repr, ordered[:most])) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

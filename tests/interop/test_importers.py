@@ -1,0 +1,159 @@
+"""Logs as other tools write them become the long table that metrics are computed from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engram.cli import main
+from engram.core.errors import InputError
+from engram.interop.importers import read_log
+from engram.metrics.tables import read_accuracies
+
+MATRIX = [(1, 0, 0, 0.9), (2, 1, 0, 0.6), (2, 1, 1, 0.8)]
+"""Two tasks: the first falls from .9 to .6 while the second is learned."""
+
+
+def rows(path: Path, kind: str | None = None, **options: object) -> list[tuple[int, object, object, float]]:
+    table = read_log(path, kind, **options)  # type: ignore[arg-type]
+    return [(step, learning, task, round(value, 9)) for step, learning, task, value in table.iter_rows()]
+
+
+def test_avalanche_csv(tmp_path: Path) -> None:
+    """Evaluated before training, after the first and after the second experience, and twice at the end."""
+    (tmp_path / "eval_results.csv").write_text(
+        "eval_exp,training_exp,eval_accuracy,eval_loss,forgetting\n"
+        "0,None,0.1000,2.3,0\n0,0,0.9000,0.1,0\n0,1,0.6000,0.5,0.3000\n1,1,0.8000,0.2,0\n0,1,0.5000,0.5,0.4\n"
+    )
+    (tmp_path / "training_results.csv").write_text("training_exp,epoch\n")
+    assert rows(tmp_path) == [*MATRIX, (3, 1, 0, 0.5)]
+    assert rows(tmp_path / "eval_results.csv") == rows(tmp_path)
+
+
+def test_avalanche_json(tmp_path: Path) -> None:
+    name = "Top1_Acc_Exp/eval_phase/test_stream/Task000/Exp00{}"
+    content = {
+        name.format(0): [[1, 2], [0.9, 0.6]],
+        name.format(1): [[2], [0.8]],
+        "Loss_Exp/eval_phase/test_stream/Task000/Exp000": [[1, 2], [0.1, 0.2]],
+        "Top1_Acc_Stream/eval_phase/test_stream/Task000": [[1, 2], [0.9, 0.7]],
+    }
+    file = tmp_path / "metrics.json"
+    file.write_text(json.dumps(content))
+    assert rows(file) == MATRIX
+
+
+def test_mammoth(tmp_path: Path) -> None:
+    """The last line counts; values may be NumPy's, and other entries anything."""
+    file = tmp_path / "logs.pyd"
+    old = "{'model': 'er', 'accmean_task1': 1.0, 'accuracy_1_task1': 1.0}\n"
+    file.write_text(
+        old + "{'model': 'er', 'device': device(type='cuda', index=0), 'accmean_task1': 90.0, "
+        "'accuracy_1_task1': 90.0, 'accuracy_1_task2': np.float64(60.0), 'accuracy_2_task2': 80.0, "
+        "'forgetting': 30.0}\n"
+    )
+    assert rows(file) == MATRIX
+
+
+def test_pycil(tmp_path: Path) -> None:
+    file = tmp_path / "reproduce_resnet32.log"
+    file.write_text(
+        "2026-01-01 00:00:00,000 [trainer.py] => CNN: {'total': 90.0, '00-09': 90.0, 'old': 0, 'new': 90.0}\n"
+        "2026-01-01 00:00:00,000 [trainer.py] => NME: {'total': 80.0, '00-09': 80.0, 'old': 0, 'new': 80.0}\n"
+        "2026-01-01 00:00:00,000 [trainer.py] => CNN: {'total': 70.0, '00-09': np.float64(60.0), "
+        "'10-19': 80.0, 'old': 60.0, 'new': 80.0}\n"
+    )
+    assert rows(file) == [(1, "00-09", "00-09", 0.9), (2, "10-19", "00-09", 0.6), (2, "10-19", "10-19", 0.8)]
+
+
+def test_mlflow(tmp_path: Path) -> None:
+    (tmp_path / "metrics" / "acc").mkdir(parents=True)
+    (tmp_path / "metrics" / "acc" / "task0").write_text("1700000000000 0.9 1\n1700000000001 0.6 2\n")
+    (tmp_path / "metrics" / "acc" / "task1").write_text("1700000000001 0.8 2\n")
+    (tmp_path / "metrics" / "loss").write_text("1700000000001 0.1 2\n")
+    assert rows(tmp_path) == MATRIX
+
+
+@pytest.mark.parametrize("name", ["history.csv", "history.jsonl"])
+def test_wandb(tmp_path: Path, name: str) -> None:
+    lines = [{"_step": 1, "test/acc_task_0": 0.9, "loss": 0.5}, {"_step": 2, "test/acc_task_0": 0.6}]
+    lines[1]["test/acc_task_1"] = 0.8
+    file = tmp_path / name
+    if name.endswith(".csv"):
+        names = ["_step", "test/acc_task_0", "test/acc_task_1", "loss"]
+        cells = [",".join(str(line.get(column, "")) for column in names) for line in lines]
+        file.write_text("\n".join([",".join(names), *cells]))
+    else:
+        file.write_text("\n".join(map(json.dumps, lines)))
+    assert rows(file) == MATRIX
+
+
+def test_what_is_learned_follows_from_first_evaluations_or_ends(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    lines = [{"_step": step, "a": 0.1 * step, "b": 0.05 * step} for step in range(1, 7)]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    pattern = "(?P<task>[ab])"
+    with pytest.raises(InputError, match="give the last step of each with --ends"):
+        rows(file, pattern=pattern)
+    learned = {step: learning for step, learning, _, _ in rows(file, pattern=pattern, ends=[2, 6])}
+    assert learned == {1: "a", 2: "a", 3: "b", 4: "b", 5: "b", 6: "b"}
+    with pytest.raises(InputError, match="needs 2 rising steps"):
+        rows(file, pattern=pattern, ends=[6, 2])
+
+
+def test_tensorboard_event_files(tmp_path: Path) -> None:
+    writing = pytest.importorskip("tensorboardX", reason="needs the extra tensorboard")
+    with writing.SummaryWriter(str(tmp_path)) as writer:
+        for tag, step, value in (("acc/task0", 1, 0.9), ("acc/task0", 2, 0.6), ("acc/task1", 2, 0.8)):
+            writer.add_scalar(tag, value, step)
+    table = rows(tmp_path)
+    assert [row[:3] for row in table] == [row[:3] for row in MATRIX]
+    assert [row[3] for row in table] == pytest.approx([row[3] for row in MATRIX])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("notes.txt", "", "cannot tell which tool"),
+        ("metrics.json", "[]", "not what get_all_metrics"),
+        ("metrics.json", "{", "not what get_all_metrics"),
+        ("history.jsonl", "1\n", "every line must be a JSON object"),
+        ("history.csv", "loss\n1\n", "no accuracy per task among loss"),
+        ("logs.pyd", "", "has no accuracies of tasks"),
+        ("run.log", "nothing", "has no accuracies of tasks"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_log(tmp_path / name)
+
+
+def test_bad_options_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "history.csv"
+    file.write_text("loss\n1\n")
+    for options, message in (
+        ({"kind": "avalanch"}, "avalanche-csv"),
+        ({"pattern": "("}, "valid regular expression"),
+        ({"pattern": "acc"}, "needs a group for the task"),
+    ):
+        with pytest.raises(InputError, match=message):
+            read_log(file, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="no such file"):
+        read_log(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_table_is_read_by_metrics(tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = tmp_path / "logs.pyd", tmp_path / f"table.{ending}"
+    log.write_text("{'accuracy_1_task1': 90.0, 'accuracy_1_task2': 60.0, 'accuracy_2_task2': 80.0}")
+    with pytest.raises(SystemExit) as ended:
+        main(["import", str(log), "-o", str(out), "--json"])
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out) == {"rows": 3, "tasks": 2, "table": str(out)}
+    curve = read_accuracies(out)
+    assert not isinstance(curve, np.ndarray)
+    assert curve.matrix().tolist()[1] == pytest.approx([0.6, 0.8])
