@@ -73,8 +73,13 @@ def command(plugin: Path, *, method: str = "test-unhurried", seeds: int = 1) -> 
     ]
 
 
+def as_in_a_terminal() -> None:
+    """What is started in the background ignores Ctrl-C; these tests may be."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def started(
-    arguments: list[str], *, own_session: bool = False, before: Callable[[], object] | None = None
+    arguments: list[str], *, own_session: bool = False, before: Callable[[], object] = as_in_a_terminal
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
         arguments,
@@ -214,6 +219,7 @@ def test_while_libraries_are_imported_there_is_no_traceback(
         text=True,
         check=False,
         timeout=120,
+        preexec_fn=as_in_a_terminal,
     )
     assert done.returncode == 128 + number, done.stderr
     lines = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -272,7 +278,7 @@ def test_signals_are_noted_first_and_raised_then() -> None:
             signals.check()
         assert stopped.value.code == 143
         with pytest.raises(Stopped):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(signal.SIGTERM)
         assert signals.urgent
     assert signal.getsignal(signal.SIGTERM) == before
 

@@ -133,8 +133,10 @@ def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> Non
     dead = tmp_path / f".note.txt.{machine}-{process.pid}-{token}.part"
     living, elsewhere = temporary_path(place), tmp_path / f".note.txt.0123456789-1-{token}.part"
     other = tmp_path / f".other.txt.{machine}-{process.pid}-{token}.part"
-    for file in (dead, living, elsewhere, other):
+    ancient = tmp_path / f".note.txt.9876543210-1-{token}.part"
+    for file in (dead, living, elsewhere, other, ancient):
         file.touch()
+    os.utime(ancient, (0, 0))
     write_whole(place, lambda beside: beside.write_text("whole"))
     assert {*tmp_path.iterdir()} == {place, living, elsewhere, other}
 

@@ -181,12 +181,12 @@ def test_a_claim_of_a_killed_process_is_no_obstacle_for_long(
 def test_who_holds_a_lease_leaves_the_attempts_of_others_alone(tmp_path: Path) -> None:
     """Else their links would fail, and they would take that for a disk that cannot be written to."""
     attempt, clock = (temporary_path(tmp_path / LEASE, ending=".trial") for _ in range(2))
-    half = temporary_path(tmp_path / "trace.parquet")
-    for file in (attempt, clock, half):
+    described = temporary_path(tmp_path / "experiment.json")
+    for file in (attempt, clock, described):
         file.touch()
     with lease(tmp_path):
         recover(tmp_path)
-        assert attempt.exists() and clock.exists() and not half.exists()
+        assert attempt.exists() and clock.exists() and described.exists()
 
 
 def test_names_of_temporary_files_tell_their_owner() -> None:

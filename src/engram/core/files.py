@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -28,6 +29,7 @@ _ADVICE = {
     errno.ENAMETOOLONG: "choose a shorter name",
 }
 _PART = ".part"
+_DAY = 24 * 3600
 _unfinished: set[Path] = set()
 """The temporary files that this process is writing."""
 
@@ -138,14 +140,13 @@ def temporary_path(path: Path, *, ending: str = _PART) -> Path:
     return path.with_name(f".{path.name[:40]}.{unique_name()}{ending}")
 
 
-def remove_left_over(folder: Path, *, of: str = "", ending: str = _PART, all_owners: bool = False) -> None:
-    """Remove the temporary files that processes left which have ended.
+def remove_left_over(folder: Path, *, of: str = "", ending: str = _PART) -> None:
+    """Remove the temporary files of processes that have ended; on other machines, those older than a day.
 
     Args:
         folder: The folder.
         of: The name of the file that they are for (default: any).
         ending: How their names end.
-        all_owners: Whether to remove those of all processes, where there can be no other writer.
     """
     stem = f"{of[:40]}." if of else ""
     with suppress(OSError):
@@ -153,12 +154,14 @@ def remove_left_over(folder: Path, *, of: str = "", ending: str = _PART, all_own
             name = entry.name
             if not (name.startswith(f".{stem}") and name.endswith(ending)):
                 continue
-            if not all_owners and not is_left_over(name.removesuffix(ending).rpartition(".")[2]):
-                continue
-            if entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
-            else:
-                entry.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):
+                ended = is_left_over(name.removesuffix(ending).rpartition(".")[2])
+                if not ended and time.time() - entry.stat().st_mtime < _DAY:
+                    continue
+                if entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink(missing_ok=True)
 
 
 def remove_unfinished() -> None:

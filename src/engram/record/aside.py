@@ -109,7 +109,7 @@ def remove_damaged(folder: Path) -> None:
 
 def recover(folder: Path) -> None:
     """Put right what a killed command left; what a living process set aside stays there."""
-    remove_left_over(folder, all_owners=True)
+    remove_left_over(folder)
     if _left_aside(folder):
         settle(folder)
     former = _former(folder)
@@ -131,9 +131,9 @@ def settle(folder: Path) -> None:
             beside = temporary_path(folder / file.name)
             _link(file, beside)
             beside.replace(folder / file.name)
+            # Renaming one name of a file to another name of the same file leaves both.
+            beside.unlink(missing_ok=True)
     shutil.rmtree(aside, ignore_errors=True)
-    # Renaming one name of a file to another name of the same file leaves both.
-    remove_left_over(folder, all_owners=True)
 
 
 @contextmanager
