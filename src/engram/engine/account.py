@@ -6,6 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Protocol, Unpack
 
 from torch import nn
@@ -31,7 +32,8 @@ class Holder(Protocol):
         """What it says it keeps."""
 
 
-def late_updates(steps: int) -> set[int]:
+@cache
+def late_updates(steps: int) -> frozenset[int]:
     """The updates of a phase whose operations are counted, from 1.
 
     Late ones, because some methods do less at first, and several, because some do more in some updates; not
@@ -39,9 +41,9 @@ def late_updates(steps: int) -> set[int]:
 
     Example:
         >>> sorted(late_updates(100)), late_updates(1)
-        ([50, 75, 99], {1})
+        ([50, 75, 99], frozenset({1}))
     """
-    return {max(1, step) for step in (steps // 2, 3 * steps // 4, steps - 1)}
+    return frozenset(max(1, step) for step in (steps // 2, 3 * steps // 4, steps - 1))
 
 
 class Meter:

@@ -45,6 +45,8 @@ class Guarded:
         self.method, self.name, self.network = method, name, network
         self.ledger, self.meter = ledger, meter
         self.answering: Callable[[], nn.Module | None] = lambda: None
+        own = getattr(method, "generator", None)
+        self._generator = own if isinstance(own, torch.Generator) else None
         self.listens = False
         self._held_before: int | None = None
         watch_outside()
@@ -62,8 +64,10 @@ class Guarded:
             NonFinite: The loss, a weight or a gradient became NaN or infinite.
         """
         try:
-            with self.at_work(), self._same(batch):
+            with self.at_work():
+                before = _identity(batch)
                 loss = self.method.observe(batch)
+                self._compare(batch, before)
         except ValueError as error:
             if len(batch) == 1 and not isinstance(error, InputError) and self._has_batch_norm():
                 raise InputError(
@@ -160,23 +164,19 @@ class Guarded:
 
     def _seeds(self) -> tuple[int, int | None]:
         """The seeds of the global generator and of the method's own."""
-        own = vars(self.method).get("generator") if hasattr(self.method, "__dict__") else None
-        seed = own.initial_seed() if isinstance(own, torch.Generator) else None
+        seed = None if self._generator is None else self._generator.initial_seed()
         return torch.default_generator.initial_seed(), seed
 
-    @contextmanager
-    def _same(self, batch: Batch) -> Iterator[None]:
+    def _compare(self, batch: Batch, before: _Identity) -> None:
         """Note that a batch is not what it was: other tensors, or tensors that were changed in place."""
-        x, y = batch.x, batch.y
-        versions = _versions(x, y)
-        yield
-        if batch.x is not x or batch.y is not y or _versions(x, y) != versions:
+        if _identity(batch) != before:
             self.ledger.refuse(ForbiddenRead("batch"))
 
     def _unchanged(self, batches: Iterable[Batch]) -> Iterator[Batch]:
         for batch in batches:
-            with self._same(batch):
-                yield batch
+            before = _identity(batch)
+            yield batch
+            self._compare(batch, before)
 
     def _finite(self) -> bool:
         """Whether weights and gradients of the method's network are finite."""
@@ -188,6 +188,10 @@ class Guarded:
         return any(isinstance(module, _BatchNorm) for module in self.network.modules())
 
 
-def _versions(x: torch.Tensor, y: torch.Tensor) -> tuple[int, int]:
-    """How often these tensors were changed in place."""
-    return x._version, y._version
+_Identity = tuple[int, int, int, int]
+
+
+def _identity(batch: Batch) -> _Identity:
+    """Which tensors a batch has, and how often they were changed in place."""
+    x, y = batch.x, batch.y
+    return id(x), x._version, id(y), y._version

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, final
 
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -78,28 +78,17 @@ class Work:
         self.update = Tally()
         self.last_update = 0
         self.answer_flops = 0
+        self._uncounted = _Uncounted(self, "updates")
         _count_backward_passes()
 
-    @contextmanager
-    def at(self, place: Place, *, count: bool = True) -> Iterator[None]:
+    def at(self, place: Place, *, count: bool = True) -> AbstractContextManager[None]:
         """Count what is inside as work at this place; in updates, all of it or backward passes only."""
-        outer, before = _UNDER_WAY.call, self.update.flops
-        call = _UNDER_WAY.call = _Call(self, place, count=count)
-        try:
-            call.begin("start")
-            yield
-        finally:
-            call.stop()
-            _UNDER_WAY.call = outer
-        if place == "updates" and count:
-            self.last_update = self.update.flops - before
-        if place == "answers":
-            self.answer_flops = max(self.answer_flops, call.flops())
+        return _Call(self, place) if count else self._uncounted
 
     def handed(self, batches: Iterable[T]) -> Iterator[T]:
         """The same batches; getting them is not the method's work, and each begins a new stretch."""
         call = _UNDER_WAY.call
-        if call is None:
+        if not isinstance(call, _Call):
             yield from batches
             return
         remaining = iter(batches)
@@ -154,30 +143,61 @@ def _numbers(tally: Tally) -> list[int]:
     return [tally.times, tally.counted, tally.flops, tally.samples]
 
 
-class _Call:
+class _Uncounted:
+    """An update of which only backward passes are counted."""
+
+    def __init__(self, work: Work, place: Place) -> None:
+        self.work, self.place = work, place
+        self.outer: _Uncounted | None = None
+
+    def __enter__(self) -> None:
+        self.outer, _UNDER_WAY.call = _UNDER_WAY.call, self
+        self.work.update.times += 1
+
+    def __exit__(self, *_: object) -> None:
+        _UNDER_WAY.call = self.outer
+
+    def backward(self) -> None:
+        """A backward pass begins."""
+        self.work.backward_passes[self.place] += 1
+
+
+@final
+class _Call(_Uncounted):
     """One call of a method under way."""
 
-    def __init__(self, work: Work, place: Place, *, count: bool) -> None:
-        self.work, self.place, self.count = work, place, count
+    def __init__(self, work: Work, place: Place) -> None:
+        super().__init__(work, place)
         self.counting: Operations | None = None
         self.tally = Tally()
         self.stretches: dict[Stretch, int] = {}
         # A mode that the method's own code has entered must be left before ours.
         self.outside = _get_current_dispatch_mode()
 
+    def __enter__(self) -> None:
+        self.outer, _UNDER_WAY.call = _UNDER_WAY.call, self
+        self.begin("start")
+
+    def __exit__(self, *_: object) -> None:
+        before = self.work.update.flops
+        self.stop()
+        super().__exit__()
+        if self.place == "updates":
+            self.work.last_update = self.work.update.flops - before
+        elif self.place == "answers":
+            self.work.answer_flops = max(self.work.answer_flops, self.flops())
+
     def backward(self) -> None:
-        """A backward pass begins."""
-        self.work.backward_passes[self.place] += 1
+        """A backward pass begins, and with it a stretch; an update is one stretch."""
+        super().backward()
         if self.place != "updates":
             self.stop()
             self.begin("backward")
 
     def begin(self, stretch: Stretch) -> None:
         """Begin a stretch, and count its operations if it is its turn."""
-        if self.place == "updates":
-            self.tally = self.work.update
-            counted = self.count
-        else:
+        self.tally, counted = self.work.update, True
+        if self.place != "updates":
             self.tally = self.work.tallies.setdefault((self.place, stretch), Tally())
             counted = self.tally.times < FIRST or self.tally.times % EVERY == 0
         self.tally.times += 1
@@ -210,7 +230,7 @@ class _UnderWay(threading.local):
     """The call under way in one thread."""
 
     def __init__(self) -> None:
-        self.call: _Call | None = None
+        self.call: _Uncounted | None = None
 
 
 _UNDER_WAY = _UnderWay()

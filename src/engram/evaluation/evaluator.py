@@ -387,7 +387,7 @@ class Evaluator:
         self.readings = [(*reading,) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = _unpacked(state["trace"]), _unpacked(state["ends"])
-        self._gathered = list(state["gathered"])
+        self._gathered = list(state.get("gathered", ()))
 
     def gather_again(self, device: torch.device) -> None:
         """Gather the samples that were gathered when the state was saved, before the next evaluation does."""
