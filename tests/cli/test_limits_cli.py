@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from tests.cli.command import Engram
 
-import engram.cli
 from engram.cli import main
 from engram.core.errors import InputError
 from engram.core.files import read_json
@@ -74,7 +73,7 @@ def test_what_the_machine_lacks_is_one_line(
     def failing(**_: object) -> int:
         raise error
 
-    monkeypatch.setattr(engram.cli, "app", failing)
+    monkeypatch.setattr("engram.cli.entry.app", failing)
     with pytest.raises(SystemExit) as end:
         main([])
     shown = capsys.readouterr().err
@@ -85,7 +84,7 @@ def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(**_: object) -> int:
         raise ImportError("No module named 'nowhere'")
 
-    monkeypatch.setattr(engram.cli, "app", failing)
+    monkeypatch.setattr("engram.cli.entry.app", failing)
     with pytest.raises(ImportError):
         main([])
 

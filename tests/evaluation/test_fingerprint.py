@@ -84,7 +84,8 @@ def test_an_evaluator_keeps_it_with_the_run(tmp_path: Path) -> None:
     loaded = Run.load(tmp_path / "mine")
     assert loaded.test_data == watch.test_data and len(loaded.test_data) == 1
     assert json.loads((tmp_path / "mine/result.json").read_text())["test_data"][0]["samples"] == 50
-    redrawn = Evaluator([(X, Y)], subset=10, redraw=True)
+    with pytest.warns(UserWarning, match="redraw"):
+        redrawn = Evaluator([(X, Y)], subset=10, redraw=True)
     assert redrawn.test_data[0].evaluated is None
 
 

@@ -20,7 +20,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "efficientnet-lite0": (3, 32, 32),
 }
 SPECS = [
-    *(ModelSpec(name, hidden=(16, 8)) for name in MODELS),
+    *(ModelSpec(name, hidden=(16, 8)) for name in MODELS if not name.startswith("contract-")),
     ModelSpec("mlp", hidden=(16, 8), dropout_input=0.2, dropout_hidden=0.5),
     ModelSpec("mlp", hidden=(16, 8), init="truncated-normal"),
     ModelSpec("mlp", hidden=()),

@@ -156,7 +156,7 @@ class PhaseData:
             yield Batch(x.to(self.device), self._y[rows], heads=self.heads, head=head)
 
     def in_order(self, size: int) -> Iterator[Batch]:
-        """All samples once, in the data set's own order; what is held in memory is not copied."""
+        """All samples once, in the data set's own order; a batch does not keep the others alive."""
         if self._held is None:
             yield from self.batches(torch.arange(len(self)), size)
             return
@@ -165,7 +165,7 @@ class PhaseData:
             head = self._head if isinstance(self._head, int) else self._head[rows]
             y = self._y[rows]
             enter("train", self.tasks, len(y), size=len(self), heads=self.heads)
-            yield Batch(self._held[rows], y, heads=self.heads, head=head)
+            yield Batch(self._held[rows].clone(), y.clone(), heads=self.heads, head=head)
 
     def mixed(self, size: int, *, seed: int) -> Iterator[Batch]:
         """All samples once, in an order in which the classes are mixed.

@@ -40,8 +40,10 @@ _PLAIN = (float, complex, type(None), TaskInfo, torch.Generator, torch.device, t
 _RAW = (int, str, bytes, bytearray, memoryview, array.array, io.BytesIO, mmap.mmap)
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _HOLDERS = (*_CONTAINERS, *_RAW, Tensor, np.ndarray, nn.Module)
-_LIBRARIES = frozenset({"engram", "torch", "numpy", "pydantic"}) | sys.stdlib_module_names
-"""Their classes, functions and globals are not followed: they are not a method's."""
+_TEST_TOOLS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
+_LIBRARIES = frozenset({"engram", "torch", "numpy", "pydantic"}) | _TEST_TOOLS | sys.stdlib_module_names
+"""Their classes, functions and globals are not followed: they are not a method's. An `assert` in a test
+module, which pytest rewrites, would lead to all tests."""
 
 
 class Group(NamedTuple):

@@ -222,6 +222,7 @@ def unlearned_tasks(acc: Matrix) -> tuple[int, ...]:
     "FORG-unlearned",
     title="forgetting of tasks that were never learned",
     higher_is_better=False,
+    bounds=(-1, 1),
     source=f"AF of {NEW_METRICS}, for tasks that are not learned",
     needs="unlearned",
     family="forgetting",

@@ -76,7 +76,7 @@ def read_bits(path: Path) -> Trace | None:
         >>> file = Path(tempfile.mkdtemp()) / "trace.parquet"
         >>> trace = Trace()
         >>> trace.add(step=1, learning=0, task=0, right=np.array([True, False]))
-        >>> trace.save(file)
+        >>> _ = trace.save(file)
         >>> read_bits(file) == trace
         True
     """

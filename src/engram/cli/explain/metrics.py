@@ -28,7 +28,7 @@ def explain_metrics(name: str) -> tuple[list[Explanation], Comparison | None]:
     Example:
         >>> explanations, comparison = explain_metrics("forgetting")
         >>> [explanation.name for explanation in explanations], comparison.name
-        (['FORG', 'AF', 'AvgFgt', 'BWT'], 'forgetting')
+        (['FORG', 'AF', 'FORG-unlearned', 'AvgFgt', 'BWT'], 'forgetting')
         >>> explain_metrics("ewc")
         ([], None)
     """
