@@ -17,7 +17,7 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
 
-# The evaluator in training loops of other libraries, which have an environment of their own.
+# Other libraries, with engram in their training loops or as trackers, have an environment of their own.
 test-integrations: .venv-integrations/.installed
 	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop $(ARGS)
 
@@ -45,7 +45,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 .venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
 	$(PYTHON) -m venv .venv-integrations
-	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev]' -r tests/interop/requirements.txt
+	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,tensorboard,wandb]' -r tests/interop/requirements.txt
 	touch $@
 
 clean:
