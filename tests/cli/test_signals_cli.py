@@ -75,7 +75,8 @@ def command(plugin: Path, *, method: str = "test-unhurried", seeds: int = 1) -> 
 
 def as_in_a_terminal() -> None:
     """What is started in the background ignores Ctrl-C; these tests may be."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def started(
