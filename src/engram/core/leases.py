@@ -199,9 +199,10 @@ def _take_over(path: Path, lost: Holder) -> str | None:
     try:
         claim.touch(exist_ok=False)
     except FileExistsError:
-        # Whoever claimed it may have been killed before it took it.
-        if _age(claim) > LIMIT_SECONDS:
-            claim.unlink(missing_ok=True)
+        # Whoever claimed it may have been killed before it took it; or it is done, and the claim is gone.
+        with suppress(FileNotFoundError):
+            if _age(claim) > LIMIT_SECONDS:
+                claim.unlink(missing_ok=True)
         return None
     beside, token = _written_beside(path)
     try:
