@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import Json
+from engram.cli.options import Json, MinSamples, Score, Slices
 
 if TYPE_CHECKING:
     from engram.results.gate import Gate
@@ -31,18 +31,12 @@ def gate(
     max_worst_slice_drop: Annotated[
         str | None, typer.Option(metavar="LIMIT", help="Largest drop of any slice or class, such as 5pp.")
     ] = None,
-    slices: Annotated[
-        str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")
-    ] = None,
-    min_samples: Annotated[
-        int | None, typer.Option(help="Leave out slices with fewer samples.", min=1)
-    ] = None,
+    slices: Slices = None,
+    min_samples: MinSamples = None,
     common: Annotated[
         bool, typer.Option("--common", help="Leave out samples that only one of the two has.")
     ] = False,
-    score: Annotated[
-        str | None, typer.Option(help="For lm-eval, the metric that says what is right (default: the first).")
-    ] = None,
+    score: Score = None,
     level: Annotated[float, typer.Option(help="One minus the confidence.")] = 0.05,
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML.", metavar="FILE")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write Markdown.", metavar="FILE")] = None,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.options import Json
+from engram.cli.options import Json, MinSamples, Score, Slices
 
 
 def history(
@@ -15,18 +15,12 @@ def history(
         Path, typer.Argument(help="A folder with one prediction file or run per version.", metavar="FOLDER")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("history.html"),
-    slices: Annotated[
-        str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")
-    ] = None,
-    min_samples: Annotated[
-        int | None, typer.Option(help="Leave out slices with fewer samples.", min=1)
-    ] = None,
+    slices: Slices = None,
+    min_samples: MinSamples = None,
     common: Annotated[
         bool, typer.Option("--common", help="Leave out samples that not all versions have.")
     ] = False,
-    score: Annotated[
-        str | None, typer.Option(help="For lm-eval, the metric that says what is right (default: the first).")
-    ] = None,
+    score: Score = None,
     json: Json = False,
 ) -> None:
     """Write a page about many versions of a model: slices over time, samples lost and back.

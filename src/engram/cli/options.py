@@ -37,6 +37,13 @@ Timeout = Annotated[
         show_default="never",
     ),
 ]
+Slices = Annotated[
+    str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")
+]
+MinSamples = Annotated[int | None, typer.Option(help="Leave out slices with fewer samples.", min=1)]
+Score = Annotated[
+    str | None, typer.Option(help="For lm-eval, the metric that says what is right (default: the first).")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
