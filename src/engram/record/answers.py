@@ -99,6 +99,10 @@ class Answers:
         codes = np.frombuffer(self.codes[row], dtype=_WIDTHS[width]).astype(np.int64)
         return codes if self.classes[row] is None else np.array(self.names, dtype=np.str_)[codes]
 
+    def has(self, step: int, task: int) -> bool:
+        """Whether answers to a task's samples were recorded after `step` updates."""
+        return (step, task) in zip(self.step, self.task, strict=True)
+
     def at(self, step: int, task: int) -> Classes:
         """The answers to a task's samples after `step` updates, in the order of the trace's bits.
 

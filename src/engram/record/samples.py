@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,8 +171,7 @@ def checked_ids(values: Sequence[object], size: int, of: str) -> list[str]:
             raise InputError(f"ids must be whole numbers or text, {of} has {value!r}")
     ids = [str(value) for value in plain]
     if len(set(ids)) < len(ids):
-        seen: set[str] = set()
-        repeated = list(dict.fromkeys(name for name in ids if name in seen or seen.add(name)))  # type: ignore[func-returns-value]
+        repeated = [name for name, times in Counter(ids).items() if times > 1]
         verb = "occurs" if len(repeated) == 1 else "occur"
         raise InputError(
             f"ids must differ, {len(repeated)} of {of} {verb} more than once: {listed(repeated)}"
