@@ -169,7 +169,7 @@ class Recorder(Recording):
 
     def __repr__(self) -> str:
         """How much was recorded, and the latest accuracies."""
-        latest = ", ".join(f"{self._names[task]} {value:.3f}" for task, value in self.accuracies().items())
+        latest = ", ".join(f"{self._names[task]} {value:.3f}" for task, value in self.latest.items())
         return (
             f"<Recorder of {len(self._names)} tasks: {self.evaluations} evaluations up to step {self.step}"
             f"{f'; {latest}' if latest else ''}>"
