@@ -3,8 +3,8 @@
     Evaluator(test_sets, right=engram.right.top_k(5))
 
 Each returns a function of a network's outputs and a batch, which says of every sample whether it is right.
-The outputs are a tensor, or have it as `logits` or as their first entry; the labels are `labels` or `label` of a
-mapping, or the last entry of a tuple.
+The outputs are a tensor, or have it as `logits` or as their first entry; the labels are `labels` or `label`
+of a mapping, or the last entry of a tuple.
 """
 
 from __future__ import annotations

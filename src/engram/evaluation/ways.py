@@ -68,10 +68,10 @@ class Ways:
             InputError: There is one.
         """
         if not self.classified:
-            if answers is not None:
-                raise InputError(
-                    "the competing output units are those of classes: leave them out with right="
-                )
+            if units is not None:
+                raise InputError("units are those of classes: leave them out with right= and score=")
+            if answers:
+                raise InputError("answers=True records classes: leave it out with right= and score=")
             if losses:
                 raise InputError(
                     "losses are those of classes: use score=engram.score.cross_entropy() instead"
