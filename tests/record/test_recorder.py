@@ -130,8 +130,8 @@ def test_what_does_not_fit_is_refused_and_not_recorded(message: str, mistake: di
 
 
 def state_of(recorder: Recorder) -> list[object]:
-    counted = (recorder.trace, recorder.answered, recorder.scores, recorder.readings)
-    return [repr(recorder), recorder.names, recorder.sizes, recorder.learned, *map(len, counted)]
+    rows = len(recorder.trace), len(recorder.answered), len(recorder.scores)
+    return [repr(recorder), recorder.names, recorder.sizes, dict(recorder.learned), rows]
 
 
 def test_nothing_is_written_where_nothing_was_recorded(tmp_path: Path) -> None:
@@ -144,6 +144,6 @@ def test_kinds_of_labels_are_the_same_in_all_tasks(tmp_path: Path) -> None:
     recorder = Recorder()
     recorder.record(1, "a", A, labels=[0, 1])
     recorder.record(2, "b", A, learning="b", labels=["cat", "dog"])
-    with pytest.raises(InputError, match="labels must be all numbers or all text"):
+    with pytest.raises(InputError, match="labels must be of one kind in all tasks"):
         recorder.save(tmp_path / "mixed")
     assert not (tmp_path / "mixed").exists()
