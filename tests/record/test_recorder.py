@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,78 +90,48 @@ def test_a_score_is_recorded(tmp_path: Path) -> None:
 
 
 A = [True, False]
-MISTAKES: list[tuple[str, Callable[[Recorder], object]]] = [
-    (
-        "ids must differ, 1 of task 'a' occurs more than once: 'x'",
-        lambda r: r.record(6, "a", A, ids=["x", "x"]),
-    ),
+MISTAKES: list[tuple[str, dict[str, object]]] = [
+    ("ids must differ, 1 of task 'a' occurs more than once: 'x'", {"ids": ["x", "x"]}),
     (
         "ids of task 'a' are not those of its first evaluation: 1 missing: 'y'; 1 new: 'z'",
-        lambda r: r.record(6, "a", A, ids=["x", "z"]),
+        {"ids": ["x", "z"]},
     ),
-    ("steps must not fall: task 'a' was recorded at step 4 after step 5", lambda r: r.record(4, "a", A)),
-    ("task 'a' was recorded at step 5 already", lambda r: r.record(5, "a", A)),
-    ("right must be booleans, one per sample, got int64", lambda r: r.record(6, "a", [1, 0])),
-    ("right must have one entry per sample", lambda r: r.record(6, "a", [])),
-    ("task 'a' has 2 samples, got 3", lambda r: r.record(6, "a", [True] * 3)),
-    ("step must be a whole number", lambda r: r.record(1.5, "a", A)),  # type: ignore[arg-type]
-    ("there are several tasks now: say which one is being learned", lambda r: r.record(6, "b", A)),
-    (
-        "slice 'light' must have one value per sample: task 'a' has 2, got 1",
-        lambda r: r.record(6, "a", A, slices={"light": ["day"]}),
-    ),
-    ("a slice cannot be called 'label'", lambda r: r.record(6, "a", A, slices={"label": [1, 2]})),
-    (
-        "the labels of task 'a' are not those that were recorded before",
-        lambda r: r.record(6, "a", A, labels=["cat", "cat"]),
-    ),
-    (
-        "labels must have one entry per sample: task 'a' has 2, got 1",
-        lambda r: r.record(6, "a", A, labels=["cat"]),
-    ),
-    (
-        "answers must have one entry per sample: task 'a' has 2, got 3",
-        lambda r: r.record(6, "a", A, answers=["cat"] * 3),
-    ),
-    (
-        "answers must be class numbers throughout, or names throughout",
-        lambda r: r.record(6, "a", A, answers=[0, 1]),
-    ),
-    ("answers must be one class per sample", lambda r: r.record(6, "a", A, answers=[0.5, 1])),
-    ("score must", lambda r: r.record(6, "a", A, score=[1])),
-    ("a task is a name, or a number from 0 on", lambda r: r.record(6, True, A)),
-    ("there is no task 7", lambda r: r.record(6, 7, A)),
-    ("at step 5, task", lambda r: r.record(5, "b", A, learning="b")),
-    (
-        "labels must be all whole numbers or all text",
-        lambda r: r.record(6, "b", A, learning="b", labels=[1, "x"]),
-    ),
+    ("steps must not fall: task 'a' was recorded at step 4 after step 5", {"step": 4}),
+    ("task 'a' was recorded at step 5 already", {"step": 5}),
+    ("right must be booleans, one per sample, got int64", {"right": [1, 0]}),
+    ("right must have one entry per sample", {"right": []}),
+    ("task 'a' has 2 samples, got 3", {"right": [True] * 3}),
+    ("step must be a whole number", {"step": 1.5}),
+    ("there are several tasks now: say which one is being learned", {"task": "b"}),
+    ("slice 'light' must have one value per sample: task 'a' has 2, got 1", {"slices": {"light": ["day"]}}),
+    ("a slice cannot be called 'label'", {"slices": {"label": [1, 2]}}),
+    ("the labels of task 'a' are not those that were recorded before", {"labels": ["cat", "cat"]}),
+    ("labels must have one entry per sample: task 'a' has 2, got 1", {"labels": ["cat"]}),
+    ("answers must have one entry per sample: task 'a' has 2, got 3", {"answers": ["cat"] * 3}),
+    ("answers must be class numbers throughout, or names throughout", {"answers": [0, 1]}),
+    ("answers must be one class per sample", {"answers": [0.5, 1]}),
+    ("score must have one number per sample: task 'a' has 2", {"score": [1]}),
+    ("score must be finite numbers, task 'a' has nan", {"score": [1, float("nan")]}),
+    ("a task is a name, or a number from 0 on", {"task": True}),
+    ("there is no task 7", {"task": 7}),
+    ("at step 5, task", {"step": 5, "task": "b", "learning": "b"}),
+    ("labels must be all whole numbers or all text", {"task": "b", "learning": "b", "labels": [1, "x"]}),
 ]
 
 
 @pytest.mark.parametrize(("message", "mistake"), MISTAKES)
-def test_what_does_not_fit_is_refused_and_not_recorded(
-    message: str, mistake: Callable[[Recorder], object]
-) -> None:
+def test_what_does_not_fit_is_refused_and_not_recorded(message: str, mistake: dict[str, object]) -> None:
     recorder = Recorder()
-    recorder.record(5, "a", A, ids=["x", "y"], labels=["cat", "dog"], answers=["cat", "cat"])
-    before = (
-        repr(recorder),
-        len(recorder.trace),
-        len(recorder.answered),
-        len(recorder.readings),
-        recorder.sizes,
-    )
+    recorder.record(5, "a", A, ids=["x", "y"], labels=["cat", "dog"], answers=["cat", "cat"], score=[1, 2])
+    before = state_of(recorder)
     with pytest.raises(InputError, match=message):
-        mistake(recorder)
-    after = (
-        repr(recorder),
-        len(recorder.trace),
-        len(recorder.answered),
-        len(recorder.readings),
-        recorder.sizes,
-    )
-    assert before == after
+        recorder.record(**{"step": 6, "task": "a", "right": A, **mistake})  # type: ignore[arg-type]
+    assert state_of(recorder) == before
+
+
+def state_of(recorder: Recorder) -> list[object]:
+    rows = len(recorder.trace), len(recorder.answered), len(recorder.scores)
+    return [repr(recorder), recorder.names, recorder.sizes, dict(recorder.learned), rows]
 
 
 def test_nothing_is_written_where_nothing_was_recorded(tmp_path: Path) -> None:
@@ -175,6 +144,6 @@ def test_kinds_of_labels_are_the_same_in_all_tasks(tmp_path: Path) -> None:
     recorder = Recorder()
     recorder.record(1, "a", A, labels=[0, 1])
     recorder.record(2, "b", A, learning="b", labels=["cat", "dog"])
-    with pytest.raises(InputError, match="labels must be all numbers or all text"):
+    with pytest.raises(InputError, match="labels must be of one kind in all tasks"):
         recorder.save(tmp_path / "mixed")
     assert not (tmp_path / "mixed").exists()

@@ -17,7 +17,7 @@ from engram.record.answers import Answers
 from engram.results.integrity import check_run
 
 TASK = torch.eye(4), torch.tensor([0, 1, 2, 3])
-IDS = [["a", "b", "c", "d"], [7, 8, 9, 10]]
+IDS: list[list[object]] = [["a", "b", "c", "d"], [7, 8, 9, 10]]
 
 
 def saved(folder: Path, **options: object) -> engram.Run:

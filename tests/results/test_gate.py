@@ -376,7 +376,7 @@ def test_runs_with_other_samples_are_refused(tmp_path: Path) -> None:
     numbers = [str(number) for number in range(40)]
     old = recorded(tmp_path / "old", [True] * 40, ids=numbers, dark=[False] * 40)
     new = recorded(tmp_path / "new", [True] * 39, ids=numbers[1:], dark=[False] * 39)
-    with pytest.raises(InputError, match="1 ids are only in .*old: 'pets:0'; leave them out with --common"):
+    with pytest.raises(InputError, match=r"1 ids are only in .*old: 'pets:0'; leave them out with --common"):
         engram.gate(old, new)
     assert engram.gate(old, new, common=True).overall.total == 39
 
