@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -17,6 +20,7 @@ from engram.core.errors import InputError
 from engram.evaluation import measured, score
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.ranks import Team, whole_network
+from engram.record.run import Run
 
 UPDATES = 4
 pytestmark = pytest.mark.skipif(not distributed.is_gloo_available(), reason="PyTorch has no gloo here")
@@ -228,6 +232,17 @@ def test_sharded_weights_are_refused_and_evaluated_where_they_are_gathered(place
         assert "are spread over several processes (FSDP)" in str(sharded["message"])
         assert "pass a function that returns a network with all weights" in str(sharded["message"])
         assert sharded["same"]
+
+
+@pytest.mark.slow
+def test_the_script_on_the_page(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "own-loop.md").read_text("utf-8")
+    script = re.search(r'```python title="two.py"\n(.*?)```', page, re.DOTALL)
+    assert script is not None
+    (tmp_path / "two.py").write_text(script[1])
+    subprocess.run([sys.executable, "two.py"], cwd=tmp_path, check=True)
+    run = Run.load(tmp_path / "runs" / "two")
+    assert (run.task_names, run.updates, run.sizes) == (["signs"], 2, (200,))
 
 
 def test_weights_of_zero_3_are_refused_in_one_line() -> None:
