@@ -252,7 +252,7 @@ class Experiment:
 
 
 class _Same:
-    """A scenario as a key: equal only to itself, as equal scenarios may be written differently (1 and 1.0)."""
+    """A scenario as a key, equal only to itself: equal ones may be written differently (1 and 1.0)."""
 
     __slots__ = ("scenario",)
 
