@@ -192,7 +192,9 @@ def test_the_same_failure_leaves_the_same_record(
     written = json.loads((folder / FAILURE).read_text())
     details, digest, checksums = (written.pop(name, None) for name in ("details", "digest", "checksums"))
     assert digest is not None
-    assert set(checksums or {}) == ({EXPERIMENT, TRACE} if len(run.trace) else set())
+    tables = {table.name for table in folder.glob("*.parquet")}
+    assert set(checksums or {}) == (tables | {EXPERIMENT} if tables else set())
+    assert (TRACE in tables) == bool(len(run.trace))
     assert written == {
         "id": planned.id,
         "label": planned.label,
