@@ -14,10 +14,10 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,7 +123,7 @@ def unpacked(packed: bytes, stream: Readable, path: Path) -> bytes:
     return b"".join(pieces)
 
 
-class Limited:
+class Limited(io.RawIOBase):
     """A stream that unpacks a file, and stops where that is far more than the file's size.
 
     Args:
@@ -139,7 +139,7 @@ class Limited:
         self.stream, self.path = stream, path
         self.packed_bytes, self.total = path.stat().st_size, 0
 
-    def read(self, size: int, /) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """Up to `size` bytes; none at the end.
 
         Raises:
@@ -449,7 +449,7 @@ def _tar_members(place: Path, names: set[str]) -> dict[str, bytes]:
     return contents
 
 
-def _unpacking(path: Path) -> IO[bytes]:
+def _unpacking(path: Path) -> AbstractContextManager[Readable]:
     """The file as it is before it was packed, by its first bytes: gzip, bzip2, xz, or not packed."""
     with path.open("rb") as file:
         first = file.read(6)
@@ -472,7 +472,7 @@ def _check_mat(path: Path) -> None:
 
     total, size = 0, path.stat().st_size
     with path.open("rb") as file:
-        order = "big" if file.read(128)[126:128] == b"MI" else "little"
+        order: Literal["big", "little"] = "big" if file.read(128)[126:128] == b"MI" else "little"
         while len(tag := file.read(8)) == 8:
             kind, length = (int.from_bytes(tag[at : at + 4], order) for at in (0, 4))
             if kind != _PACKED_ELEMENT:
