@@ -321,9 +321,12 @@ class Run:
             0.9
         """
         if name not in self.metrics:
-            if name in self.why and not len(self.trace):
-                raise InputError(f"{name} {self.why[name]}")
-            raise unknown_name("metric", name, self.metrics)
+            refused = name in self.why and not len(self.trace)
+            raise (
+                InputError(f"{name} {self.why[name]}")
+                if refused
+                else unknown_name("metric", name, self.metrics)
+            )
         return self.metrics[name]
 
     def after_each_task(self, name: str) -> list[float]:
@@ -353,10 +356,7 @@ class Run:
 
     def _curve_of(self, trace: Trace) -> Curve:
         if not len(trace) and len(self.scores):
-            raise InputError(
-                f"the run {self.folder or self.id} has only scores, no right and wrong answers: "
-                "see its scores and the metrics that begin with 'score'"
-            )
+            raise InputError(f"the run {self.folder or self.id} has only scores, no right and wrong answers")
         try:
             return Curve.of_trace(trace, phases=self._phases())
         except InputError as error:
