@@ -548,7 +548,7 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         failure = Failure.of_json(read_json(path), source=str(path))
         check_seal(written := _object(path), path)
         if planned is None:
-            _check_description(description, written, folder / EXPERIMENT)
+            check_description(description, written, folder / EXPERIMENT)
         return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run
 
