@@ -26,6 +26,7 @@ from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_se
 from engram.evaluation.schedule import Schedule
 from engram.evaluation.snapshot import Change
 from engram.metrics.extremes import REDRAW_WARNING
+from engram.record.choices import choices_of
 from engram.record.run import Run, Seconds
 from engram.record.tables import Tables
 from engram.record.test_data import TestData, other_tasks
@@ -268,11 +269,15 @@ class Evaluator:
         sizes = {task: len(test_set.y) for task, test_set in enumerate(self.sets)}
         return estimate_extremes(self.trace, sizes=sizes, redrawn=self.redraw, **self._learned())
 
-    def _measured(self, *, tolerant: bool = False) -> Measurement:
+    def _measured(
+        self, *, tolerant: bool = False, choices: Sequence[Sequence[int]] | None = None
+    ) -> Measurement:
         from engram.metrics.summary import summarise
 
         self._check_evaluated()
-        return summarise(self.trace, tolerant=tolerant, **self._learned())
+        return summarise(
+            self.trace, tolerant=tolerant, choices=choices, redrawn=self.redraw, **self._learned()
+        )
 
     def _check_evaluated(self) -> None:
         if not len(self.trace):
@@ -306,7 +311,9 @@ class Evaluator:
         from engram.metrics.summary import Measurement
 
         evaluated = len(self.trace) > 0
-        measured = self._measured(tolerant=True) if evaluated else Measurement({}, {}, {}, {})
+        measured = Measurement({}, {}, {}, {})
+        if evaluated:
+            measured = self._measured(tolerant=True, choices=choices_of(description))
         for reason in measured.failed.values():
             warnings.warn(f"{reason}; the run is kept without it", stacklevel=2)
         self._warn_of_doubts()

@@ -1,0 +1,161 @@
+"""Which samples were right at every evaluation: the counterpart of `Curve` for single samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.core.errors import InputError
+from engram.core.trace import Trace
+from engram.metrics.arrays import Mask
+from engram.metrics.history import Curve
+
+Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Fates:
+    """What became of each sample of a task, from the first update of the task to the end of the run.
+
+    Attributes:
+        learned: How often its answer turned from wrong to right between two evaluations.
+        forgotten: How often it turned from right to wrong: its forgetting events.
+        ever: Whether it was right at any evaluation.
+        kept: Whether it was right at every evaluation from the end of its task on.
+        now: Whether it is right at the last evaluation.
+    """
+
+    learned: Counts
+    forgotten: Counts
+    ever: Mask
+    kept: Mask
+    now: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class SampleCurve:
+    """Which samples of each task were right, evaluation by evaluation.
+
+    Made from a trace with bits. The same samples must be evaluated every time, in the same order.
+
+    Attributes:
+        curve: The accuracies, from which tasks, phases and steps are read.
+        rows: For each column of the curve, the evaluations (rows of the curve) that include the task.
+        packed: For each column, one packed row of bits per such evaluation.
+        samples: For each column, the number of samples.
+
+    Example:
+        >>> trace = Trace()
+        >>> trace.add(step=1, learning=0, task=0, right=np.array([True, False]))
+        >>> trace.add(step=2, learning=0, task=0, right=np.array([True, True]))
+        >>> SampleCurve.of_trace(trace, Curve.of_trace(trace)).right(0)
+        array([[ True, False],
+               [ True,  True]])
+    """
+
+    curve: Curve
+    rows: tuple[Counts, ...]
+    packed: tuple[NDArray[np.uint8], ...]
+    samples: tuple[int, ...]
+    _fates: dict[int, Fates] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of_trace(cls, trace: Trace, curve: Curve) -> SampleCurve:
+        """The samples of a trace.
+
+        Args:
+            trace: The trace, with bits.
+            curve: Its curve, see `Curve.of_trace`.
+
+        Raises:
+            InputError: The trace has no bits, or the number of samples of a task changes.
+        """
+        rows, packed, samples = [], [], []
+        task, step = np.asarray(trace.task), np.asarray(trace.step)
+        for name in curve.tasks:
+            own = np.flatnonzero(task == name)
+            own = own[np.argsort(step[own], kind="stable")]
+            totals = {trace.total[row] for row in own}
+            if len(totals) > 1:
+                raise InputError(
+                    f"task {name} was evaluated on {min(totals)} to {max(totals)} samples: "
+                    "the number must not change"
+                )
+            if not all(trace.bits[row] for row in own):
+                raise InputError(
+                    f"the trace does not record which samples of task {name} were right: record it with bits"
+                )
+            rows.append(np.searchsorted(curve.step, step[own]).astype(np.int64))
+            flat = np.frombuffer(b"".join(trace.bits[row] for row in own), dtype=np.uint8)
+            packed.append(flat.reshape(len(own), -1))
+            samples.append(totals.pop() if totals else 0)
+        return cls(curve, tuple(rows), tuple(packed), tuple(samples))
+
+    def right(self, column: int, evaluations: slice = slice(None)) -> Mask:
+        """`right[evaluation, sample]` of a task, for the evaluations that include it."""
+        packed = self.packed[column][evaluations]
+        return np.unpackbits(packed, axis=1, count=self.samples[column]).view(np.bool_)
+
+    def at(self, column: int, row: int) -> Mask | None:
+        """Which samples of a task were right at a row of the curve; None if it was not evaluated there."""
+        place = int(np.searchsorted(self.rows[column], row))
+        if place == len(self.rows[column]) or self.rows[column][place] != row:
+            return None
+        return self.right(column, slice(place, place + 1))[0]
+
+    @cached_property
+    def ends(self) -> tuple[int | None, ...]:
+        """For each task, the last row of the curve while it was learned; None if it never was.
+
+        A task that is learned again ends with its last phase, as in `Curve.matrix`.
+        """
+        learning = self.curve.being_learned()
+        rows = (np.flatnonzero(learning[:, column]) for column in range(learning.shape[1]))
+        return tuple(int(own[-1]) if own.size else None for own in rows)
+
+    def ends_of(self, column: int) -> tuple[Mask, Mask] | None:
+        """Which samples of a task were right just after it was learned, and at the last evaluation.
+
+        None where one of them is unknown, or where both are the same evaluation.
+        """
+        end, last = self.ends[column], len(self.curve) - 1
+        if end is None or end == last:
+            return None
+        before, after = self.at(column, end), self.at(column, last)
+        return None if before is None or after is None else (before, after)
+
+    def fates(self, column: int) -> Fates | None:
+        """What became of each sample of a task; None if it was never evaluated since its learning began.
+
+        An evaluation before the first update does not count.
+        """
+        if column not in self._fates:
+            fates = self._computed(column)
+            if fates is None:
+                return None
+            self._fates[column] = fates
+        return self._fates[column]
+
+    def _computed(self, column: int) -> Fates | None:
+        learning = np.flatnonzero(self.curve.being_learned()[:, column])
+        end = self.ends[column]
+        if not learning.size or end is None:
+            return None
+        rows = self.rows[column]
+        first = int(np.searchsorted(rows, learning[0]))
+        if first < len(rows) and self.curve.step[rows[first]] == 0:
+            first += 1
+        if first >= len(rows):
+            return None
+        right = self.right(column, slice(first, None))
+        after = right[int(np.searchsorted(rows[first:], end)) :]
+        return Fates(
+            learned=np.count_nonzero(~right[:-1] & right[1:], axis=0),
+            forgotten=np.count_nonzero(right[:-1] & ~right[1:], axis=0),
+            ever=right.any(axis=0),
+            kept=after.all(axis=0),
+            now=right[-1],
+        )
