@@ -71,7 +71,7 @@ def test_what_is_recorded_is_the_same(
     recorded = []
     for shuffle in (False, True):
         watch = Evaluator(
-            sets(kind), subset=subset, answers=answers, losses=True, full_ends=True, seed=3, shuffle=shuffle
+            sets(kind), subset=subset, units=answers, losses=True, full_ends=True, seed=3, shuffle=shuffle
         )
         for task in range(3):
             watch(model(), learning=task, last=True)

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, NotRequired, Protocol, TypedDict, runtime_checkable
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
-from engram.core.jsons import Json, JsonMapping, JsonObject
+from engram.core.jsons import Json, JsonObject
 from engram.core.trace import COLUMNS, Trace
 from engram.evaluation.dense import scorer
 from engram.evaluation.fingerprint import fingerprint
@@ -26,17 +25,17 @@ from engram.evaluation.samples import EvaluationSet, Questions, as_evaluation_se
 from engram.evaluation.schedule import Schedule
 from engram.evaluation.snapshot import Change
 from engram.metrics.extremes import REDRAW_WARNING
-from engram.record.choices import choices_of
-from engram.record.run import Run, Seconds
-from engram.record.tables import Tables
+from engram.record.answers import Answers
+from engram.record.recording import Recording
+from engram.record.samples import PerTask, Samples, TaskSamples, by_task, checked_ids, checked_slices
 from engram.record.test_data import TestData, other_tasks
 
 if TYPE_CHECKING:
-    from engram.metrics.extremes import Extremes
-    from engram.metrics.history import Phases
     from engram.metrics.summary import Measurement
 
-Answers = Sequence[Sequence[int] | None]
+CompetingUnits = Sequence[Sequence[int] | None]
+"""For each task, the output units that compete for the answer; None for all."""
+
 CHUNK_BYTES = 2**23
 CHUNK_BYTES_CONVOLVED = 2**20
 """Smaller, because the activations of convolutions are much larger than their inputs and should stay in the
@@ -59,14 +58,6 @@ class Counts(TypedDict):
     evaluations: int
 
 
-class Learned(TypedDict):
-    """What metrics need to know besides the trace."""
-
-    ends: Trace | None
-    classes_seen: Sequence[int] | None
-    phases: Phases
-
-
 class EvaluatorState(TypedDict):
     """Everything that an evaluator has recorded, as tensors and plain values."""
 
@@ -81,9 +72,10 @@ class EvaluatorState(TypedDict):
     generator: Tensor
     trace: dict[str, Tensor]
     ends: dict[str, Tensor]
+    answered: NotRequired[dict[str, Tensor]]
 
 
-class Evaluator:
+class Evaluator(Recording):
     """Evaluates a network after its updates, without changing it.
 
     Call it after every update with the task being learned; it evaluates when an evaluation is due. Tasks are
@@ -99,8 +91,12 @@ class Evaluator:
             that looks like dips, which cannot be corrected afterwards, and a warning says so.
         seed: Seed for drawing the subsets; no global random state is used.
         tasks: `seen` evaluates the tasks learned so far, `all` every task.
-        answers: For each task, the output units that compete for the answer; None for all units. A network
+        units: For each task, the output units that compete for the answer; None for all units. A network
             with a single output, evaluated on labels 0 and 1, is read as the logit of class 1.
+        answers: Also record what was answered, for churn and confusion.
+        ids: For each test set, the names of its samples (default: their positions); the run keeps them, with
+            the labels.
+        slices: For each test set, columns with one value per sample, by name; the run keeps them.
         full_ends: At the end of a task, also evaluate on all samples, besides the subsets.
         losses: Also record the mean loss of each task.
         classes: How many different classes are in use after each task, for RAA and RAF.
@@ -127,12 +123,16 @@ class Evaluator:
         redraw: bool = False,
         seed: int = 0,
         tasks: str = "seen",
-        answers: Answers | None = None,
+        units: CompetingUnits | None = None,
+        answers: bool = False,
+        ids: PerTask[Sequence[object]] | None = None,
+        slices: PerTask[Mapping[str, Sequence[object]]] | None = None,
         full_ends: bool = False,
         losses: bool = False,
         classes: Sequence[int] | None = None,
         shuffle: bool = False,
     ) -> None:
+        super().__init__(classes=classes)
         if not test_sets:
             raise InputError("there is nothing to evaluate: give one test set per task")
         if subset is not None and subset < 1:
@@ -154,21 +154,16 @@ class Evaluator:
         self.schedule = Schedule(every, per_epoch)
         self.subset, self.redraw = subset, redraw
         self.full_ends, self.losses = full_ends, losses
-        self.answers = _competing(answers, len(self.sets))
+        self.units = _competing(units, len(self.sets))
+        self.answers = answers
+        self._known = _known_samples(self.sets, self.names, ids, slices)
         self.judge = Judge([test_set.y for test_set in self.sets])
         self.shuffle = seed if shuffle else None
         self.answering: Callable[[], AbstractContextManager[object]] = nullcontext
-        self.classes = list(classes) if classes is not None else None
-        self.trace, self.ends = Trace(), Trace()
-        self.readings: list[Reading] = []
-        self.step = 0
-        self.seconds = 0.0
-        self.evaluations = 0
         self.generator = torch.Generator().manual_seed(seed)
         self.index = [draw(len(test_set.y), subset, self.generator) for test_set in self.sets]
-        self.seen: list[int] = list(range(len(self.sets))) if tasks == "all" else []
-        self.learned: dict[int, tuple[int, ...]] = {}
-        self.updated: dict[int, int] = {}
+        if tasks == "all":
+            self.seen = list(range(len(self.sets)))
         self._passed_over: set[int] = set()
         self._questions: Questions | None = None
         self._gathered: list[int] = []
@@ -196,7 +191,7 @@ class Evaluator:
         if learning not in self.updated or self.updated[learning] != self.step:
             self._notice_end()
         self.step += 1
-        self._meet(learning, together)
+        self._begin(learning, together)
         self.updated[learning] = self.step
         due = self.schedule.due(self.step, epoch_step=epoch_step, last=last)
         if last and not due:
@@ -213,7 +208,7 @@ class Evaluator:
         together: Sequence[int] | None = None,
     ) -> None:
         """Evaluate before the first update."""
-        self._meet(learning, together)
+        self._begin(learning, together)
         self._evaluate(model, learning, curve=True, full=False)
 
     def end(self, model: nn.Module | Callable[[], nn.Module], *, learning: int) -> None:
@@ -222,29 +217,46 @@ class Evaluator:
         if not done or self.full_ends:
             self._evaluate(model, learning, curve=not done, full=self.full_ends)
 
-    def accuracies(self) -> dict[int, float]:
-        """The latest accuracy of each task."""
-        latest: dict[int, float] = {}
-        for row in range(max(0, len(self.trace) - len(self.sets)), len(self.trace)):
-            if self.trace.step[row] == self.trace.step[-1]:
-                latest[self.trace.task[row]] = self.trace.correct[row] / self.trace.total[row]
-        return latest
-
-    def metrics(self) -> dict[str, float]:
-        """All metrics that can be computed from the trace, by name; NaN where one is undefined.
-
-        A warning says where a task's last update was not evaluated, so that metrics at task ends use an
-        earlier one.
-        """
-        measured = self._measured()
-        self._warn_of_doubts()
-        return measured.final
-
     @cached_property
     def test_data(self) -> tuple[TestData, ...]:
         """The fingerprints of the test sets, which tell whether two runs were evaluated on the same data."""
         chosen = [None if self.redraw else index for index in self.index]
         return tuple(fingerprint(test_set, rows) for test_set, rows in zip(self.sets, chosen, strict=True))
+
+    @property
+    def fingerprints(self) -> tuple[TestData, ...]:
+        """The same, as a run keeps them."""
+        return self.test_data
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tasks; a number stands for a task without one."""
+        return [str(number) for number in range(len(self.sets))]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many samples the whole test set of each task has."""
+        return tuple(len(test_set.y) for test_set in self.sets)
+
+    @property
+    def redrawn(self) -> bool:
+        """Whether samples are drawn again for every evaluation."""
+        return self.redraw
+
+    def samples(self) -> Samples | None:
+        """The samples that bits belong to: those drawn, or all where task ends are evaluated on all.
+
+        None where samples are drawn again for every evaluation, unless task ends are evaluated on all.
+        """
+        if self.redraw and not self.full_ends:
+            return None
+        tasks = {}
+        for task, (known, index) in enumerate(zip(self._known, self.index, strict=True)):
+            drawn = np.zeros(self.sizes[task], dtype=np.bool_)
+            drawn[[] if self.redraw else index.numpy()] = True
+            rows = np.arange(len(drawn)) if self.full_ends else np.flatnonzero(drawn)
+            tasks[task] = known.chosen(rows.tolist(), drawn[rows].tolist())
+        return Samples.of(tasks)
 
     @property
     def stale(self) -> tuple[int, ...]:
@@ -257,100 +269,14 @@ class Evaluator:
             }
         return tuple(learning for learning, step in self.updated.items() if seen.get(learning, -1) < step)
 
-    def extremes(self) -> Extremes:
-        """min-ACC, WF10 and the other extremes, corrected for the bias of subsets, with 95 % intervals.
-
-        See `engram.metrics.extremes.estimate_extremes`. This takes longer than `metrics`: about 0.4 s for
-        2,400 evaluations of five tasks.
-        """
-        from engram.metrics.extremes import estimate_extremes
-
-        self._check_evaluated()
-        sizes = {task: len(test_set.y) for task, test_set in enumerate(self.sets)}
-        return estimate_extremes(self.trace, sizes=sizes, redrawn=self.redraw, **self._learned())
-
-    def _measured(
-        self, *, tolerant: bool = False, choices: Sequence[Sequence[int]] | None = None
-    ) -> Measurement:
-        from engram.metrics.summary import summarise
-
-        self._check_evaluated()
-        return summarise(
-            self.trace, tolerant=tolerant, choices=choices, redrawn=self.redraw, **self._learned()
-        )
-
-    def _check_evaluated(self) -> None:
-        if not len(self.trace):
-            raise InputError("nothing was evaluated yet: call the evaluator after an update first")
-
-    def _learned(self) -> Learned:
-        return {
-            "ends": self.ends if len(self.ends) else None,
-            "classes_seen": None if self.classes is None else self.classes[: len(self.learned)],
-            "phases": [self.learned.get(learning, (learning,)) for learning in range(len(self.sets))],
-        }
-
-    def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
-        """Write the same files as `engram run`, which `engram report` and other commands read."""
-        place = Path(folder)
-        description = {
-            "id": place.name,
-            "label": label or place.name,
-            "seed": seed,
-            "tasks": [str(number) for number in range(len(self.sets))],
-        }
-        return self.run(description=description).save(place)
-
-    def run(self, *, description: JsonMapping, train_seconds: float = 0.0) -> Run:
-        """The finished run, as this evaluator recorded it.
-
-        Args:
-            description: What the run is: `id` and `label` at least, and `seed` if there is one.
-            train_seconds: How long training took.
-        """
-        from engram.metrics.summary import Measurement
-
-        evaluated = len(self.trace) > 0
-        measured = Measurement({}, {}, {}, {})
-        if evaluated:
-            measured = self._measured(tolerant=True, choices=choices_of(description))
-        for reason in measured.failed.values():
-            warnings.warn(f"{reason}; the run is kept without it", stacklevel=2)
-        self._warn_of_doubts()
-        return Run(
-            description=description,
-            finished=True,
-            stored=measured.final,
-            by_task=measured.by_task,
-            why=self._reservations(measured),
-            estimates=self.extremes() if evaluated else None,
-            sizes=tuple(len(test_set.y) for test_set in self.sets),
-            classes=None if self.classes is None else tuple(self.classes),
-            phases=dict(self.learned),
-            test_data=self.test_data,
-            updates=self.step,
-            evaluations=self.evaluations,
-            seconds=Seconds(train_seconds, self.seconds),
-            tables=self.tables(),
-        )
-
     @property
     def self_changes(self) -> tuple[Change, ...]:
         """What modules have changed in themselves in evaluations; it was restored."""
         return tuple(self._guard.changes)
 
-    def tables(self) -> Tables:
-        """All measurements so far."""
-        return Tables(self.trace, ends=self.ends, readings=self.readings)
-
-    def look(self, *, answers: Answers | None, schedule: Schedule) -> None:
+    def look(self, *, units: CompetingUnits | None, schedule: Schedule) -> None:
         """Change the competing output units and the schedule of the evaluations that follow."""
-        self.answers, self.schedule = answers, schedule
-
-    def note(self, readings: Iterable[Reading], *, seconds: float = 0.0) -> None:
-        """Record what a probe measured, and how long that took."""
-        self.readings += readings
-        self.seconds += seconds
+        self.units, self.schedule = units, schedule
 
     def __repr__(self) -> str:
         """The test sets, the schedule, and the latest accuracies."""
@@ -376,6 +302,7 @@ class Evaluator:
             "generator": self.generator.get_state(),
             "trace": _packed(self.trace),
             "ends": _packed(self.ends),
+            "answered": _packed_answers(self.answered),
         }
 
     def load_state_dict(self, state: EvaluatorState) -> None:
@@ -394,6 +321,7 @@ class Evaluator:
         self.readings = [(*reading,) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = _unpacked(state["trace"]), _unpacked(state["ends"])
+        self.answered = _unpacked_answers(state.get("answered"))
         self._gathered = list(state.get("gathered", ()))
 
     def gather_again(self, device: torch.device) -> None:
@@ -421,15 +349,13 @@ class Evaluator:
         if ended and evaluated < self.step and ended[0] not in self._passed_over:
             warnings.warn(_stale_end(ended, per_epoch=self.schedule.per_epoch), stacklevel=3)
 
-    def _warn_of_doubts(self) -> None:
-        """Warn of what makes the metrics doubtful."""
+    def doubts(self) -> list[str]:
+        """What makes the metrics doubtful: ends that were not evaluated, outputs that may be misread."""
         silent = [learning for learning in self.stale if learning not in self._passed_over]
-        if silent:
-            warnings.warn(_stale_end(silent, per_epoch=self.schedule.per_epoch), stacklevel=3)
-        if self.judge.doubt:
-            warnings.warn(self.judge.doubt, stacklevel=3)
+        stale = [_stale_end(silent, per_epoch=self.schedule.per_epoch)] if silent else []
+        return [*stale, *([self.judge.doubt] if self.judge.doubt else [])]
 
-    def _reservations(self, measured: Measurement) -> dict[str, str]:
+    def reservations(self, measured: Measurement) -> dict[str, str]:
         """Why metrics are undefined or left out, and which of them use evaluations before a task's end."""
         from engram.metrics.registry import computed
 
@@ -438,15 +364,14 @@ class Evaluator:
         ends = [name for name in measured.final if name in defined and "curve" not in defined[name].needs]
         return {**dict.fromkeys(ends if reason else (), reason), **measured.why}
 
-    def _meet(self, learning: int, together: Sequence[int] | None) -> None:
-        self.learned.setdefault(learning, tuple(together) if together is not None else (learning,))
-        for task in self.learned[learning]:
+    def _begin(self, learning: int, together: Sequence[int] | None) -> None:
+        tasks = self.learned.get(learning, tuple(together) if together is not None else (learning,))
+        for task in tasks:
             if not 0 <= task < len(self.sets):
                 raise InputError(
                     f"learning={task} has no test set: there are {len(self.sets)}, counted from 0"
                 )
-            if task not in self.seen:
-                self.seen.append(task)
+        self._meet(learning, tasks)
 
     def _evaluate(
         self, model: nn.Module | Callable[[], nn.Module], learning: int, *, curve: bool, full: bool
@@ -489,10 +414,11 @@ class Evaluator:
 
     def _answer(self, network: nn.Module, learning: int, questions: Questions, into: Trace) -> None:
         """Classify all samples in one pass and record which answers are correct."""
-        answers = [None if self.answers is None else self.answers[task] for task in questions.tasks]
-        sought: Sought = [None if units is None else tuple(units) for units in answers]
+        competing = [None if self.units is None else self.units[task] for task in questions.tasks]
+        sought: Sought = [None if units is None else tuple(units) for units in competing]
         right = torch.empty(questions.total, dtype=torch.bool)
         losses = torch.empty(questions.total) if self.losses else None
+        answered = torch.empty(questions.total, dtype=torch.int64) if self.answers else None
         convolved = any(isinstance(module, nn.Conv2d) for module in network.modules())
         size = questions.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
         for part in chunks(questions.total, size):
@@ -501,12 +427,17 @@ class Evaluator:
                 logits = _scores(network, x, questions, part, self.judge, sought)
             for place, rows in questions.spans(part, sought):
                 right[part][rows] = self.judge.right(logits[rows], y[rows], sought[place])
+                if answered is not None:
+                    answered[part][rows] = self.judge.answers(logits[rows], sought[place]).cpu()
                 if losses is not None:
                     losses[part][rows] = self.judge.loss(logits[rows], y[rows], sought[place])
         bits = questions.in_order(right).numpy()
         losses = None if losses is None else questions.in_order(losses)
+        given = None if answered is None or into is not self.trace else questions.in_order(answered).numpy()
         for task, (start, stop) in zip(questions.tasks, questions.bounds, strict=True):
             into.add(step=self.step, learning=learning, task=task, right=bits[start:stop])
+            if given is not None:
+                self.answered.add(step=self.step, learning=learning, task=task, answers=given[start:stop])
             if losses is not None and into is self.trace:
                 loss = float(losses[start:stop].mean())
                 self.readings.append((self.step, learning, task, "loss", loss))
@@ -542,18 +473,42 @@ def _stale_end(learned: Sequence[int], *, per_epoch: bool) -> str:
     )
 
 
-def _competing(answers: Answers | None, tasks: int) -> Answers | None:
-    """The output units that compete in each task, in ascending order."""
-    if answers is None:
-        return None
-    if len(answers) != tasks:
-        raise InputError(f"answers must have one entry per task, got {len(answers)} for {tasks} tasks")
-    for task, units in enumerate(answers):
-        if units is not None and (not units or min(units) < 0):
-            raise InputError(
-                f"answers of task {task} must be output units counted from 0, at least one, got {list(units)}"
+def _known_samples(
+    sets: Sequence[EvaluationSet],
+    names: Sequence[str],
+    ids: PerTask[Sequence[object]] | None,
+    slices: PerTask[Mapping[str, Sequence[object]]] | None,
+) -> list[TaskSamples]:
+    """What is known of the samples of each test set, checked."""
+    given = [None] * len(sets) if ids is None else by_task(ids, names, "ids")
+    columns = [None] * len(sets) if slices is None else by_task(slices, names, "slices")
+    known = []
+    for number, test_set in enumerate(sets):
+        size, of = len(test_set.y), f"test set {names[number]}"
+        mine = given[number]
+        known.append(
+            TaskSamples(
+                [str(place) for place in range(size)] if mine is None else checked_ids(mine, size, of),
+                test_set.y.tolist(),
+                checked_slices(columns[number] or {}, size, of),
             )
-    return [None if units is None else tuple(sorted(set(units))) for units in answers]
+        )
+    return known
+
+
+def _competing(units: CompetingUnits | None, tasks: int) -> CompetingUnits | None:
+    """The output units that compete in each task, in ascending order."""
+    if units is None:
+        return None
+    if len(units) != tasks:
+        raise InputError(f"units must have one entry per task, got {len(units)} for {tasks} tasks")
+    for task, competing in enumerate(units):
+        if competing is not None and (not competing or min(competing) < 0):
+            raise InputError(
+                f"units of task {task} must be output units counted from 0, at least one, "
+                f"got {list(competing)}"
+            )
+    return [None if competing is None else tuple(sorted(set(competing))) for competing in units]
 
 
 def _packed(trace: Trace) -> dict[str, Tensor]:
@@ -567,3 +522,21 @@ def _unpacked(state: dict[str, Tensor]) -> Trace:
     lengths = [(total + 7) // 8 for total in state["total"].tolist()]
     bits = [piece.numpy().tobytes() for piece in state["bits"].split(lengths)] if lengths else []
     return Trace(**numbers, bits=bits)
+
+
+_ROW = ("step", "learning", "task", "total")
+
+
+def _packed_answers(answers: Answers) -> dict[str, Tensor]:
+    numbers = {name: torch.tensor(getattr(answers, name), dtype=torch.int64) for name in _ROW}
+    codes = np.frombuffer(b"".join(answers.codes), dtype=np.uint8)
+    lengths = torch.tensor([len(row) for row in answers.codes], dtype=torch.int64)
+    return {**numbers, "lengths": lengths, "codes": torch.from_numpy(codes.copy())}
+
+
+def _unpacked_answers(state: dict[str, Tensor] | None) -> Answers:
+    if state is None or not len(state["step"]):
+        return Answers()
+    numbers = {name: state[name].tolist() for name in _ROW}
+    codes = [piece.numpy().tobytes() for piece in state["codes"].split(state["lengths"].tolist())]
+    return Answers(**numbers, codes=codes, classes=[None] * len(codes))
