@@ -80,6 +80,11 @@ class _Engram(Verbs):
             "Write a page about the deepest dip of a run: what fell, why, and how it came back.",
             RESULTS,
         ),
+        "compute": LazyVerb(
+            "engram.cli.compute:compute",
+            "Compare methods at equal compute: accuracy over counted operations instead of updates.",
+            RESULTS,
+        ),
         "audit": LazyVerb(
             "engram.cli.audit:audit",
             "Print the protocol card of finished runs: measured during the run, not declared.",

@@ -100,7 +100,7 @@ def _layout(title: str, *, shapes: Sequence[Json] = (), **axis: Json) -> Json:
         "yaxis": {"title": {"text": title}, **axis},
         "showlegend": True,
         "legend": {"orientation": "h", "y": -0.22, "yanchor": "top"},
-        "margin": {"t": 16, "r": 12},
+        "margin": {"t": 40, "r": 12},
         "hovermode": "x unified",
         "shapes": list(shapes),
     }
@@ -181,7 +181,7 @@ def _classes_section(autopsy: Autopsy, figures: dict[str, Json]) -> Html:
     ]
     note = "Accuracy of each class of the task; the class that lost most samples is first."
     titles = ("class", "samples", "right before", "at the lowest", "at the end")
-    return _section("classes", "Which classes fell", _figure("classes", "", note), _table(titles, rows))
+    return _section("classes", "Which classes fell", _table(titles, rows), _figure("classes", "", note))
 
 
 def _answers_section(autopsy: Autopsy) -> Html:
