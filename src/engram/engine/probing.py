@@ -20,6 +20,7 @@ from engram.engine.upstream import Upstream
 from engram.evaluation.evaluator import Routes
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
+from engram.evaluation.plasticity import plasticity
 from engram.methods import traits_of
 from engram.metrics.diversity import feature_diversity
 from engram.record.experiment import Experiment, TransferSpec
@@ -109,6 +110,11 @@ def readings_at_end(
             for task in scenario.phases[phase + 1]:
                 generator = _generator(experiment.seed, task)
                 measured = _transfer(network, stream, spec.transfer, task, generator)
+                readings += [(step, learning, task, name, value) for name, value in measured]
+        if spec.plasticity:
+            network = _represented(method, learning)
+            for task in scenario.phases[phase]:
+                measured = plasticity(network, stream.test(task)).items()
                 readings += [(step, learning, task, name, value) for name, value in measured]
         if upstream is not None:
             if phase == 0:
