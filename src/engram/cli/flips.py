@@ -21,7 +21,8 @@ def flips(
     """Count the samples that were lost and gained between two moments of a run.
 
     A lost sample (a negative flip) was right at A and is wrong at B. Churn is the share of samples that are
-    lost or gained. p is the exact McNemar test that losses and gains are equally likely.
+    lost or gained. p is the exact McNemar test that losses and gains are equally likely. For runs with
+    `--answers`, `answers` is the churn of the answers themselves.
     """
     from engram.cli.output import print_json, stdout
     from engram.cli.tables import Column, print_table
@@ -34,7 +35,7 @@ def flips(
         print_json({"from": steps[0], "to": steps[1], "tasks": [row.as_json() for row in table]})
         return
     stdout.print(f"from update {steps[0]:,} to update {steps[1]:,}", markup=False)
-    titles = ("samples", "before", "after", "lost", "gained", "NFR", "churn", "p")
+    titles: tuple[str, ...] = ("samples", "before", "after", "lost", "gained", "NFR", "churn", "p", "answers")
     rows = [
         [
             row.name,
@@ -46,7 +47,10 @@ def flips(
             percent(row.negative_flip_rate),
             percent(row.churn),
             p_value(row.p),
+            "–" if row.answer_churn is None else percent(row.answer_churn),
         ]
         for row in table
     ]
+    if all(row.answer_churn is None for row in table):
+        titles, rows = titles[:-1], [row[:-1] for row in rows]
     print_table([Column("task"), *(Column(title, right=True) for title in titles)], rows)

@@ -10,6 +10,8 @@ import typer
 from engram.cli.options import Json
 from engram.core.errors import InputError
 
+_NUMBERS = ("position", "id", "label", "events")
+
 
 def samples(
     run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
@@ -50,10 +52,10 @@ def samples(
     )
     if most and len(worst):
         stdout.print("forgotten most often:", markup=False)
-        lines = worst.head(most).select("name", "position", "events", "kind").rows()
-        cells = [[str(value) for value in row] for row in lines]
+        lines = worst.head(most).select("name", "position", "id", "label", "events", "kind").rows()
+        cells = [["–" if value is None else str(value) for value in row] for row in lines]
         print_table(
-            [Column("task"), Column("position", right=True), Column("events", right=True), Column("kind")],
+            [Column("task"), *(Column(title, right=True) for title in _NUMBERS), Column("kind")],
             cells,
         )
     if out is not None:

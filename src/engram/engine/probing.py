@@ -114,8 +114,8 @@ def readings_at_end(
         if spec.plasticity:
             network = _represented(method, learning)
             for task in scenario.phases[phase]:
-                measured = plasticity(network, stream.test(task)).items()
-                readings += [(step, learning, task, name, value) for name, value in measured]
+                seen = plasticity(network, stream.test(task))
+                readings += [(step, learning, task, name, value) for name, value in seen.items()]
         if upstream is not None:
             if phase == 0:
                 readings.append((0, learning, None, UPSTREAM_START, upstream.accuracy()))

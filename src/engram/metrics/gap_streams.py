@@ -30,7 +30,9 @@ class _OfGaps(StreamingMetric):
         open_now = self._number > 0
         gaps = self._gaps + open_now
         sums = self._sums + np.where(open_now, self._under_way(), 0.0)
-        return np.divide(sums, gaps, out=np.full(self.n_tasks, np.nan), where=gaps > 0)
+        means: Vector = np.full(self.n_tasks, np.nan)
+        np.divide(sums, gaps, out=means, where=gaps > 0)
+        return means
 
     @abstractmethod
     def _under_way(self) -> Vector:
@@ -96,9 +98,7 @@ class GapArea(_OfGaps):
         return self._lacking / np.maximum(self._number, 1)
 
     def _fallen(self, counted: Mask, accuracies: Vector) -> None:
-        np.add(
-            self._lacking, np.maximum(self._reference - accuracies, 0), out=self._lacking, where=counted
-        )
+        np.add(self._lacking, np.maximum(self._reference - accuracies, 0), out=self._lacking, where=counted)
 
     def _turn_to(self, learning: int | Sequence[int]) -> None:
         super()._turn_to(learning)

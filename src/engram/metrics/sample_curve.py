@@ -104,7 +104,7 @@ class SampleCurve:
         place = int(np.searchsorted(self.rows[column], row))
         if place == len(self.rows[column]) or self.rows[column][place] != row:
             return None
-        return self.right(column, slice(place, place + 1))[0]
+        return np.asarray(self.right(column, slice(place, place + 1))[0])
 
     @cached_property
     def ends(self) -> tuple[int | None, ...]:
@@ -155,7 +155,7 @@ class SampleCurve:
         return Fates(
             learned=np.count_nonzero(~right[:-1] & right[1:], axis=0),
             forgotten=np.count_nonzero(right[:-1] & ~right[1:], axis=0),
-            ever=right.any(axis=0),
-            kept=after.all(axis=0),
+            ever=np.asarray(right.any(axis=0)),
+            kept=np.asarray(after.all(axis=0)),
             now=right[-1],
         )

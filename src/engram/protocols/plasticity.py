@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -44,7 +45,9 @@ class PlasticityOutcome:
     @property
     def losses(self) -> NDArray[np.float64]:
         """Fresh minus learned, `[after, task]`: the mean over seeds. Above 0 is a loss of plasticity."""
-        return np.array([row_means((fresh - own).T) for fresh, own in zip(self.fresh, self.learned, strict=True)])
+        return np.array(
+            [row_means((fresh - own).T) for fresh, own in zip(self.fresh, self.learned, strict=True)]
+        )
 
     def as_json(self) -> JsonObject:
         """The curves over tasks, and the loss after the first task."""
@@ -62,12 +65,10 @@ class PlasticityOutcome:
                 }
             )
         probes = {name: {"learned": own, "fresh": other} for name, (own, other) in self.probes.items()}
-        return {"plasticity": tables, "probes": probes, "runs": list(self.runs)}
+        return {"plasticity": tables, "probes": probes, "ids": list(self.runs)}
 
 
-def plasticity(
-    bases: Sequence[Experiment], *, after: Sequence[int] = (10, 100)
-) -> Plan[PlasticityOutcome]:
+def plasticity(bases: Sequence[Experiment], *, after: Sequence[int] = (10, 100)) -> Plan[PlasticityOutcome]:
     """Learn a stream, and every task of it with a fresh network too; compare how fast and how well.
 
     The fresh network starts every task from the weights that the other one had before its first task, with
@@ -78,7 +79,7 @@ def plasticity(
     Args:
         bases: The experiment, once per seed.
         after: After how many updates of a task its accuracy is read, besides its end. The last evaluation
-            until then counts.
+            until then counts, and there are evaluations often enough.
 
     Raises:
         InputError: There is no experiment, a number of updates is below 1, or the stream joins tasks or hides
@@ -103,7 +104,7 @@ def plasticity(
             f"{scenario.name} joins tasks or hides their boundaries: a fresh network for every task needs "
             "to be told where one begins"
         )
-    own = [replace(base, evaluation=replace(base.evaluation, plasticity=True)) for base in bases]
+    own = [_watched(base, after) for base in bases]
     fresh = [replace(base, method=FRESH, settings={"keep": False}, budget_bytes=None) for base in own]
     runs = [finished(run) for run in (yield [*own, *fresh])]
     learned, anew = runs[: len(own)], runs[len(own) :]
@@ -115,6 +116,12 @@ def plasticity(
         {name: (_probed(learned, name), _probed(anew, name)) for name in PROBES},
         tuple(run.id for run in runs),
     )
+
+
+def _watched(base: Experiment, after: Sequence[int]) -> Experiment:
+    """The experiment, evaluated often enough, with the probes."""
+    every = math.gcd(base.evaluation.every, *after)
+    return replace(base, evaluation=replace(base.evaluation, every=every, points=0, plasticity=True))
 
 
 def while_learned(run: Run, updates: int | None) -> NDArray[np.float64]:

@@ -195,9 +195,7 @@ class Recording(ABC):
 
     # ------------------------------------------------------------------------------------------------
 
-    def _measured(
-        self, *, tolerant: bool = False, description: JsonMapping | None = None
-    ) -> Measurement:
+    def _measured(self, *, tolerant: bool = False, description: JsonMapping | None = None) -> Measurement:
         from engram.metrics.summary import summarise
 
         self._check_evaluated()

@@ -15,8 +15,9 @@ from engram.core.jsons import JsonObject
 from engram.metrics.arrays import Mask
 from engram.metrics.gaps import TOLERANCE, StabilityGap, stability_gaps
 from engram.metrics.sample_curve import SampleCurve
-from engram.record.run import ProbeKey, ProbeSeries, Run
+from engram.record.run import Run
 from engram.record.samples import ID, LABEL
+from engram.record.tables import ProbeKey, ProbeSeries
 from engram.results.moments import samples_of
 
 NO_ANSWERS: Final = "what they were taken for was not recorded: run with --answers (answers=True)"
@@ -272,9 +273,7 @@ def _moments(samples: SampleCurve, gap: StabilityGap) -> tuple[Mask, Mask, Mask]
     return before, lowest, after
 
 
-def _classes(
-    samples: SampleCurve, gap: StabilityGap, labels: Sequence[str] | None
-) -> tuple[ClassFall, ...]:
+def _classes(samples: SampleCurve, gap: StabilityGap, labels: Sequence[str] | None) -> tuple[ClassFall, ...]:
     if labels is None:
         return ()
     moments = _moments(samples, gap)

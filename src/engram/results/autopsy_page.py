@@ -160,9 +160,7 @@ def _classes_section(autopsy: Autopsy, figures: dict[str, Json]) -> Html:
                 "type": "bar",
                 "name": name,
                 "x": names,
-                "y": [
-                    round(100 * count / one.samples, 2) for count, one in zip(counts, shown, strict=True)
-                ],
+                "y": [round(100 * count / one.samples, 2) for count, one in zip(counts, shown, strict=True)],
                 "marker": {"color": colour},
                 "hovertemplate": "%{y:.1f} %",
             }
@@ -279,9 +277,7 @@ def _others_section(autopsy: Autopsy) -> Html:
     ]
     titles = ("learning", "task", "depth, points", "lowest at update", "updates to recovery")
     note = "Choose another with `engram autopsy RUN --task NUMBER --step UPDATE`."
-    return _section(
-        "others", "Other dips", _table(titles, rows, text=2), element("p", note, class_="note")
-    )
+    return _section("others", "Other dips", _table(titles, rows, text=2), element("p", note, class_="note"))
 
 
 def _table(
@@ -294,8 +290,6 @@ def _table(
         element("tr", *(element("td", cell, class_=kind) for cell, kind in zip(row, kinds, strict=True)))
         for row in rows
     ]
-    table = element(
-        "table", element("thead", element("tr", *head)), element("tbody", *body), class_="plain"
-    )
+    table = element("table", element("thead", element("tr", *head)), element("tbody", *body), class_="plain")
     size = "scroll high" if high else "scroll"
     return element("div", table, class_=size, tabindex="0", role="region", aria_label=", ".join(titles))

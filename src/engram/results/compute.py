@@ -25,8 +25,8 @@ from engram.results.runs import RunGroup
 Floats = NDArray[np.float64]
 
 ASSUMED: Final = (
-    "all updates of a task cost the same (operations are counted in three of them), and what a method does at "
-    "the boundary of a task counts when it is done; in runs of earlier versions, at the end of the task"
+    "all updates of a task cost the same (operations are counted in three of them), and what a method does "
+    "at the boundary of a task counts when it is done; in runs of earlier versions, at the end of the task"
 )
 
 
@@ -132,9 +132,7 @@ def at_compute(groups: Sequence[RunGroup], budget: float | None = None) -> tuple
     rows = []
     for group, own, total in zip(groups, curves, totals, strict=True):
         # A seed may cost a little more than the mean of its group.
-        places = [
-            int(np.searchsorted(flops, allowed * (1 + 1e-3), side="right")) - 1 for flops, _ in own
-        ]
+        places = [int(np.searchsorted(flops, allowed * (1 + 1e-3), side="right")) - 1 for flops, _ in own]
         if min(places) < 0:
             raise InputError(
                 f"{group.label} had done more than {allowed:.3g} operations at its first evaluation: choose "
@@ -206,7 +204,9 @@ def write_compute(groups: Sequence[RunGroup], budget: float | None, path: Path) 
 
 def _content(rows: Sequence[AtCompute]) -> Html:
     titles = ("experiment", "whole run, FLOP", "accuracy, %", "of tasks seen, %", "tasks", "at the end, %")
-    head = [element("th", title, scope="col", class_="number" if i else None) for i, title in enumerate(titles)]
+    head = [
+        element("th", title, scope="col", class_="number" if i else None) for i, title in enumerate(titles)
+    ]
     body = []
     for row in rows:
         numbers = (row.accuracy.mean, row.seen.mean)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from engram.core.errors import InputError
 from engram.core.jsons import JsonObject
+from engram.metrics.arrays import Label, Mask
 from engram.metrics.flips import exact_test
 from engram.metrics.history import Curve
 from engram.metrics.sample_curve import SampleCurve
@@ -27,6 +29,8 @@ class Flips:
         lost: How many of these are wrong at the second (negative flips).
         gained: How many were wrong and are right (positive flips).
         p: The exact McNemar test that losses and gains are equally likely.
+        answer_churn: The share of samples that are answered differently, also from one wrong answer to
+            another; None where answers were not recorded.
     """
 
     name: str
@@ -35,6 +39,7 @@ class Flips:
     lost: int
     gained: int
     p: float
+    answer_churn: float | None = None
 
     @property
     def negative_flip_rate(self) -> float:
@@ -58,6 +63,7 @@ class Flips:
             "negative_flip_rate": self.negative_flip_rate,
             "positive_flip_rate": self.gained / self.samples,
             "churn": self.churn,
+            "answer_churn": self.answer_churn,
             "p": self.p,
         }
 
@@ -129,15 +135,33 @@ def flips_between(run: Run, first: str, second: str) -> tuple[list[Flips], tuple
             f"the second moment must be after the first, got the evaluations at updates {steps[0]} and "
             f"{steps[1]}"
         )
-    table = []
-    for column in range(len(samples.rows)):
+    table: list[Flips] = []
+    for column, name in enumerate(curve.tasks):
         before, after = samples.at(column, rows[0]), samples.at(column, rows[1])
         if before is not None and after is not None:
-            lost, gained = int((before & ~after).sum()), int((~before & after).sum())
-            table.append((run.task_name(column), len(before), int(before.sum()), lost, gained))
+            table.append(_flips(run.task_name(column), before, after, _answer_churn(run, name, steps)))
     if not table:
         raise InputError(f"no task was evaluated both at update {steps[0]} and at update {steps[1]}")
-    totals = [sum(row[place] for row in table) for place in range(1, 5)]
-    counted = [*table, ("all", *totals)] if len(table) > 1 else table
-    p = exact_test([row[3] for row in counted], [row[4] for row in counted])
-    return [Flips(*row, p=float(value)) for row, value in zip(counted, p, strict=True)], steps
+    return [*table, _together(table)] if len(table) > 1 else table, steps
+
+
+def _flips(name: str, before: Mask, after: Mask, answer_churn: float | None) -> Flips:
+    lost, gained = int((before & ~after).sum()), int((~before & after).sum())
+    p = float(exact_test(lost, gained))
+    return Flips(name, len(before), int(before.sum()), lost, gained, p, answer_churn)
+
+
+def _together(table: Sequence[Flips]) -> Flips:
+    """The samples of all tasks."""
+    samples, before = sum(row.samples for row in table), sum(row.before for row in table)
+    lost, gained = sum(row.lost for row in table), sum(row.gained for row in table)
+    known = [row.answer_churn * row.samples for row in table if row.answer_churn is not None]
+    churn = sum(known) / samples if len(known) == len(table) else None
+    return Flips("all", samples, before, lost, gained, float(exact_test(lost, gained)), churn)
+
+
+def _answer_churn(run: Run, task: Label, steps: tuple[int, int]) -> float | None:
+    """The share of samples of a task that are answered differently; None if answers were not recorded."""
+    if not isinstance(task, int) or not all(run.answers.has(step, task) for step in steps):
+        return None
+    return run.answers.churn(*steps, task=task)

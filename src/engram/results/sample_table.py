@@ -8,6 +8,7 @@ import numpy as np
 
 from engram.metrics.sample_curve import Fates
 from engram.record.run import Run
+from engram.record.samples import ID, LABEL
 from engram.results.moments import samples_of
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ def sample_table(run: Run) -> polars.DataFrame:
     """One row per test sample that was evaluated: its task, its position, and what became of it.
 
     The columns are `task` (its number in the order of learning, from 1), `name`, `position` (among the
-    evaluated samples of the task, from 0), `events` (its forgetting events: how often the answer turned from
-    right to wrong), `learned` (how often from wrong to right), `right` (now), and `kind`:
+    evaluated samples of the task, from 0), `id` and `label` (as far as they were recorded), `events` (its
+    forgetting events: how often the answer turned from right to wrong), `learned` (how often from wrong to
+    right), `right` (now), and `kind`:
 
     - `never known`: wrong at every evaluation since its task began;
     - `always known`: right at every evaluation since its task was learned, whatever happened before;
@@ -43,12 +45,15 @@ def sample_table(run: Run) -> polars.DataFrame:
         fates = samples.fates(column)
         if fates is None:
             continue
+        ids, labels = _who(run, column, len(fates.ever))
         tables.append(
             pl.DataFrame(
                 {
                     "task": np.full(len(fates.ever), column + 1),
                     "name": [run.task_name(column)] * len(fates.ever),
                     "position": np.arange(len(fates.ever)),
+                    "id": pl.Series(ids, dtype=pl.String),
+                    "label": pl.Series(labels, dtype=pl.String),
                     "events": fates.forgotten,
                     "learned": fates.learned,
                     "right": fates.now,
@@ -57,6 +62,19 @@ def sample_table(run: Run) -> polars.DataFrame:
             )
         )
     return pl.concat(tables)
+
+
+def _who(run: Run, column: int, count: int) -> tuple[list[str | None], list[str | None]]:
+    """The ids and labels of the samples of a task; None where they were not recorded."""
+    unknown: list[str | None] = [None] * count
+    task = run.curve.tasks[column]
+    if run.samples is None or not isinstance(task, int):
+        return unknown, unknown
+    table = run.samples.of_task(task)
+    if len(table) != count:
+        return unknown, unknown
+    labels = [None if label is None else str(label) for label in table[LABEL].to_list()]
+    return [str(value) for value in table[ID].to_list()], labels
 
 
 def kinds_of(fates: Fates) -> list[str]:

@@ -25,7 +25,9 @@ def plasticity(
 ) -> None:
     """Learn every task with a fresh network too, and compare: loss of plasticity (Dohare et al. 2024)."""
     if request.fields:
-        raise InputError("the plasticity protocol chooses no fields: leave --grid out, or set them by options")
+        raise InputError(
+            "the plasticity protocol chooses no fields: leave --grid out, or set them by options"
+        )
     moments = [part.strip() for part in after.split(",")]
     wrong = [part for part in moments if not (part.isdecimal() and int(part) > 0)]
     if wrong:
