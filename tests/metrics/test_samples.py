@@ -1,5 +1,7 @@
 """Metrics of single samples against the plainest implementation, and what must hold for any bits."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -62,7 +64,7 @@ def plain(trace: Trace) -> dict[str, list[float]]:
         since = [bits for step, bits in own if step >= begin and step > 0]
         after = [bits for step, bits in own if step >= end and step > 0]
         series = list(zip(*since, strict=True))
-        fell = [any(a and not b for a, b in zip(one, one[1:], strict=False)) for one in series]
+        fell = [any(a and not b for a, b in pairwise(one)) for one in series]
         known = [any(one) for one in series]
         values["unforgettable"].append(
             np.mean([k and not f for k, f in zip(known, fell, strict=True)]) if series else np.nan

@@ -10,6 +10,8 @@ import pytest
 import engram
 from engram.cli import main
 from engram.core.errors import InputError
+from engram.engine.where import Where
+from engram.executors.serial import Serial
 from engram.protocols.drive import drive
 from engram.protocols.plasticity import plasticity, while_learned
 from engram.record.run import Run
@@ -23,7 +25,7 @@ from engram.results.sample_table import sample_table
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs")
-    common: dict[str, Any] = {"epochs": 2, "every": 2, "out": out}
+    common: dict[str, Any] = {"epochs": 1, "out": out}
     engram.run("split-digits", "er", answers=True, losses=True, gradients=True, **common)
     engram.run("split-digits", "finetune", **common)
     return out
@@ -34,13 +36,19 @@ def er(runs: Path) -> Run:
     return Run.load(next(runs.glob("*-er-*")))
 
 
+def exit_code(*command: str | Path) -> object:
+    with pytest.raises(SystemExit) as exited:
+        main([str(part) for part in command])
+    return exited.value.code or 0
+
+
 def printed(capsys: pytest.CaptureFixture[str], *command: str | Path) -> Any:
-    assert main([str(part) for part in command]) == 0
+    assert exit_code(*command) == 0
     return json.loads(capsys.readouterr().out)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *command: str | Path) -> str:
-    assert main([str(part) for part in command]) == 2
+    assert exit_code(*command) == 2
     error = capsys.readouterr().err
     assert "Traceback" not in error
     return error
@@ -97,7 +105,7 @@ def test_samples_have_ids_and_events(er: Run, tmp_path: Path, capsys: pytest.Cap
     assert table["id"].to_list()[:3] == er.samples.of_task(0)["id"].to_list()[:3]
     shares = [(own["kind"] == "never known").mean() for own in table.partition_by("task")]
     assert er.metric("never-known") == pytest.approx(np.mean([share or 0.0 for share in shares]))
-    assert main(["samples", str(er.folder), "-o", str(tmp_path / "samples.csv")]) == 0
+    assert exit_code("samples", er.folder, "-o", tmp_path / "samples.csv") == 0
     assert "forgotten most often" in capsys.readouterr().out
     assert len((tmp_path / "samples.csv").read_text().splitlines()) == 1 + len(table)
     assert "must end in .csv or .parquet" in refused(capsys, "samples", er.folder, "-o", "table.xls")
@@ -123,8 +131,9 @@ def test_the_autopsy_takes_the_deepest_dip_apart(
     assert 'id="classes"' in text
     assert 'data-figure="probe-0"' in text
     assert "http://" not in text.split("<script")[0]
-    chosen = examine(er, task=2, step=int(er.curve.step[-1]))
-    assert (chosen.gap.task, chosen.gap.phase) == (1, 4)
+    other = sorted(gaps, key=lambda gap: -gap["depth"])[1]
+    chosen = examine(er, task=other["task"] + 1, step=other["end"])
+    assert (chosen.gap.task, chosen.gap.phase) == (other["task"], other["phase"])
 
 
 def test_the_autopsy_says_what_was_not_recorded(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,8 +163,8 @@ def test_methods_are_compared_at_equal_compute(
     done = sum(phase.in_updates.flops + phase.at_boundaries.flops for phase in er.account.work)
     assert flops[-1] == pytest.approx(done + er.account.work[-1].answer_flops)
     assert accuracy[-1] == pytest.approx(er.metric("ACC"))
-    with pytest.raises(InputError, match="had done more than 10 operations at its first evaluation"):
-        at_compute(group_runs(find_runs(runs)), 10)
+    start = at_compute(group_runs(find_runs(runs)), 10)[1]
+    assert {row.tasks for row in start} == {1}
     assert "--at must be above 0" in refused(capsys, "compute", runs, "--at", "0")
 
 
@@ -170,11 +179,7 @@ def test_old_accounts_count_boundaries_at_the_end_of_a_task(runs: Path) -> None:
 
 
 def test_a_fresh_network_shares_the_first_task(tmp_path: Path) -> None:
-    from engram.executors.serial import Serial
-
     base = engram.experiment("split-digits", "finetune", setting="task", epochs=1, every=5)
-    from engram.engine.where import Where
-
     outcome = drive(plasticity([base], after=[5]), Serial(Where(out=tmp_path)))
     assert outcome.after == (5, None)
     np.testing.assert_array_equal(outcome.learned[:, :, 0], outcome.fresh[:, :, 0])

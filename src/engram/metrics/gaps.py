@@ -255,17 +255,14 @@ def _durations(before: float, values: Vector) -> Vector:
     """At every evaluation, the share of those so far that it took until the task was back."""
     level = before - TOLERANCE
     lowest = np.minimum.accumulate(values)
-    back = np.where(lowest >= level, 0, -1)
-    place = -1
-    for n in range(len(values)):
-        if n and values[n] < lowest[n - 1]:
-            place = -1
-        if lowest[n] < level:
-            if place < 0 and values[n] >= level:
-                place = n + 1
-            back[n] = place
-    number = np.arange(1, len(values) + 1)
-    return np.asarray(np.where(back < 0, number, back) / number)
+    places = np.arange(len(values))
+    # Since the lowest so far, the first evaluation at which the task was back; none yet if that is to come.
+    falls = np.append(False, lowest[1:] < lowest[:-1])
+    deepest = np.maximum.accumulate(np.where(falls, places, 0))
+    back = np.where((values >= level) & (lowest < level), places, len(values))
+    first = np.minimum.accumulate(back[::-1])[::-1][deepest]
+    taken = np.where(lowest >= level, 0, np.minimum(first, places) + 1)
+    return np.asarray(taken / (places + 1))
 
 
 def _over_visits(curve: Curve, so_far: Callable[[float, Vector], Vector]) -> History:

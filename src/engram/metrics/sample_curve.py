@@ -96,8 +96,7 @@ class SampleCurve:
 
     def right(self, column: int, evaluations: slice = slice(None)) -> Mask:
         """`right[evaluation, sample]` of a task, for the evaluations that include it."""
-        packed = self.packed[column][evaluations]
-        return np.unpackbits(packed, axis=1, count=self.samples[column]).view(np.bool_)
+        return self._unpacked(column, self.packed[column][evaluations])
 
     def at(self, column: int, row: int) -> Mask | None:
         """Which samples of a task were right at a row of the curve; None if it was not evaluated there."""
@@ -150,12 +149,20 @@ class SampleCurve:
             first += 1
         if first >= len(rows):
             return None
-        right = self.right(column, slice(first, None))
-        after = right[int(np.searchsorted(rows[first:], end)) :]
+        packed = self.packed[column][first:]
+        after = packed[int(np.searchsorted(rows[first:], end)) :]
+        # Combined while packed, eight samples at a time; only the counts need single bits.
+        falls = self._unpacked(column, packed[:-1] & ~packed[1:])
+        forgotten = falls.view(np.uint8).sum(axis=0, dtype=np.int64)
+        start, now = (self._unpacked(column, packed[[place]])[0] for place in (0, -1))
         return Fates(
-            learned=np.count_nonzero(~right[:-1] & right[1:], axis=0),
-            forgotten=np.count_nonzero(right[:-1] & ~right[1:], axis=0),
-            ever=np.asarray(right.any(axis=0)),
-            kept=np.asarray(after.all(axis=0)),
-            now=right[-1],
+            # Whoever turns from right to wrong and ends right has turned back as often.
+            learned=forgotten + now.astype(np.int64) - start.astype(np.int64),
+            forgotten=forgotten,
+            ever=self._unpacked(column, np.bitwise_or.reduce(packed, axis=0, keepdims=True))[0],
+            kept=self._unpacked(column, np.bitwise_and.reduce(after, axis=0, keepdims=True))[0],
+            now=now,
         )
+
+    def _unpacked(self, column: int, packed: NDArray[np.uint8]) -> Mask:
+        return np.unpackbits(packed, axis=1, count=self.samples[column]).view(np.bool_)
