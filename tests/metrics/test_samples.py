@@ -67,12 +67,12 @@ def plain(trace: Trace) -> dict[str, list[float]]:
         fell = [any(a and not b for a, b in pairwise(one)) for one in series]
         known = [any(one) for one in series]
         values["unforgettable"].append(
-            np.mean([k and not f for k, f in zip(known, fell, strict=True)]) if series else np.nan
+            float(np.mean([k and not f for k, f in zip(known, fell, strict=True)])) if series else np.nan
         )
-        values["never-known"].append(1 - np.mean(known) if series else np.nan)
+        values["never-known"].append(1 - float(np.mean(known)) if series else np.nan)
         later = any(step > end for step, _ in own)
         values["always-known"].append(
-            np.mean([all(one) for one in zip(*after, strict=True)]) if later and since else np.nan
+            float(np.mean([all(one) for one in zip(*after, strict=True)])) if later and since else np.nan
         )
     return values
 

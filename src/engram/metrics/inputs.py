@@ -113,6 +113,7 @@ def gather_inputs(
     phases: Phases | None = None,
     choices: Choices | None = None,
     redrawn: bool = False,
+    names: Sequence[str] | None = None,
 ) -> Inputs:
     """The inputs of metrics; see `engram.metrics.summary.summarise` for the arguments.
 
@@ -126,10 +127,8 @@ def gather_inputs(
     values: dict[str, object] = {"matrix": acc}
     if history is not None:
         values["curve"] = history
-    if isinstance(source, Trace) and all(source.bits):
-        values["bits"] = source
-        if history is not None and not redrawn and _same_samples(source):
-            values["right"] = SampleCurve.of_trace(source, history)
+    if isinstance(source, Trace):
+        values |= _of_samples(source, history, redrawn=redrawn)
     totals = None if task_ends is None else task_ends.totals()
     if totals is not None:
         values |= {"correct": acc * totals, "samples": totals}
@@ -146,7 +145,20 @@ def gather_inputs(
     unlearned = matrix.unlearned_tasks(acc)
     if any(np.count_nonzero(~np.isnan(acc[:, column])) > 1 for column in unlearned):
         values["unlearned"] = unlearned
-    return Inputs(acc, values, counts, counted, unlearned, () if task_ends is None else task_ends.tasks)
+    tasks = () if task_ends is None else task_ends.tasks
+    if names is not None:
+        tasks = tuple(names[task] if isinstance(task, int) else task for task in tasks)
+    return Inputs(acc, values, counts, counted, unlearned, tasks)
+
+
+def _of_samples(trace: Trace, curve: Curve | None, *, redrawn: bool) -> dict[str, object]:
+    """What is known of single samples."""
+    if not all(trace.bits):
+        return {}
+    values: dict[str, object] = {"bits": trace}
+    if curve is not None and not redrawn and _same_samples(trace):
+        values["right"] = SampleCurve.of_trace(trace, curve)
+    return values
 
 
 def _same_samples(trace: Trace) -> bool:

@@ -59,6 +59,7 @@ def summarise(
     phases: Phases | None = None,
     choices: Choices | None = None,
     redrawn: bool = False,
+    names: Sequence[str] | None = None,
     windows: Sequence[int | None] = WINDOWS,
     beta: int = 10,
     span: Span = "after",
@@ -80,6 +81,7 @@ def summarise(
         choices: For each phase, the number of classes among which the answers of each task are sought, needed
             by SF-chance and SBT-chance (default: the classes seen so far).
         redrawn: Whether other samples are evaluated every time; nothing can then be said of single samples.
+        names: What the tasks of a trace are called, for messages.
         windows: The windows of WF and WP; None is the whole history.
         beta: The number of evaluations in the learning-curve area.
         span: Which evaluations count for min-ACC.
@@ -108,6 +110,7 @@ def summarise(
         phases=phases,
         choices=choices,
         redrawn=redrawn,
+        names=names,
     )
     options = Options(windows=windows, beta=beta, span=span, mode=mode, clamp=clamp)
     values: dict[str, Value] = {}

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 from engram.core.errors import InputError
 from engram.core.folder import Reading
-from engram.core.jsons import JsonMapping
+from engram.core.jsons import JsonMapping, JsonObject
+from engram.core.scores import Scores
 from engram.core.trace import Trace
+from engram.metrics.arrays import Label
 from engram.record.answers import Answers
 from engram.record.choices import choices_of
 from engram.record.run import Run, Seconds
@@ -44,6 +46,7 @@ class Recording(ABC):
     Attributes:
         trace: Every evaluation.
         ends: Those on full test sets at task ends.
+        scores: The scores of samples, where they are recorded.
         answered: What was answered, where that is recorded.
         readings: What probes measured.
         step: Updates so far.
@@ -57,6 +60,7 @@ class Recording(ABC):
     def __init__(self, *, classes: Sequence[int] | None = None) -> None:
         self.classes = list(classes) if classes is not None else None
         self.trace, self.ends = Trace(), Trace()
+        self.scores = Scores()
         self.answered = Answers()
         self.readings: list[Reading] = []
         self.step = 0
@@ -96,21 +100,46 @@ class Recording(ABC):
         """What makes the metrics doubtful."""
         return []
 
+    @property
+    def only_scores(self) -> bool:
+        """Whether scores are recorded instead of right and wrong answers."""
+        return False
+
+    def called(self, task: int) -> Label:
+        """What a task is called in results: its name or its number."""
+        return task
+
     # Results ----------------------------------------------------------------------------------------
 
-    def accuracies(self) -> dict[int, float]:
-        """The latest accuracy of each task."""
-        latest: dict[int, float] = {}
-        for row in range(max(0, len(self.trace) - len(self.sizes)), len(self.trace)):
-            if self.trace.step[row] == self.trace.step[-1]:
-                latest[self.trace.task[row]] = self.trace.correct[row] / self.trace.total[row]
-        return latest
+    def accuracies(self) -> dict[Label, float]:
+        """The latest accuracy of each task, by its name, or by its number where tasks have no names.
+
+        Raises:
+            InputError: Only scores are recorded.
+        """
+        if self.only_scores:
+            raise InputError("there are no accuracies, only scores: see latest_scores(), or give right= too")
+        return {self.called(task): value for task, value in self.latest.items()}
+
+    @property
+    def latest(self) -> dict[int, float]:
+        """The latest accuracy of each task by its number."""
+        trace = self.trace
+        return {trace.task[row]: trace.correct[row] / trace.total[row] for row in self._latest_rows(trace)}
+
+    def latest_scores(self) -> dict[Label, float]:
+        """The latest mean score of each task, by its name, or by its number where tasks have no names."""
+        return {
+            self.called(self.scores.task[row]): self.scores.mean(row)
+            for row in self._latest_rows(self.scores)
+        }
 
     def metrics(self) -> dict[str, float]:
-        """All metrics that can be computed from the trace, by name; NaN where one is undefined.
+        """All metrics that can be computed from the record, by name; NaN where one is undefined.
 
-        A warning says where a task's last update was not evaluated, so that metrics at task ends use an
-        earlier one.
+        Where scores are recorded, these include the metrics of scores (see `engram.metrics.scores`); where
+        nothing else is, there are no others. A warning says where a task's last update was not evaluated, so
+        that metrics at task ends use an earlier one.
         """
         measured = self._measured()
         self._warn_of_doubts()
@@ -122,9 +151,12 @@ class Recording(ABC):
         See `engram.metrics.extremes.estimate_extremes`. This takes longer than `metrics`: about 0.4 s for
         2,400 evaluations of five tasks.
         """
-        from engram.metrics.extremes import estimate_extremes
+        from engram.metrics.extremes import Extremes, estimate_extremes
+        from engram.metrics.scores import UNDEFINED
 
         self._check_evaluated()
+        if self.only_scores:
+            return Extremes(why=UNDEFINED)
         return estimate_extremes(
             self.trace, sizes=dict(enumerate(self.sizes)), redrawn=self.redrawn, **self._learned()
         )
@@ -137,9 +169,12 @@ class Recording(ABC):
             label: What people call the run (default: the name of the folder).
             seed: The seed that the model was trained with; runs are paired by it.
         """
-        place = Path(folder)
-        description = {"id": place.name, "label": label or place.name, "seed": seed, "tasks": self.names}
-        return self.run(description=description).save(place)
+        description = self.description(Path(folder), label=label, seed=seed)
+        return self.run(description=description).save(folder)
+
+    def description(self, folder: Path, *, label: str | None, seed: int) -> JsonObject:
+        """What the run in a folder is."""
+        return {"id": folder.name, "label": label or folder.name, "seed": seed, "tasks": self.names}
 
     def run(self, *, description: JsonMapping, train_seconds: float = 0.0) -> Run:
         """The finished run, as it was recorded.
@@ -150,7 +185,7 @@ class Recording(ABC):
         """
         from engram.metrics.summary import Measurement
 
-        evaluated = len(self.trace) > 0
+        evaluated = len(self._record) > 0
         measured = Measurement({}, {}, {}, {})
         if evaluated:
             measured = self._measured(tolerant=True, description=description)
@@ -179,6 +214,7 @@ class Recording(ABC):
         return Tables(
             self.trace,
             ends=self.ends,
+            scores=self.scores,
             readings=self.readings,
             samples=self.samples(),
             answers=self.answered,
@@ -196,19 +232,35 @@ class Recording(ABC):
     # ------------------------------------------------------------------------------------------------
 
     def _measured(self, *, tolerant: bool = False, description: JsonMapping | None = None) -> Measurement:
+        from engram.metrics.scores import with_scores
         from engram.metrics.summary import summarise
 
         self._check_evaluated()
-        return summarise(
-            self.trace,
-            tolerant=tolerant,
-            choices=choices_of(description or {}),
-            redrawn=self.redrawn,
-            **self._learned(),
-        )
+        learned, measured = self._learned(), None
+        if not self.only_scores:
+            called = [str(self.called(task)) for task in range(len(self.sizes))]
+            measured = summarise(
+                self.trace,
+                tolerant=tolerant,
+                choices=choices_of(description or {}),
+                redrawn=self.redrawn,
+                names=called,
+                **learned,
+            )
+        return with_scores(measured, self.scores, phases=learned["phases"])
+
+    @property
+    def _record(self) -> Trace | Scores:
+        """What every evaluation adds to."""
+        return self.scores if self.only_scores else self.trace
+
+    def _latest_rows(self, record: Trace | Scores) -> list[int]:
+        """The rows of the last evaluation."""
+        last = range(max(0, len(record) - len(self.sizes)), len(record))
+        return [row for row in last if record.step[row] == record.step[-1]]
 
     def _check_evaluated(self) -> None:
-        if not len(self.trace):
+        if not len(self._record):
             raise InputError("nothing was evaluated yet: call the evaluator after an update first")
 
     def _warn_of_doubts(self) -> None:

@@ -18,6 +18,7 @@ from engram.core.files import is_file, read_json, remove_file, write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
+from engram.core.scores import Scores
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
@@ -30,7 +31,7 @@ from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
-from engram.record.seal import CHECKSUMS, check_seal, digest_of, sealed
+from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, sealed
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
 
@@ -210,6 +211,11 @@ class Run:
         return self.tables.ends
 
     @property
+    def scores(self) -> Scores:
+        """The score of every sample in every evaluation; empty where none were recorded."""
+        return self.tables.scores
+
+    @property
     def readings(self) -> tuple[Reading, ...]:
         """What probes measured, in the order of measuring."""
         return self.tables.readings
@@ -323,7 +329,12 @@ class Run:
             0.9
         """
         if name not in self.metrics:
-            raise unknown_name("metric", name, self.metrics)
+            refused = name in self.why and not len(self.trace)
+            raise (
+                InputError(f"{name} {self.why[name]}")
+                if refused
+                else unknown_name("metric", name, self.metrics)
+            )
         return self.metrics[name]
 
     def after_each_task(self, name: str) -> list[float]:
@@ -352,6 +363,8 @@ class Run:
         return self._curve_of(self.ends).matrix() if len(self.ends) else self.curve.matrix()
 
     def _curve_of(self, trace: Trace) -> Curve:
+        if not len(trace) and len(self.scores):
+            raise InputError(f"the run {self.folder or self.id} has only scores, no right and wrong answers")
         try:
             return Curve.of_trace(trace, phases=self._phases())
         except InputError as error:
@@ -424,14 +437,19 @@ class Run:
         if place is None:
             raise InputError("the run has no folder yet: name one, as in run.save('runs/mine')")
         save_description(place, self.description)
+        failed = None
         if self.failure is not None and not self.finished:
             # Before the tables: where memory ran out, writing them may be the end of the process.
-            write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
+            failed = {"id": self.id, "label": self.label, **self.failure.as_json()}
+            write_json(place / FAILURE, sealed(failed))
         checksums = self.tables.save(place) if self.finished or len(self.trace) else {}
         used = dict(self.versions) or versions()
+        if checksums:
+            checksums[EXPERIMENT] = digest_of(finite(dict(self.description)))
+        if failed is not None and checksums:
+            write_json(place / FAILURE, sealed({**failed, CHECKSUMS: checksums}))
         if self.finished:
             remove_file(place / FAILURE)
-            checksums[EXPERIMENT] = digest_of(finite(dict(self.description)))
             result = {**self.result(), "versions": used, CHECKSUMS: checksums}
             write_json(place / RESULT, sealed(finite(result)))
         return replace(self, folder=place, versions=used)
@@ -502,7 +520,10 @@ class Run:
         """
         folder, description = out / experiment.id, experiment.as_json()
         try:
-            return _read(folder, description, experiment)
+            run = _read(folder, description, experiment)
+            # Answers do not change the id, but a run without them is not what was asked for.
+            lacking = run.finished and experiment.evaluation.answers and not run.tables.has_answers
+            return replace(run, finished=False) if lacking else run
         except Damaged as error:
             failure = Failure(FailureKind.DAMAGED, str(error))
             return Run(description=description, planned=experiment, folder=folder, failure=failure)
@@ -528,19 +549,16 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         result = _object(folder / RESULT)
         check_seal(result, folder / RESULT)
         if planned is None:
-            _check_description(description, result, folder / EXPERIMENT)
+            check_description(description, result, folder / EXPERIMENT)
         return _with_result(run, result, folder / RESULT)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
-        return replace(run, failure=Failure.of_json(read_json(path), source=str(path)))
+        failure = Failure.of_json(read_json(path), source=str(path))
+        check_seal(written := _object(path), path)
+        if planned is None:
+            check_description(description, written, folder / EXPERIMENT)
+        return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run
-
-
-def _check_description(description: JsonMapping, result: JsonMapping, path: Path) -> None:
-    """Check that `experiment.json` is what it was when the run was saved, where that is recorded."""
-    recorded = (result.get(CHECKSUMS) or {}).get(EXPERIMENT)
-    if recorded is not None and recorded != digest_of(description):
-        raise Damaged(f"{path} is damaged: it is not the experiment that was run")
 
 
 def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from engram.core.errors import Damaged
 from engram.core.files import checksum, write_parquet
-from engram.core.folder import ANSWERS, ENDS, PROBES, SAMPLES, TRACE, Reading
+from engram.core.folder import ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
+from engram.core.scores import Scores
 from engram.core.trace import Trace, read_table
 from engram.record.answers import Answers
 from engram.record.samples import Samples
@@ -49,7 +50,7 @@ def probe_series(readings: Iterable[Reading]) -> dict[ProbeKey, ProbeSeries]:
 
 
 class Tables:
-    """The trace of a run, evaluations on full test sets at task ends, what probes measured, samples, answers.
+    """The trace of a run, evaluations on full test sets at task ends, scores, probes, samples, answers.
 
     Example:
         >>> tables = Tables()
@@ -62,21 +63,30 @@ class Tables:
         trace: Trace | None = None,
         *,
         ends: Trace | None = None,
+        scores: Scores | None = None,
         readings: Sequence[Reading] = (),
         samples: Samples | None = None,
         answers: Answers | None = None,
     ) -> None:
         self.trace = Trace() if trace is None else trace
         self.ends = Trace() if ends is None else ends
+        self.scores = Scores() if scores is None else scores
         self.readings = tuple(readings)
         self.samples = samples
         self.answers = Answers() if answers is None else answers
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded."""
+        return len(self.answers) > 0
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write the trace, and the other tables where they have rows; returns the checksums of the files."""
         checksums = {TRACE: self.trace.save(folder / TRACE)}
         if len(self.ends):
             checksums[ENDS] = self.ends.save(folder / ENDS)
+        if len(self.scores):
+            checksums[SCORES] = self.scores.save(folder / SCORES)
         if self.readings:
             import polars as pl
 
@@ -115,7 +125,7 @@ class StoredTables(Tables):
             return super().save(folder)
         if self.checksums is not None:
             return dict(self.checksums)
-        files = (folder / name for name in (TRACE, ENDS, PROBES, SAMPLES, ANSWERS))
+        files = (folder / name for name in (TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS))
         return {file.name: checksum(file.read_bytes()) for file in files if file.is_file()}
 
     @cached_property
@@ -127,6 +137,13 @@ class StoredTables(Tables):
     def ends(self) -> Trace:  # type: ignore[override]
         """The evaluations at task ends on full test sets."""
         return self._trace(ENDS)
+
+    @cached_property
+    def scores(self) -> Scores:  # type: ignore[override]
+        """The scores of every evaluation."""
+        return (
+            Scores.load(self.folder / SCORES, sha256=self._known(SCORES)) if self._has(SCORES) else Scores()
+        )
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:  # type: ignore[override]
@@ -146,6 +163,11 @@ class StoredTables(Tables):
         if not self._has(ANSWERS):
             return Answers()
         return Answers.load(self.folder / ANSWERS, sha256=self._known(ANSWERS))
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded, without reading them."""
+        return self._has(ANSWERS)
 
     def _trace(self, name: str) -> Trace:
         return Trace.load(self.folder / name, sha256=self._known(name)) if self._has(name) else Trace()
