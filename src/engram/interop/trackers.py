@@ -17,8 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, final
 
-from engram.core.errors import InputError, unknown_name
+from engram.core.errors import unknown_name
 from engram.engine.observers import Step, Watcher
+from engram.interop.libraries import library
 from engram.record.run import Run
 from engram.results.runs import settings_of
 
@@ -230,10 +231,7 @@ def tracker(text: str) -> Tracker:
 
 
 def _library(name: str, extra: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise InputError(f"this tracker needs {name}: pip install 'engram-eval[{extra}]'") from error
+    return library(name, user="this tracker", install=f"engram-eval[{extra}]")
 
 
 def _task(task: int, names: list[str]) -> str:
