@@ -1,7 +1,8 @@
-"""Avalanche in an environment of its own, so that its 60 packages never mix with engram's.
+"""Avalanche in an environment of its own, so that its 60 packages never mix with those that engram needs.
 
-`python -m benchmarks.avalanche_env` creates `benchmarks/.avalanche-venv` with the torch that engram uses;
-after that the contestants of `python -m benchmarks job` include Avalanche.
+`python -m benchmarks.avalanche_env` creates `benchmarks/.avalanche-venv` with the torch that engram uses, and
+with engram itself; after that the contestants of `python -m benchmarks job` include Avalanche, and the tests
+of its plugin run.
 """
 
 import subprocess
@@ -10,6 +11,7 @@ import venv
 from importlib.metadata import version
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / ".avalanche-venv"
 COMMAND = "python -m benchmarks.avalanche_env"
 AVALANCHE = "0.6.0"
@@ -23,6 +25,24 @@ def python() -> Path | None:
     return interpreter if (FOLDER / "complete").exists() else None
 
 
+def define_missing_operators() -> None:
+    """Let torchvision be imported without CUDA.
+
+    Its detection operators are compiled against CUDA; without CUDA their schemas are missing, and the import
+    fails. They are never called here.
+    """
+    import torch
+
+    schemas = torch.library.Library("torchvision", "DEF")
+    for operator in ("nms", "qnms"):
+        schemas.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    # The definitions last as long as the library object.
+    _DEFINED.append(schemas)
+
+
+_DEFINED: list[object] = []
+
+
 def main() -> None:
     torch = version("torch").partition("+")[0]
     series = torch.rpartition(".")[0]
@@ -33,7 +53,8 @@ def main() -> None:
     (FOLDER / ".gitignore").write_text("*\n")
     wanted = [f"torch=={torch}", f"torchvision=={TORCHVISION[series]}", f"avalanche-lib=={AVALANCHE}"]
     pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", *wanted], check=True)
+    constraints = ["-c", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, "install", "--quiet", *constraints, *wanted, "-e", str(ROOT)], check=True)
     (FOLDER / "complete").touch()
     print(f"Avalanche {AVALANCHE} is in {FOLDER}")
 

@@ -20,6 +20,7 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from benchmarks.avalanche_env import define_missing_operators
 from benchmarks.turns import Lap, play
 from benchmarks.work import (
     ASKED,
@@ -35,11 +36,7 @@ from benchmarks.work import (
     read_arrays,
 )
 
-# torchvision's detection operators are compiled against CUDA; without CUDA their schemas are missing, and the
-# import fails. They are never called here.
-_SCHEMAS = torch.library.Library("torchvision", "DEF")
-for _operator in ("nms", "qnms"):
-    _SCHEMAS.define(f"{_operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+define_missing_operators()
 
 
 def documented(folder: Path) -> tuple[Any, Any]:
