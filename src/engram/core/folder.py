@@ -9,10 +9,11 @@ from typing import Protocol, runtime_checkable
 
 from engram.core.jsons import Json
 
-EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE, LEASE = (
+EXPERIMENT, TRACE, ENDS, SCORES, PROBES, RESULT, FAILURE, LEASE = (
     "experiment.json",
     "trace.parquet",
     "ends.parquet",
+    "scores.parquet",
     "probes.parquet",
     "result.json",
     "failure.json",

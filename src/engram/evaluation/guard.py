@@ -101,6 +101,9 @@ class Guard:
     are not copied: a write to one is noticed by PyTorch's own count of writes. Where all modules are
     PyTorch's or engram's and have no hooks, no code of the user's is run, and only the modes are restored.
 
+    Args:
+        own_code: Whether functions of the user's, such as `forward`, are run in evaluations.
+
     Example:
         >>> class Counter(nn.Module):
         ...     calls = 0
@@ -114,7 +117,8 @@ class Guard:
         (0, ['calls'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_code: bool = False) -> None:
+        self.own_code = own_code
         self.changes: dict[Change, None] = {}
         self._evaluations = 0
         self._wary = False
@@ -130,7 +134,7 @@ class Guard:
         """
         self._evaluations += 1
         complete = self._wary or self._evaluations & (self._evaluations - 1) == 0
-        modules = None if complete else self._library_modules(network)
+        modules = None if complete or self.own_code else self._library_modules(network)
         if modules is None:
             with self._watched(network, complete=complete):
                 yield

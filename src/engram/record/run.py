@@ -18,6 +18,7 @@ from engram.core.files import is_file, read_json, remove_file, write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
+from engram.core.scores import Scores
 from engram.core.trace import Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
@@ -217,6 +218,11 @@ class Run:
         return self.tables.ends
 
     @property
+    def scores(self) -> Scores:
+        """The score of every sample in every evaluation; empty where none were recorded."""
+        return self.tables.scores
+
+    @property
     def readings(self) -> tuple[Reading, ...]:
         """What probes measured, in the order of measuring."""
         return self.tables.readings
@@ -309,6 +315,8 @@ class Run:
             0.9
         """
         if name not in self.metrics:
+            if name in self.why and not len(self.trace):
+                raise InputError(f"{name} {self.why[name]}")
             raise unknown_name("metric", name, self.metrics)
         return self.metrics[name]
 
@@ -347,6 +355,11 @@ class Run:
         return self._curve_of(self.ends).matrix() if len(self.ends) else self.curve.matrix()
 
     def _curve_of(self, trace: Trace) -> Curve:
+        if not len(trace) and len(self.scores):
+            raise InputError(
+                f"the run {self.folder or self.id} has only scores, no right and wrong answers: "
+                "see its scores and the metrics that begin with 'score'"
+            )
         try:
             return Curve.of_trace(trace, phases=self._phases())
         except InputError as error:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from engram.core.errors import Damaged
 from engram.core.files import checksum, write_parquet
-from engram.core.folder import ENDS, PROBES, TRACE, Reading
+from engram.core.folder import ENDS, PROBES, SCORES, TRACE, Reading
+from engram.core.scores import Scores
 from engram.core.trace import Trace, read_table
 
 
 class Tables:
-    """Every evaluation of a run, those on full test sets at task ends, and what probes measured.
+    """Every evaluation of a run, those on full test sets at task ends, scores, and what probes measured.
 
     Example:
         >>> tables = Tables()
@@ -22,10 +23,16 @@ class Tables:
     """
 
     def __init__(
-        self, trace: Trace | None = None, *, ends: Trace | None = None, readings: Sequence[Reading] = ()
+        self,
+        trace: Trace | None = None,
+        *,
+        ends: Trace | None = None,
+        scores: Scores | None = None,
+        readings: Sequence[Reading] = (),
     ) -> None:
         self.trace = Trace() if trace is None else trace
         self.ends = Trace() if ends is None else ends
+        self.scores = Scores() if scores is None else scores
         self.readings = tuple(readings)
 
     def save(self, folder: Path) -> dict[str, str]:
@@ -33,6 +40,8 @@ class Tables:
         checksums = {TRACE: self.trace.save(folder / TRACE)}
         if len(self.ends):
             checksums[ENDS] = self.ends.save(folder / ENDS)
+        if len(self.scores):
+            checksums[SCORES] = self.scores.save(folder / SCORES)
         if self.readings:
             import polars as pl
 
@@ -67,7 +76,7 @@ class StoredTables(Tables):
             return super().save(folder)
         if self.checksums is not None:
             return dict(self.checksums)
-        files = (folder / name for name in (TRACE, ENDS, PROBES))
+        files = (folder / name for name in (TRACE, ENDS, SCORES, PROBES))
         return {file.name: checksum(file.read_bytes()) for file in files if file.is_file()}
 
     @cached_property
@@ -79,6 +88,13 @@ class StoredTables(Tables):
     def ends(self) -> Trace:  # type: ignore[override]
         """The evaluations at task ends on full test sets."""
         return self._trace(ENDS)
+
+    @cached_property
+    def scores(self) -> Scores:  # type: ignore[override]
+        """The scores of every evaluation."""
+        return (
+            Scores.load(self.folder / SCORES, sha256=self._known(SCORES)) if self._has(SCORES) else Scores()
+        )
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:  # type: ignore[override]
