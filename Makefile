@@ -17,9 +17,10 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
 
-# Other libraries, with engram in their training loops or as trackers, have an environment of their own.
-test-integrations: .venv-integrations/.installed
-	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop $(ARGS)
+# Other libraries, with engram in their training loops or as trackers, have an environment of their own, and
+# Avalanche has another one. The examples of the modules that need them, and the pages about them, run here.
+test-integrations: .venv-integrations/.installed benchmarks/.avalanche-venv/complete
+	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop tests/docs src/engram/interop $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
@@ -45,8 +46,11 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 .venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
 	$(PYTHON) -m venv .venv-integrations
-	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,tensorboard,wandb]' -r tests/interop/requirements.txt
+	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,tensorboard,wandb,lightning,transformers,torchmetrics]' -r tests/interop/requirements.txt
 	touch $@
 
+benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py $(INSTALLED)
+	$(BIN)/python -m benchmarks.avalanche_env
+
 clean:
-	rm -rf .venv .venv-integrations build dist demo runs report.html
+	rm -rf .venv .venv-integrations benchmarks/.avalanche-venv build dist demo runs report.html

@@ -1,10 +1,29 @@
-"""How pages of documentation are run as tests."""
+"""How pages of documentation are run as tests, and which modules need libraries that may be missing."""
 
 import contextlib
 import tempfile
 from collections.abc import Generator
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
+
+INTEROP = Path(__file__).parent / "src" / "engram" / "interop"
+# Modules of engram.interop that import another library, whose name they have.
+NAMESAKES = ("avalanche", "lightning", "torchmetrics", "transformers")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the examples of modules whose library is not installed."""
+    needs_library = collection_path.parent == INTEROP and collection_path.stem in NAMESAKES
+    return True if needs_library and find_spec(collection_path.stem) is None else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The examples of modules that need another library are tests of integrations."""
+    for item in items:
+        if item.path.parent == INTEROP and item.path.stem in NAMESAKES:
+            item.add_marker(pytest.mark.integrations)
 
 
 @pytest.hookimpl(wrapper=True)

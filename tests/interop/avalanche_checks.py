@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.avalanche_env import define_missing_operators
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
-
-from benchmarks.avalanche_env import define_missing_operators
 
 define_missing_operators()
 with warnings.catch_warnings(action="ignore"):

@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
 from benchmarks import avalanche_env
 
 pytestmark = pytest.mark.integrations

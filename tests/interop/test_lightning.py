@@ -49,7 +49,7 @@ class Scaled(nn.Module):
 def module(library: Any, *, changing: bool = False, dropout: float = 0.3, manual: int = 0) -> Any:
     """A small network with dropout and batch norm; with `manual`, one that steps every so many batches."""
 
-    class Module(library.LightningModule):  # type: ignore[misc, name-defined]
+    class Module(library.LightningModule):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.automatic_optimization = not manual
@@ -143,7 +143,7 @@ def test_watching_two_tasks_changes_nothing(lightning: Any, changing: bool, tmp_
     assert watched.losses == plain.losses and len(plain.losses) == 2 * UPDATES
     assert weights(watched) == weights(plain)
     # One evaluation before training, none in the sanity check, one per update.
-    assert watch.evaluator.trace.step[:UPDATES + 1] == list(range(UPDATES + 1))
+    assert watch.evaluator.trace.step[: UPDATES + 1] == list(range(UPDATES + 1))
     assert watch.evaluator.evaluations == 2 * UPDATES + 1
     [run] = engram.load(tmp_path / "run")
     assert run.trace == watch.evaluator.trace
@@ -244,14 +244,18 @@ def test_training_stops_below_a_limit(lightning: Any, tmp_path: Path) -> None:
     trainer(lightning, tmp_path, watch).fit(model, loader(0))
     assert watch.stopped == ""
     watch.task = 1
-    with pytest.warns(UserWarning, match=r"training is stopped: task 0 fell to an accuracy of 0\.\d+, below 1"):
+    with pytest.warns(
+        UserWarning, match=r"training is stopped: task 0 fell to .* of 0\.\d+, below 1"
+    ):
         trainer(lightning, tmp_path, watch, max_epochs=5).fit(model, loader(1))
     assert watch.evaluator.step == UPDATES + 1
     assert watch.stopped.endswith(f"at update {UPDATES + 1}")
 
 
 def test_bad_input_is_one_line() -> None:
-    with pytest.raises(engram.InputError, match="stop_below must be an accuracy above 0 and at most 1, got 50"):
+    with pytest.raises(
+        engram.InputError, match="stop_below must be an accuracy .* got 50"
+    ):
         watching(stop_below=50)
     with pytest.raises(engram.InputError, match="per_epoch needs a loop of your own"):
         watching(per_epoch=True)

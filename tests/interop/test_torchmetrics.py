@@ -35,7 +35,10 @@ METRICS: dict[str, tuple[str, dict[str, Any]]] = {
 WINDOWS = (3, 10, None)
 
 
-def history(seed: int, *, tasks: int = 3, evaluations: int = 12) -> list[tuple[int, int, int, Tensor, Tensor]]:
+Row = tuple[int, int, int, Tensor, Tensor]
+
+
+def history(seed: int, *, tasks: int = 3, evaluations: int = 12) -> list[Row]:
     """Step, task being learned, task evaluated, answers and labels."""
     draw = torch.Generator().manual_seed(seed)
     rows = []

@@ -75,7 +75,7 @@ class Watch(Watching, Callback):
 
     def on_train_end(self, trainer: Any, pl_module: nn.Module) -> None:
         """Evaluate the last update, and save the run if that was wanted."""
-        self.ended(pl_module, write=trainer.is_global_zero)
+        self.ended(pl_module)
 
     def on_fit_end(self, trainer: Any, pl_module: nn.Module) -> None:
         """Warn if nothing was trained."""

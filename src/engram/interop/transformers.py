@@ -1,9 +1,9 @@
 """The evaluator in the loop of Hugging Face's `Trainer`.
 
-    from engram.interop.transformers import Watch
+from engram.interop.transformers import Watch
 
-    watch = Watch({"news": news_test, "reviews": reviews_test}, every=10)
-    trainer = Trainer(model, args, train_dataset=news, callbacks=[watch])
+watch = Watch({"news": news_test, "reviews": reviews_test}, every=10)
+trainer = Trainer(model, args, train_dataset=news, callbacks=[watch])
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Watch(Watching, TrainerCallback, ExportableState):
     Args:
         test_sets: One per task, as `Evaluator` takes them: data sets of mappings, a `DataLoader` with the
             collator of the Trainer, pairs of tensors, or a mapping from names to these; or an `Evaluator`.
-        task: The task being learned, from 0. Set the attribute `task` before the next one is trained. If one
-            `train()` learns several tasks, give a function instead: it is called with the number of
-            updates done so far, and returns the task of the next update.
+        task: The task being learned, by its name or its number, from 0. Set the attribute `task` before the
+            next one is trained. If one `train()` learns several tasks, give a function instead: it is called
+            with the number of updates done so far, and returns the task of the next update.
         stop_below: Stop training as soon as an earlier task is evaluated with an accuracy below this.
         save: The folder to save the run in, at the end of every `train()`.
         options: The options of `Evaluator`: `every`, `subset`, `right`, `forward`, …
@@ -100,7 +100,7 @@ class Watch(Watching, TrainerCallback, ExportableState):
         self, args: object, state: Any, control: object, *, model: nn.Module, **_: object
     ) -> None:
         """Evaluate the last update, and save the run if that was wanted."""
-        self.ended(model, write=state.is_world_process_zero)
+        self.ended(model)
 
     def state(self) -> dict[str, dict[str, str | None]]:
         """What a checkpoint records: everything so far, as text."""

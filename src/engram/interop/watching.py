@@ -17,10 +17,12 @@ import torch
 from torch import nn
 
 from engram.core.errors import Damaged, InputError
-from engram.evaluation.evaluator import Evaluator, EvaluatorState
+from engram.evaluation.evaluator import Evaluator
+from engram.evaluation.state import EvaluatorState
+from engram.metrics.arrays import Label
 from engram.record.run import Run
 
-Task = int | Callable[[int], int]
+Task = Label | Callable[[int], Label]
 TestSets = Sequence[object] | Mapping[str, object] | Evaluator
 
 
@@ -29,9 +31,9 @@ class Watching:
 
     Args:
         test_sets: One per task, as `Evaluator` takes them; or an `Evaluator`.
-        task: The task being learned, from 0. Set the attribute `task` before the next one is trained. If one
-            call of the trainer learns several tasks, give a function instead: it is called with the number
-            of updates done so far, and returns the task of the next update.
+        task: The task being learned, by its name or its number, from 0. Set the attribute `task` before the
+            next one is trained. If one call of the trainer learns several tasks, give a function instead: it
+            is called with the number of updates done so far, and returns the task of the next update.
         stop_below: Stop training as soon as an earlier task is evaluated with an accuracy below this.
         save: The folder to save the run in, whenever the trainer has finished.
         options: The options of `Evaluator`: `every`, `subset`, `right`, `forward`, …
@@ -69,9 +71,11 @@ class Watching:
                 raise InputError(f"give {', '.join(options)} to the Evaluator, or test sets to the callback")
             self.evaluator = test_sets
         else:
-            self.evaluator = Evaluator(cast("Sequence[object]", test_sets), **options)
+            self.evaluator = Evaluator(test_sets, **options)
         if self.evaluator.schedule.per_epoch:
             raise InputError("per_epoch needs a loop of your own: leave it out, or call an Evaluator in it")
+        if stop_below is not None and not self.evaluator.ways.answered:
+            raise InputError("stop_below needs accuracies, and only scores are recorded: give right= as well")
         self.task: Task = task
         self.stop_below = stop_below
         self.folder = None if save is None else Path(save)
@@ -81,8 +85,8 @@ class Watching:
         """All metrics so far, by name; NaN where one is undefined."""
         return self.evaluator.metrics()
 
-    def accuracies(self) -> dict[int, float]:
-        """The latest accuracy of each task."""
+    def accuracies(self) -> dict[Label, float]:
+        """The latest accuracy of each task, by its name, or by its number where tasks have no names."""
         return self.evaluator.accuracies()
 
     def save(self, folder: str | Path) -> Run:
@@ -108,7 +112,7 @@ class Watching:
     def began(self, model: nn.Module) -> None:
         """Training begins, for the first time or again: evaluates before the very first update."""
         self.stopped = ""
-        if not self.evaluator.step and not len(self.evaluator.trace):
+        if not self.evaluator.step and not self.evaluator.evaluations:
             self.evaluator.before(model, learning=self._learning(0))
 
     def updated(self, model: nn.Module) -> None:
@@ -117,28 +121,28 @@ class Watching:
         learning = self._learning(step)
         last = callable(self.task) and self.task(step + 1) != learning
         if self.evaluator(model, learning=learning, last=last):
-            self._check_limit(learning)
+            self._check_limit()
 
-    def ended(self, model: nn.Module, *, write: bool = True) -> None:
+    def ended(self, model: nn.Module) -> None:
         """Training ended: evaluates if the last update was not, and saves the run if that was wanted."""
         step, ends = self.evaluator.step, self.evaluator.ends
         if not (len(ends) and ends.step[-1] == step):
             self.evaluator.end(model, learning=self._learning(max(0, step - 1)))
-        if self.folder is not None and write:
+        if self.folder is not None:
             self.save(self.folder)
 
-    def _learning(self, step: int) -> int:
+    def _learning(self, step: int) -> Label:
         return self.task(step) if callable(self.task) else self.task
 
-    def _check_limit(self, learning: int) -> None:
+    def _check_limit(self) -> None:
         if self.stop_below is None or self.stopped:
             return
-        current = self.evaluator.learned[learning]
-        for task, accuracy in self.accuracies().items():
-            earlier = task in self.evaluator.updated and task not in current
+        updated = self.evaluator.updated
+        for (task, accuracy), name in zip(self.evaluator.latest.items(), self.accuracies(), strict=True):
+            earlier = updated.get(task, self.evaluator.step) < self.evaluator.step
             if earlier and accuracy < self.stop_below:
                 self.stopped = (
-                    f"task {task} fell to an accuracy of {accuracy:.3f}, below {self.stop_below:g}, "
+                    f"task {name} fell to an accuracy of {accuracy:.3f}, below {self.stop_below:g}, "
                     f"at update {self.evaluator.step}"
                 )
                 warnings.warn(f"training is stopped: {self.stopped}", stacklevel=2)
