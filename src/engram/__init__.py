@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engram.metrics import metric
     from engram.models import Pretrained, model
     from engram.record.experiment import Experiment
+    from engram.record.recorder import Recorder
     from engram.record.run import Run
     from engram.results.runs import Runs
     from engram.scenarios.named import scenario
@@ -41,6 +42,7 @@ __all__ = [
     "Learner",
     "Method",
     "Pretrained",
+    "Recorder",
     "Run",
     "Runs",
     "Scenario",
@@ -77,6 +79,7 @@ __getattr__, __dir__ = lazy_package(
         "engram.metrics": ("metric",),
         "engram.models": ("Pretrained", "model"),
         "engram.record.experiment": ("Experiment",),
+        "engram.record.recorder": ("Recorder",),
         "engram.record.run": ("Run",),
         "engram.results.runs": ("Runs",),
         "engram.scenarios.named": ("scenario",),

@@ -123,13 +123,13 @@ def test_one_class_and_one_output_say_nothing() -> None:
 
 def test_answers_among_units_that_are_not_there_are_refused() -> None:
     with pytest.raises(InputError, match="answers of task 0 are sought among output unit 5 and others"):
-        evaluated(torch.zeros(6, 3), answers=[(0, 5)])
+        evaluated(torch.zeros(6, 3), units=[(0, 5)])
     with pytest.raises(InputError, match=r"got shape \[6\]"):
-        evaluated(LOGITS, answers=[(0, 1)])
+        evaluated(LOGITS, units=[(0, 1)])
     with pytest.raises(InputError, match="one entry per task, got 2 for 1 tasks"):
-        evaluated(LOGITS, answers=[(0, 1), (2, 3)])
-    with pytest.raises(InputError, match="answers of task 0 must be output units counted from 0"):
-        evaluated(LOGITS, answers=[()])
+        evaluated(LOGITS, units=[(0, 1), (2, 3)])
+    with pytest.raises(InputError, match="units of task 0 must be output units counted from 0"):
+        evaluated(LOGITS, units=[()])
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,11 @@ class Scores:
 
     def means(self) -> NDArray[np.float64]:
         """The mean score, row by row."""
-        return np.array([values.mean(dtype=np.float64) for values in self.values], dtype=np.float64)
+        return np.array([self.mean(row) for row in range(len(self))], dtype=np.float64)
+
+    def mean(self, row: int) -> float:
+        """The mean score in one row."""
+        return float(self.values[row].mean(dtype=np.float64))
 
     def frame(self) -> polars.DataFrame:
         """The scores as a table with the columns of the file."""

@@ -74,7 +74,8 @@ def scores_in(outputs: object) -> Tensor:
     article = "an" if name[0] in "AEIOUaeiou" else "a"
     raise InputError(
         "a network must return a tensor of scores, one row per sample, or have it as `logits`, "
-        f"got {article} {name}: say what counts as right with right=, or how the network is asked with forward="
+        f"got {article} {name}: say what counts as right with right=, "
+        "or how the network is asked with forward="
     )
 
 

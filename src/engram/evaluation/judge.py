@@ -11,7 +11,7 @@ from engram.core.errors import InputError
 from engram.evaluation.accuracy import answered_right
 from engram.evaluation.asking import scores_in
 from engram.evaluation.loss import answer_loss
-from engram.models.heads import Units
+from engram.models.heads import Units, scores_of, units_at
 
 Sought = Sequence[Units | None]
 """For each of some tasks, the output units that compete for the answer; None for all."""
@@ -81,6 +81,11 @@ class Judge:
         """Which samples are classified correctly; see `answered_right`."""
         return answered_right(scores, y, units)
 
+    def answers(self, scores: Tensor, units: Units | None = None) -> Tensor:
+        """The class that each sample is classified as: the unit with the highest score among those sought."""
+        place = scores_of(scores, units).argmax(dim=1)
+        return units_at(place, units, scores.shape[1])
+
     def loss(self, scores: Tensor, y: Tensor, units: Units | None = None) -> Tensor:
         """The loss of each sample; see `answer_loss`. With a single logit it is the binary cross-entropy."""
         return answer_loss(scores, y, units)
@@ -135,8 +140,8 @@ class Judge:
                 )
             if units is not None and units[-1] >= outputs:
                 raise InputError(
-                    f"the answers of task {self.names[task]} are sought among output unit {units[-1]} and others, "
-                    f"but the network has {_counted(outputs)}, 0 to {outputs - 1}: change `answers`"
+                    f"the answers of task {self.names[task]} are sought among output unit {units[-1]} and "
+                    f"others, but the network has {_counted(outputs)}, 0 to {outputs - 1}: change `units`"
                 )
 
 

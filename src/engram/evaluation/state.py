@@ -14,6 +14,7 @@ from engram.core.folder import Reading
 from engram.core.jsons import JsonObject
 from engram.core.scores import Scores
 from engram.core.trace import COLUMNS, Trace
+from engram.record.answers import Answers
 
 VERSION = 1
 """The version of the states that are written; those of earlier versions can be read."""
@@ -47,6 +48,7 @@ class EvaluatorState(TypedDict):
     trace: dict[str, Tensor]
     ends: dict[str, Tensor]
     scores: NotRequired[dict[str, Tensor]]
+    answered: NotRequired[dict[str, Tensor]]
 
 
 def check_state(state: object) -> None:
@@ -118,3 +120,28 @@ def unpacked_scores(state: Mapping[str, Tensor]) -> Scores:
     rows = [piece.numpy().copy() for piece in state["values"].split(totals)] if totals else []
     step, learning, task = (state[name].tolist() for name in ("step", "learning", "task"))
     return Scores(bool(state["higher_is_better"]), step, learning, task, rows)
+
+
+_ROW = ("step", "learning", "task", "total")
+
+
+def packed_answers(answers: Answers) -> dict[str, Tensor]:
+    """Answers as tensors.
+
+    Example:
+        >>> unpacked_answers(packed_answers(Answers())) == Answers()
+        True
+    """
+    numbers = {name: torch.tensor(getattr(answers, name), dtype=torch.int64) for name in _ROW}
+    codes = np.frombuffer(b"".join(answers.codes), dtype=np.uint8)
+    lengths = torch.tensor([len(row) for row in answers.codes], dtype=torch.int64)
+    return {**numbers, "lengths": lengths, "codes": torch.from_numpy(codes.copy())}
+
+
+def unpacked_answers(state: Mapping[str, Tensor] | None) -> Answers:
+    """What `packed_answers` made; empty for None."""
+    if state is None or not len(state["step"]):
+        return Answers()
+    numbers = {name: state[name].tolist() for name in _ROW}
+    codes = [piece.numpy().tobytes() for piece in state["codes"].split(state["lengths"].tolist())]
+    return Answers(**numbers, codes=codes, classes=[None] * len(codes))

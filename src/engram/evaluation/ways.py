@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from engram.core.errors import InputError
 from engram.evaluation.asking import Forward, Right, Score
-from engram.evaluation.batch_sets import TestSet, as_test_set, size_of
+from engram.evaluation.batch_sets import TestSet, as_test_set, labels_in, size_of
+from engram.record.samples import PerTask, TaskSamples, by_task, checked_ids, checked_slices
+
+CompetingUnits = Sequence[Sequence[int] | None]
+"""For each task, the output units that compete for the answer; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ class Ways:
             raise InputError("say whether a higher score is better: higher_is_better=False for a loss")
         return cls(right, score, forward, better)
 
-    def check(self, *, answers: object, losses: bool, full_ends: bool) -> None:
+    def check(self, *, units: object, losses: bool, full_ends: bool, answers: bool) -> None:
         """Refuse options that say something of classes where answers are not classes.
 
         Raises:
@@ -135,3 +139,49 @@ def _read(data: object, name: str, prefix: str, classified: bool) -> TestSet:
     if size_of(test_set) == 0:
         raise InputError(f"the test set of task {name} is empty: give it samples, or leave it out")
     return test_set
+
+
+def known_samples(
+    sets: Sequence[TestSet],
+    names: Sequence[str],
+    ids: PerTask[Sequence[object]] | None,
+    slices: PerTask[Mapping[str, Sequence[object]]] | None,
+) -> list[TaskSamples]:
+    """What is known of the samples of each test set, checked."""
+    given = [None] * len(sets) if ids is None else by_task(ids, names, "ids")
+    columns = [None] * len(sets) if slices is None else by_task(slices, names, "slices")
+    known = []
+    for number, test_set in enumerate(sets):
+        size, of = size_of(test_set), f"test set {names[number]}"
+        mine = given[number]
+        known.append(
+            TaskSamples(
+                [str(place) for place in range(size)] if mine is None else checked_ids(mine, size, of),
+                _plain_labels(test_set),
+                checked_slices(columns[number] or {}, size, of),
+            )
+        )
+    return known
+
+
+def competing_units(units: CompetingUnits | None, tasks: int) -> CompetingUnits | None:
+    """The output units that compete in each task, in ascending order."""
+    if units is None:
+        return None
+    if len(units) != tasks:
+        raise InputError(f"units must have one entry per task, got {len(units)} for {tasks} tasks")
+    for task, competing in enumerate(units):
+        if competing is not None and (not competing or min(competing) < 0):
+            raise InputError(
+                f"units of task {task} must be output units counted from 0, at least one, "
+                f"got {list(competing)}"
+            )
+    return [None if competing is None else tuple(sorted(set(competing))) for competing in units]
+
+
+def _plain_labels(data: TestSet) -> list[int] | None:
+    """The labels of a test set as class numbers; None where they are something else."""
+    labels = labels_in(data)
+    if labels is None or labels.ndim != 1 or labels.is_floating_point():
+        return None
+    return labels.tolist()

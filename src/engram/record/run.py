@@ -23,29 +23,21 @@ from engram.core.trace import Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
+from engram.record.answers import Answers
 from engram.record.card import Card
+from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.revisions import revisions_of
+from engram.record.samples import Samples
 from engram.record.seal import CHECKSUMS, check_seal, digest_of, sealed
-from engram.record.tables import StoredTables, Tables
+from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
-
-ProbeKey = tuple[str, int | None]
-"""What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
-
-
-@dataclass(frozen=True)
-class ProbeSeries:
-    """What one probe measured over a run: its values, and after how many updates each was taken."""
-
-    step: NDArray[np.int64]
-    value: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +219,20 @@ class Run:
         """What probes measured, in the order of measuring."""
         return self.tables.readings
 
+    @property
+    def samples(self) -> Samples | None:
+        """The ids, labels and slices of the test samples; None where they were not recorded."""
+        return self.tables.samples
+
+    @property
+    def answers(self) -> Answers:
+        """What was answered in each evaluation; empty unless that was asked for."""
+        return self.tables.answers
+
+    def confusion(self, *, task: int | None = None, step: int | None = None) -> Confusion:
+        """How often each class was answered for the samples of each class; see `confusion_of`."""
+        return confusion_of(self.tables, task=task, step=step)
+
     @cached_property
     def metrics(self) -> Mapping[str, float]:
         """The final value of every metric; NaN where it is undefined.
@@ -333,16 +339,7 @@ class Run:
     @cached_property
     def probes(self) -> dict[ProbeKey, ProbeSeries]:
         """What each probe measured, of each task or of all; empty where nothing was probed."""
-        series: dict[ProbeKey, list[tuple[int, float]]] = {}
-        for step, _, task, name, value in self.readings:
-            series.setdefault((name, task), []).append((step, value))
-        return {
-            key: ProbeSeries(
-                np.array([step for step, _ in points], dtype=np.int64),
-                np.array([value for _, value in points], dtype=np.float64),
-            )
-            for key, points in series.items()
-        }
+        return probe_series(self.readings)
 
     @cached_property
     def curve(self) -> Curve:
