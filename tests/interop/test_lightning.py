@@ -244,18 +244,14 @@ def test_training_stops_below_a_limit(lightning: Any, tmp_path: Path) -> None:
     trainer(lightning, tmp_path, watch).fit(model, loader(0))
     assert watch.stopped == ""
     watch.task = 1
-    with pytest.warns(
-        UserWarning, match=r"training is stopped: task 0 fell to .* of 0\.\d+, below 1"
-    ):
+    with pytest.warns(UserWarning, match=r"training is stopped: task 0 fell to .* of 0\.\d+, below 1"):
         trainer(lightning, tmp_path, watch, max_epochs=5).fit(model, loader(1))
     assert watch.evaluator.step == UPDATES + 1
     assert watch.stopped.endswith(f"at update {UPDATES + 1}")
 
 
 def test_bad_input_is_one_line() -> None:
-    with pytest.raises(
-        engram.InputError, match="stop_below must be an accuracy .* got 50"
-    ):
+    with pytest.raises(engram.InputError, match=r"stop_below must be an accuracy .* got 50"):
         watching(stop_below=50)
     with pytest.raises(engram.InputError, match="per_epoch needs a loop of your own"):
         watching(per_epoch=True)
