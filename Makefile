@@ -19,7 +19,7 @@ test-slow: $(INSTALLED)
 
 # Other libraries, with engram in their training loops or as trackers, have an environment of their own.
 test-integrations: .venv-integrations/.installed
-	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop $(ARGS)
+	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop tests/docs $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
