@@ -162,7 +162,7 @@ def test_every_verb_that_runs_tracks(tmp_path: Path) -> None:
 @pytest.mark.integrations
 def test_reproduce_tracks(tmp_path: Path, real_data: Path) -> None:
     pytest.importorskip("tensorboardX", reason="needs the extra tensorboard")
-    words = ("reproduce", "002-table2", "--cells", "*EWC*", "--scale", "quick", "--seeds", 1, "--json")
+    words = ("reproduce", "002-table2", "--cells", "Split.*EWC", "--scale", "quick", "--seeds", 1, "--json")
     done = _engram(*words, "--data", real_data, "--track", "tensorboard:logs", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     runs = {path.name for path in (tmp_path / "runs").iterdir() if (path / "result.json").is_file()}
