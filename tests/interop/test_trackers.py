@@ -209,6 +209,7 @@ def test_tensorboard(tmp_path: Path) -> None:
     assert (folder / "report.html").stat().st_size > 1000
     table = read_log(folder, pattern=r"accuracy/task_(?P<task>\d+)_.*")
     assert table["accuracy"].to_list() == pytest.approx(_accuracies(run), abs=1e-6)
+    assert read_log(folder)["accuracy"].to_list() == table["accuracy"].to_list()
 
 
 @pytest.mark.integrations
@@ -228,6 +229,7 @@ def test_mlflow(tmp_path: Path) -> None:
     history = client.get_metric_history(stored.info.run_id, "accuracy/mean")
     assert [point.step for point in history] == list(range(1, 16))
     assert [file.path for file in client.list_artifacts(stored.info.run_id)] == ["report.html"]
+    assert read_log(database)["accuracy"].to_list() == pytest.approx(_accuracies(run))
 
 
 @pytest.mark.integrations
