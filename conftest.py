@@ -1,8 +1,5 @@
-"""How pages of documentation are run as tests, and which modules need libraries that may be missing."""
+"""The examples of modules that need another library run where it is installed."""
 
-import contextlib
-import tempfile
-from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -24,12 +21,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == INTEROP and item.path.stem in NAMESAKES:
             item.add_marker(pytest.mark.integrations)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Run the examples of a page in an empty folder, because they write runs and reports."""
-    if item.path.suffix != ".md":
-        return (yield)
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        return (yield)
