@@ -5,6 +5,7 @@ with engram itself; after that the contestants of `python -m benchmarks job` inc
 of its plugin run.
 """
 
+import shutil
 import subprocess
 import sys
 import venv
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / ".avalanche-venv"
+OPERATORS = Path(__file__).with_name("torchvision_operators.py")
 COMMAND = "python -m benchmarks.avalanche_env"
 AVALANCHE = "0.6.0"
 TORCHVISION = {"2.13": "0.28.0"}
@@ -23,24 +25,6 @@ def python() -> Path | None:
     """The environment's interpreter, if the environment is complete."""
     interpreter = FOLDER / "bin" / "python"
     return interpreter if (FOLDER / "complete").exists() else None
-
-
-def define_missing_operators() -> None:
-    """Let torchvision be imported without CUDA.
-
-    Its detection operators are compiled against CUDA; without CUDA their schemas are missing, and the import
-    fails. They are never called here.
-    """
-    import torch
-
-    schemas = torch.library.Library("torchvision", "DEF")
-    for operator in ("nms", "qnms"):
-        schemas.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    # The definitions last as long as the library object.
-    _DEFINED.append(schemas)
-
-
-_DEFINED: list[object] = []
 
 
 def main() -> None:
@@ -55,6 +39,9 @@ def main() -> None:
     pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     constraints = ["-c", str(ROOT / "constraints.txt")]
     subprocess.run([*pip, "install", "--quiet", *constraints, *wanted, "-e", str(ROOT)], check=True)
+    [packages] = FOLDER.glob("lib/python*/site-packages")
+    shutil.copy(OPERATORS, packages)
+    (packages / f"{OPERATORS.stem}.pth").write_text(f"import {OPERATORS.stem}\n")
     (FOLDER / "complete").touch()
     print(f"Avalanche {AVALANCHE} is in {FOLDER}")
 

@@ -20,7 +20,6 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from benchmarks.avalanche_env import define_missing_operators
 from benchmarks.turns import Lap, play
 from benchmarks.work import (
     ASKED,
@@ -35,9 +34,6 @@ from benchmarks.work import (
     WIDTHS,
     read_arrays,
 )
-
-define_missing_operators()
-
 
 def documented(folder: Path) -> tuple[Any, Any]:
     """The streams that Avalanche's documentation starts from: samples are read one by one."""

@@ -13,11 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from benchmarks.avalanche_env import define_missing_operators
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-define_missing_operators()
 with warnings.catch_warnings(action="ignore"):
     benchmarks = import_module("avalanche.benchmarks")
     metrics = import_module("avalanche.evaluation.metrics")
