@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engram.core.values import Batch, TaskInfo
     from engram.datasets.register import dataset
     from engram.engine.recipe import experiment
+    from engram.evaluation import right, score
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
     from engram.methods.base import Learner, Method, Terms
@@ -59,8 +60,10 @@ __all__ = [
     "metric",
     "model",
     "report",
+    "right",
     "run",
     "scenario",
+    "score",
     "sweep",
 ]
 
@@ -73,6 +76,7 @@ __getattr__, __dir__ = lazy_package(
         "engram.core.values": ("Batch", "TaskInfo"),
         "engram.datasets.register": ("dataset",),
         "engram.engine.recipe": ("experiment",),
+        "engram.evaluation": ("right", "score"),
         "engram.evaluation.evaluator": ("Evaluator",),
         "engram.methods": ("method",),
         "engram.methods.base": ("Learner", "Method", "Terms"),

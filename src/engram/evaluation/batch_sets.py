@@ -16,6 +16,7 @@ from engram.core.errors import InputError
 from engram.evaluation.batches import (
     Batch,
     as_batch,
+    as_tensor_or_same,
     collate,
     label_tensor,
     labels_of,
@@ -56,6 +57,8 @@ class BatchSet:
     @classmethod
     def of_whole(cls, samples: Batch) -> BatchSet:
         """A test set that is given as one batch of all samples; it is cut, and shares their memory."""
+        if isinstance(samples, Mapping):
+            samples = {key: as_tensor_or_same(value) for key, value in samples.items()}
         size = samples_in(samples)
         return cls([pick(samples, part, of=size) for part in chunks(size, SAMPLES)] if size else [])
 

@@ -209,6 +209,21 @@ def collate(samples: Sequence[object]) -> Batch:
     return stacked
 
 
+def as_tensor_or_same(value: object) -> object:
+    """Lists and arrays of numbers as a tensor; anything else, such as texts, as it is.
+
+    Example:
+        >>> as_tensor_or_same([[1, 2], [3, 4]]).shape, as_tensor_or_same(["a", "b"])
+        (torch.Size([2, 2]), ['a', 'b'])
+    """
+    if not isinstance(value, np.ndarray | list | tuple):
+        return value
+    try:
+        return torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        return value
+
+
 def digest(value: object) -> bytes:
     """A hash of one sample, of the numbers and text in it.
 

@@ -46,7 +46,7 @@ from engram.metrics.arrays import Label
 from engram.metrics.extremes import REDRAW_WARNING
 from engram.record.recording import Recording
 from engram.record.run import Run
-from engram.record.samples import PerTask, Samples
+from engram.record.samples import Column, PerTask, Samples
 from engram.record.test_data import TestData, other_tasks
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ class Evaluator(Recording):
         tasks: str = "seen",
         units: CompetingUnits | None = None,
         answers: bool = False,
-        ids: PerTask[Sequence[object]] | None = None,
-        slices: PerTask[Mapping[str, Sequence[object]]] | None = None,
+        ids: PerTask[Column] | None = None,
+        slices: PerTask[Mapping[str, Column]] | None = None,
         full_ends: bool = False,
         losses: bool = False,
         classes: Sequence[int] | None = None,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engram.core.errors import InputError
 from engram.evaluation.asking import Forward, Right, Score
 from engram.evaluation.batch_sets import TestSet, as_test_set, labels_in, size_of
-from engram.record.samples import PerTask, TaskSamples, by_task, checked_ids, checked_slices
+from engram.record.samples import Column, PerTask, TaskSamples, by_task, checked_ids, checked_slices
 
 CompetingUnits = Sequence[Sequence[int] | None]
 """For each task, the output units that compete for the answer; None for all."""
@@ -68,10 +68,10 @@ class Ways:
             InputError: There is one.
         """
         if not self.classified:
-            if answers is not None:
-                raise InputError(
-                    "the competing output units are those of classes: leave them out with right="
-                )
+            if units is not None:
+                raise InputError("units are those of classes: leave them out with right= and score=")
+            if answers:
+                raise InputError("answers=True records classes: leave it out with right= and score=")
             if losses:
                 raise InputError(
                     "losses are those of classes: use score=engram.score.cross_entropy() instead"
@@ -144,8 +144,8 @@ def _read(data: object, name: str, prefix: str, classified: bool) -> TestSet:
 def known_samples(
     sets: Sequence[TestSet],
     names: Sequence[str],
-    ids: PerTask[Sequence[object]] | None,
-    slices: PerTask[Mapping[str, Sequence[object]]] | None,
+    ids: PerTask[Column] | None,
+    slices: PerTask[Mapping[str, Column]] | None,
 ) -> list[TaskSamples]:
     """What is known of the samples of each test set, checked."""
     given = [None] * len(sets) if ids is None else by_task(ids, names, "ids")

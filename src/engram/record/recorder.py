@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.scores import Scores
 from engram.record.recording import Recording
 from engram.record.run import Run
 from engram.record.samples import (
     Cell,
+    Column,
     Samples,
     TaskSamples,
     checked_ids,
@@ -46,6 +48,7 @@ class Recorder(Recording):
     Args:
         tasks: The names of the tasks, in order (default: as they come).
         classes: How many different classes are in use after each task, for RAA and RAF.
+        higher_is_better: Whether a higher score is better.
 
     Example:
         >>> recorder = Recorder()
@@ -56,8 +59,15 @@ class Recorder(Recording):
         0.75
     """
 
-    def __init__(self, tasks: Sequence[str] = (), *, classes: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        tasks: Sequence[str] = (),
+        *,
+        classes: Sequence[int] | None = None,
+        higher_is_better: bool = True,
+    ) -> None:
         super().__init__(classes=classes)
+        self.scores = Scores(higher_is_better)
         repeated = [name for place, name in enumerate(tasks) if name in tasks[:place]]
         if repeated:
             raise InputError(f"names of tasks must differ, {repeated[0]!r} occurs more than once")
@@ -85,11 +95,11 @@ class Recorder(Recording):
         right: ArrayLike,
         *,
         learning: Task | Sequence[Task] | None = None,
-        ids: Sequence[object] | None = None,
-        labels: Sequence[object] | None = None,
-        slices: Mapping[str, Sequence[object]] | None = None,
-        answers: Sequence[object] | None = None,
-        score: Sequence[float] | None = None,
+        ids: Column | None = None,
+        labels: Column | None = None,
+        slices: Mapping[str, Column] | None = None,
+        answers: Column | None = None,
+        score: ArrayLike | None = None,
     ) -> None:
         """Add the evaluation of one task.
 
@@ -105,7 +115,7 @@ class Recorder(Recording):
             labels: The class of each sample; they need to be given only once.
             slices: Columns with one value per sample, by name; they need to be given only once.
             answers: The class that was answered for each sample: its number or its name.
-            score: One number per sample; its mean is recorded as `score`.
+            score: How good each answer is, one number per sample.
 
         Raises:
             InputError: Something does not fit; then nothing is recorded.
@@ -119,15 +129,13 @@ class Recorder(Recording):
         moment = self._moment(step, phase, number, of)
         known, order = self._same_samples(number, len(correct), ids, of)
         known = _completed(known, labels, slices, order, of)
-        if score is not None:
-            mean = float(_numbers(score, known.size, of).mean())
-            reading = (moment, phase, number, "score", mean)
+        scores = None if score is None else _numbers(score, known.size, of)[order]
         if answers is not None:
             # It refuses what does not fit, before anything is recorded.
             answered = _classes(answers, known.size, of)[order]
             self.answered.add(step=moment, learning=phase, task=number, answers=answered)
-        if score is not None:
-            self.note([reading])
+        if scores is not None:
+            self.scores.add(step=moment, learning=phase, task=number, values=scores)
         self._names, self._known[number] = names, known
         self._said = self._said or learning is not None
         self._learning = phase
@@ -153,6 +161,10 @@ class Recorder(Recording):
             }
         )
 
+    def called(self, task: int) -> str | int:
+        """What a task is called in results: its name, or its number where it has none."""
+        return task if self._names[task] == str(task) else self._names[task]
+
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
         """Write the same files as `engram run`, which `engram report` and other commands read.
 
@@ -176,6 +188,10 @@ class Recorder(Recording):
         )
 
     # ------------------------------------------------------------------------------------------------
+
+    def _check_evaluated(self) -> None:
+        if not len(self.trace):
+            raise InputError("nothing was recorded yet: call record() first")
 
     def _number(self, task: Task, names: list[str]) -> int:
         """The number of a task, whose name is added to `names` if it is new."""
@@ -231,7 +247,7 @@ class Recorder(Recording):
         return int(step)
 
     def _same_samples(
-        self, number: int, size: int, ids: Sequence[object] | None, of: str
+        self, number: int, size: int, ids: Column | None, of: str
     ) -> tuple[_Known, NDArray[np.int64]]:
         """What is known of the task's samples, and the order in which they came this time."""
         given = None if ids is None else checked_ids(ids, size, of)
@@ -252,8 +268,8 @@ class Recorder(Recording):
 
 def _completed(
     known: _Known,
-    labels: Sequence[object] | None,
-    slices: Mapping[str, Sequence[object]] | None,
+    labels: Column | None,
+    slices: Mapping[str, Column] | None,
     order: NDArray[np.int64],
     of: str,
 ) -> _Known:
@@ -293,20 +309,22 @@ def _booleans(right: ArrayLike) -> NDArray[np.bool_]:
     return array
 
 
-def _classes(answers: Sequence[object], size: int, of: str) -> NDArray[np.int64] | NDArray[np.str_]:
+def _classes(answers: Column, size: int, of: str) -> NDArray[np.int64] | NDArray[np.str_]:
     array = np.asarray(answers)
     if array.shape != (size,):
         raise InputError(f"answers must have one entry per sample: {of} has {size}, got {len(array)}")
     return array
 
 
-def _numbers(score: Sequence[float], size: int, of: str) -> NDArray[np.float64]:
+def _numbers(score: ArrayLike, size: int, of: str) -> NDArray[np.float32]:
     try:
-        array = np.asarray(score, dtype=np.float64)
+        array = np.asarray(score, dtype=np.float32)
     except (TypeError, ValueError):
         raise InputError(f"score must be one number per sample of {of}") from None
     if array.shape != (size,):
         raise InputError(
             f"score must have one number per sample: {of} has {size}, got shape {list(array.shape)}"
         )
+    if not np.isfinite(array).all():
+        raise InputError(f"score must be finite numbers, {of} has {array[~np.isfinite(array)][0]}")
     return array

@@ -507,7 +507,10 @@ class Run:
         """
         folder, description = out / experiment.id, experiment.as_json()
         try:
-            return _read(folder, description, experiment)
+            run = _read(folder, description, experiment)
+            # Answers do not change the id, but a run without them is not what was asked for.
+            lacking = run.finished and experiment.evaluation.answers and not run.tables.has_answers
+            return replace(run, finished=False) if lacking else run
         except Damaged as error:
             failure = Failure(FailureKind.DAMAGED, str(error))
             return Run(description=description, planned=experiment, folder=folder, failure=failure)

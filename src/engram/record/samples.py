@@ -13,7 +13,9 @@ from engram.core.files import write_parquet
 from engram.core.trace import read_table
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars
+    from numpy.typing import NDArray
 
 TASK, POSITION, ID, LABEL, DRAWN = "task", "position", "id", "label", "drawn"
 COLUMNS: Final = (TASK, POSITION, ID, LABEL, DRAWN)
@@ -23,6 +25,8 @@ RESERVED: Final = (*COLUMNS, "correct", "prediction", "class", "old", "new", "ol
 _LISTED: Final = 10
 
 Cell: TypeAlias = "str | int | float | bool | None"
+Column: TypeAlias = "Sequence[object] | NDArray[np.generic]"
+"""One value per sample: a list, a tuple or an array."""
 T = TypeVar("T")
 PerTask: TypeAlias = "Sequence[T] | Mapping[str, T]"
 """One entry per task, or entries by the tasks' names."""
@@ -147,7 +151,7 @@ class Samples:
         return cls(frame)
 
 
-def checked_ids(values: Sequence[object], size: int, of: str) -> list[str]:
+def checked_ids(values: Column, size: int, of: str) -> list[str]:
     """Ids as text: one per sample, each different.
 
     Args:
@@ -179,7 +183,7 @@ def checked_ids(values: Sequence[object], size: int, of: str) -> list[str]:
     return ids
 
 
-def checked_labels(values: Sequence[object], size: int, of: str) -> list[int] | list[str]:
+def checked_labels(values: Column, size: int, of: str) -> list[int] | list[str]:
     """Labels as class numbers or as text: one per sample, all of one kind.
 
     Raises:
@@ -199,7 +203,7 @@ def checked_labels(values: Sequence[object], size: int, of: str) -> list[int] | 
     raise InputError(f"labels must be all whole numbers or all text, {of} has {plain[0]!r} and others")
 
 
-def checked_slices(columns: Mapping[str, Sequence[object]], size: int, of: str) -> dict[str, Sequence[Cell]]:
+def checked_slices(columns: Mapping[str, Column], size: int, of: str) -> dict[str, Sequence[Cell]]:
     """Slices: columns with one value per sample.
 
     Raises:

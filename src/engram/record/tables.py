@@ -75,6 +75,11 @@ class Tables:
         self.samples = samples
         self.answers = Answers() if answers is None else answers
 
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded."""
+        return len(self.answers) > 0
+
     def save(self, folder: Path) -> dict[str, str]:
         """Write the trace, and the other tables where they have rows; returns the checksums of the files."""
         checksums = {TRACE: self.trace.save(folder / TRACE)}
@@ -158,6 +163,11 @@ class StoredTables(Tables):
         if not self._has(ANSWERS):
             return Answers()
         return Answers.load(self.folder / ANSWERS, sha256=self._known(ANSWERS))
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded, without reading them."""
+        return self._has(ANSWERS)
 
     def _trace(self, name: str) -> Trace:
         return Trace.load(self.folder / name, sha256=self._known(name)) if self._has(name) else Trace()
