@@ -49,8 +49,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,tensorboard,wandb,lightning,transformers,torchmetrics]' -r tests/interop/requirements.txt
 	touch $@
 
-benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py $(INSTALLED)
-	$(BIN)/python -m benchmarks.avalanche_env
+benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | .venv-integrations/.installed
+	.venv-integrations/bin/python -m benchmarks.avalanche_env
 
 clean:
 	rm -rf .venv .venv-integrations benchmarks/.avalanche-venv build dist demo runs report.html

@@ -38,7 +38,7 @@ def main() -> None:
     wanted = [f"torch=={torch}", f"torchvision=={TORCHVISION[series]}", f"avalanche-lib=={AVALANCHE}"]
     pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     constraints = ["-c", str(ROOT / "constraints.txt")]
-    subprocess.run([*pip, "install", "--quiet", *constraints, *wanted, "-e", str(ROOT)], check=True)
+    subprocess.run([*pip, "install", "--quiet", *constraints, *wanted, "-e", f"{ROOT}[torch]"], check=True)
     [packages] = FOLDER.glob("lib/python*/site-packages")
     shutil.copy(OPERATORS, packages)
     (packages / f"{OPERATORS.stem}.pth").write_text(f"import {OPERATORS.stem}\n")

@@ -35,6 +35,7 @@ from benchmarks.work import (
     read_arrays,
 )
 
+
 def documented(folder: Path) -> tuple[Any, Any]:
     """The streams that Avalanche's documentation starts from: samples are read one by one."""
     classic = import_module("avalanche.benchmarks.classic")

@@ -17,7 +17,7 @@ class Operators:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name == "torchvision":
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
             self.define()
         return None
 
@@ -37,4 +37,4 @@ class Operators:
             Operators.kept = schemas
 
 
-sys.meta_path.insert(0, Operators())  # type: ignore[arg-type]
+sys.meta_path.insert(0, Operators())

@@ -12,9 +12,9 @@
 In what is printed, `...` stands for anything, and spaces and line breaks count the same.
 
 A comment at the top of a page says when it is executed: `<!-- tests: slow -->`, or `<!-- tests: integrations
-needs=lightning,torchmetrics -->` where other libraries are required; with `environment=avalanche`, commands run
-in the environment of that name. A comment before a block, `<!-- not run:
-REASON -->`, exempts it: commands in it are then checked against the command line and the Makefile only.
+needs=lightning,torchmetrics -->` where other libraries are required; with `environment=avalanche`, commands
+run in the environment of that name. A comment before a block, `<!-- not run: REASON -->`, exempts it: commands
+in it are then checked against the command line and the Makefile only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import pytest
 import yaml
@@ -50,8 +50,17 @@ ROOT = Path(__file__).parents[2]
 SITE = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *SITE]
 
-# Environments of their own, which modules of the benchmarks make.
-ENVIRONMENTS = {"avalanche": avalanche_env}
+
+class Environment(Protocol):
+    """An environment of its own, which a module of the benchmarks makes."""
+
+    COMMAND: str
+
+    def python(self) -> Path | None:
+        """Its interpreter, if it was made."""
+
+
+ENVIRONMENTS: dict[str, Environment] = {"avalanche": avalanche_env}
 
 _FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 _PARSED = ("yaml", "toml", "json")
@@ -148,9 +157,7 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
         elif name == "slow":
             chosen.append(pytest.mark.slow)
         else:
-            raise ValueError(
-                f"{page}: use `slow`, `integrations`, `needs=` or `environment=`, not {word!r}"
-            )
+            raise ValueError(f"{page}: use `slow`, `integrations`, `needs=` or `environment=`, not {word!r}")
     return chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.docs import pages
@@ -124,6 +125,26 @@ def test_pages_say_when_they_are_executed(written: Path) -> None:
     names = [mark.name for mark in marks(written)]
     assert names == ["slow", "integrations", "filterwarnings", "skipif"]
     assert marks(written)[-1].mark.kwargs["reason"] == "needs no_such_library"
+    written.write_text("<!-- tests: integrations environment=avalanche -->\n# A page\n")
+    assert [mark.name for mark in marks(written)] == ["integrations", "filterwarnings", "skipif"]
     written.write_text("<!-- tests: seldom -->\n# A page\n")
     with pytest.raises(ValueError, match="seldom"):
         marks(written)
+
+
+def test_commands_run_in_the_environment_of_a_page(
+    written: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = tmp_path / "made" / "python"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\necho the other one\n")
+    script.chmod(0o755)
+    made = SimpleNamespace(python=lambda: script, COMMAND="python -m made")
+    monkeypatch.setitem(pages.ENVIRONMENTS, "avalanche", made)
+    block = "```console\n$ python -c 'print(1)'\nthe other one\n```\n"
+    written.write_text(f"<!-- tests: environment=avalanche -->\n{block}")
+    assert not marks(written)[0].mark.args[0]
+    execute(written, tmp_path)
+    written.write_text(block.replace("the other one", "1"))
+    pages.blocks.cache_clear()
+    execute(written, tmp_path)

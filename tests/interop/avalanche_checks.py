@@ -23,8 +23,8 @@ with warnings.catch_warnings(action="ignore"):
     plugins = import_module("avalanche.training.plugins")
     supervised = import_module("avalanche.training.supervised")
     utils = import_module("avalanche.benchmarks.utils")
-import engram  # noqa: E402
-from engram.interop.avalanche import Watch  # noqa: E402
+import engram
+from engram.interop.avalanche import Watch
 
 TASKS, BATCH, UPDATES, EPOCHS = 3, 8, 5, 2
 
