@@ -13,8 +13,8 @@ In what is printed, `...` stands for anything, and spaces and line breaks count 
 
 A comment at the top of a page says when it is executed: `<!-- tests: slow -->`, or `<!-- tests: integrations
 needs=lightning,torchmetrics -->` where other libraries are required; with `environment=avalanche`, commands
-run in the environment of that name. A comment before a block, `<!-- not run: REASON -->`, exempts it: commands
-in it are then checked against the command line and the Makefile only.
+run in the environment of that name. A comment before a block, `<!-- not run: REASON -->`, exempts it:
+commands in it are then checked against the command line and the Makefile only.
 """
 
 from __future__ import annotations
