@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from torch import Tensor, distributed, nn
+from torch.multiprocessing.spawn import spawn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,6 +22,7 @@ from engram.core.errors import InputError
 from engram.evaluation import measured, score
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.ranks import Team, whole_network
+from engram.record.run import Run
 
 UPDATES = 4
 pytestmark = pytest.mark.skipif(not distributed.is_gloo_available(), reason="PyTorch has no gloo here")
@@ -30,6 +36,17 @@ def data(seed: int, samples: int = 90) -> tuple[Tensor, Tensor]:
 def network() -> nn.Module:
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def normalised(rank: int) -> nn.Module:
+    """Equal weights on all ranks, and running means of other samples on each."""
+    norm, linear = nn.BatchNorm1d(6), nn.Linear(6, 3)
+    torch.manual_seed(rank)
+    norm(torch.randn(8, 6) + rank)
+    with torch.no_grad():
+        linear.weight.copy_(torch.eye(3, 6))
+        linear.bias.zero_()
+    return nn.Sequential(norm, linear)
 
 
 def small_pieces() -> None:
@@ -58,7 +75,7 @@ def batched() -> Evaluator:
     sets = {"a": {"input": x[:130], "labels": y[:130]}, "b": {"input": x[130:], "labels": y[130:]}}
     return Evaluator(
         sets,
-        right=lambda output, batch: output.argmax(1) == batch["labels"],  # type: ignore[attr-defined,index,call-overload]
+        right=lambda output, batch: output.argmax(1) == batch["labels"],
         score=score.cross_entropy(),
     )
 
@@ -78,12 +95,7 @@ def work(rank: int, place: str) -> None:
         found[kind] = {"state": watch.state_dict(), "weights": weights}
         watch.save(f"{place}/run-{kind}")
     # Buffers that every process counts for itself: those of rank 0 count, and it evaluates alone.
-    normed = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3))
-    torch.manual_seed(rank)
-    normed[0](torch.randn(8, 6) + rank)
-    with torch.no_grad():
-        normed[1].weight.copy_(torch.eye(3, 6))
-        normed[1].bias.zero_()
+    normed = normalised(rank)
     watch = plain()
     watch(normed, learning=0)
     found["buffers"] = watch.trace.bits
@@ -110,7 +122,7 @@ def refusals(rank: int) -> list[str]:
     for watch, net in (
         (Evaluator([data(rank)]), network()),
         (Evaluator([data(0)]), nn.Linear(6, 3)),
-        (Evaluator([data(0, 200)], right=wrong_on_rank_1), network()),  # type: ignore[arg-type]
+        (Evaluator([data(0, 200)], right=wrong_on_rank_1), network()),
     ):
         torch.manual_seed(rank)
         if isinstance(net, nn.Linear):
@@ -140,9 +152,10 @@ def sharded() -> dict[str, object]:
 
     def gathered() -> nn.Module:
         weights = get_model_state_dict(net, options=StateDictOptions(full_state_dict=True))
-        distributed.broadcast_object_list(box := [weights if distributed.get_rank() == 0 else None])
+        box: list[Any] = [weights if distributed.get_rank() == 0 else None]
+        distributed.broadcast_object_list(box)
         whole = network()
-        whole.load_state_dict(box[0])  # type: ignore[arg-type]
+        whole.load_state_dict(box[0])
         return whole
 
     watch(gathered, learning=0)
@@ -151,7 +164,7 @@ def sharded() -> dict[str, object]:
     return {"message": message, "same": watch.trace.bits == alone.trace.bits}
 
 
-def found_by(place: Path) -> list[dict[str, object]]:
+def found_by(place: Path) -> list[dict[str, Any]]:
     return [torch.load(place / f"rank{rank}.pt", weights_only=True) for rank in range(2)]
 
 
@@ -159,7 +172,7 @@ def found_by(place: Path) -> list[dict[str, object]]:
 def place() -> Path:
     folder = Path(tempfile.mkdtemp())
     with warnings.catch_warnings(action="ignore"):
-        multiprocessing.spawn(work, args=(str(folder),), nprocs=2)
+        spawn(work, args=(str(folder),), nprocs=2)
     return folder
 
 
@@ -187,18 +200,13 @@ def test_two_processes_record_what_one_records(
         assert isinstance(there, dict)
         assert equal(there["weights"], weights), "watching together changed training"
         for part in ("trace", "scores", "answered", "readings", "index", "learned"):
-            assert equal(there["state"][part], state[part]), part  # type: ignore[literal-required]
+            assert equal(there["state"][part], state[part]), part
     assert (place / f"run-{kind}" / "result.json").is_file()
 
 
 @pytest.mark.slow
 def test_buffers_that_differ_are_those_of_rank_0(place: Path) -> None:
-    normed = nn.Sequential(nn.BatchNorm1d(6), nn.Linear(6, 3))
-    torch.manual_seed(0)
-    normed[0](torch.randn(8, 6))
-    with torch.no_grad():
-        normed[1].weight.copy_(torch.eye(3, 6))
-        normed[1].bias.zero_()
+    normed = normalised(0)
     watch = Evaluator([data(0), data(1)])
     watch(normed, learning=0)
     assert [found["buffers"] for found in found_by(place)] == [watch.trace.bits] * 2
@@ -207,7 +215,7 @@ def test_buffers_that_differ_are_those_of_rank_0(place: Path) -> None:
 @pytest.mark.slow
 def test_what_processes_cannot_do_together_is_refused_in_all_of_them(place: Path) -> None:
     for rank, found in enumerate(found_by(place)):
-        other_data, other_weights, failed = found["messages"]  # type: ignore[misc]
+        other_data, other_weights, failed = found["messages"]
         assert "the test sets of the processes differ" in other_data
         assert "the networks of the processes differ" in other_weights
         expected = "right must return one bool per sample" if rank else "failed in another process"
@@ -230,9 +238,20 @@ def test_sharded_weights_are_refused_and_evaluated_where_they_are_gathered(place
         assert sharded["same"]
 
 
+@pytest.mark.slow
+def test_the_script_on_the_page(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "own-loop.md").read_text("utf-8")
+    script = re.search(r'```python title="two.py"\n(.*?)```', page, re.DOTALL)
+    assert script is not None
+    (tmp_path / "two.py").write_text(script[1])
+    subprocess.run([sys.executable, "two.py"], cwd=tmp_path, check=True)
+    run = Run.load(tmp_path / "runs" / "two")
+    assert (run.task_names, run.updates, run.sizes) == (["signs"], 2, (200,))
+
+
 def test_weights_of_zero_3_are_refused_in_one_line() -> None:
     net = nn.Linear(2, 2)
-    net.weight.ds_tensor = torch.zeros(1)  # type: ignore[assignment]
+    setattr(net.weight, "ds_tensor", torch.zeros(1))  # noqa: B010
     with pytest.raises(InputError, match="DeepSpeed ZeRO-3") as error:
         Evaluator([(torch.eye(2), torch.tensor([0, 1]))])(net, learning=0)
     assert "\n" not in str(error.value)
@@ -240,12 +259,12 @@ def test_weights_of_zero_3_are_refused_in_one_line() -> None:
 
 def test_wrappers_are_looked_through() -> None:
     net = nn.Linear(2, 2)
-    compiled = torch.compile(nn.DataParallel(net), backend="eager")
-    assert whole_network(compiled) is net  # type: ignore[arg-type]
+    compiled: Any = torch.compile(nn.DataParallel(net), backend="eager")
+    assert whole_network(compiled) is net
     assert whole_network(net) is net
     assert Team().alone
 
 
 def test_an_unknown_way_to_share_is_refused() -> None:
     with pytest.raises(InputError, match="unknown choice for ranks 'all'"):
-        Evaluator([(torch.eye(2), torch.tensor([0, 1]))], ranks="all")  # type: ignore[arg-type]
+        Evaluator([(torch.eye(2), torch.tensor([0, 1]))], ranks=cast(Any, "all"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -13,13 +13,14 @@ from torch import Tensor, nn
 from engram.core.errors import InputError
 from engram.evaluation.batches import Batch, inputs_of
 
-Forward: TypeAlias = Callable[[nn.Module, Batch], object]
+# Outputs and batches are what the user's network and loader make of them; their functions know the types.
+Forward: TypeAlias = Callable[[Any, Any], object]
 """How a network is asked: the network and a batch, on its device, to outputs."""
 
-Right: TypeAlias = Callable[[object, Batch], object]
+Right: TypeAlias = Callable[[Any, Any], object]
 """What counts as right: outputs and their batch to one bool per sample."""
 
-Score: TypeAlias = Callable[[object, Batch], object]
+Score: TypeAlias = Callable[[Any, Any], object]
 """How good an answer is: outputs and their batch to one number per sample."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from engram.evaluation.fingerprint import fingerprint
 from engram.evaluation.guard import Guard, same_randomness
 from engram.evaluation.judge import Judge, Sought
 from engram.evaluation.measured import Answering, Measured, Wanted, ask_at_once, ask_in_batches
+from engram.evaluation.measured import Evaluation as Evaluation
 from engram.evaluation.precision import Autocast, precision
 from engram.evaluation.ranks import Ranks, Team, check_ranks, whole_network
 from engram.evaluation.samples import Questions, draw
@@ -51,22 +52,6 @@ from engram.record.test_data import TestData, other_tasks
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
-
-
-class Evaluation(NamedTuple):
-    """One evaluation, as `on_evaluate` is told of it.
-
-    Attributes:
-        step: Updates done.
-        learning: The task being learned: its name, or its number where tasks have no names.
-        accuracies: The accuracy of each task that was evaluated; empty where only scores are recorded.
-        scores: The mean score of each task; empty without `score`.
-    """
-
-    step: int
-    learning: Label
-    accuracies: dict[Label, float]
-    scores: dict[Label, float]
 
 
 class Evaluator(Recording):

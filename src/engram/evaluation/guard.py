@@ -33,6 +33,7 @@ def same_randomness() -> Iterator[None]:
     """
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     on_gpu = torch.cuda.get_rng_state_all() if cuda else []
+    on_mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     on_cpu, numpy_state, python_state = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
@@ -42,6 +43,8 @@ def same_randomness() -> Iterator[None]:
         random.setstate(python_state)
         if cuda:
             torch.cuda.set_rng_state_all(on_gpu)
+        if on_mps is not None:
+            torch.mps.set_rng_state(on_mps)
 
 
 @contextmanager

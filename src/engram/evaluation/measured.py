@@ -17,6 +17,7 @@ from engram.evaluation.judge import Judge, Sought
 from engram.evaluation.ranks import Team
 from engram.evaluation.samples import Questions, chunks, class_numbers
 from engram.evaluation.ways import Ways
+from engram.metrics.arrays import Label
 
 Answering: TypeAlias = Callable[[], AbstractContextManager[object]]
 """Makes the context in which a network is called."""
@@ -25,6 +26,22 @@ CHUNK_BYTES = 2**23
 CHUNK_BYTES_CONVOLVED = 2**20
 """Smaller, because the activations of convolutions are much larger than their inputs and should stay in the
 cache."""
+
+
+class Evaluation(NamedTuple):
+    """One evaluation, as `on_evaluate` is told of it.
+
+    Attributes:
+        step: Updates done.
+        learning: The task being learned: its name, or its number where tasks have no names.
+        accuracies: The accuracy of each task that was evaluated; empty where only scores are recorded.
+        scores: The mean score of each task; empty without `score`.
+    """
+
+    step: int
+    learning: Label
+    accuracies: dict[Label, float]
+    scores: dict[Label, float]
 
 
 class Wanted(NamedTuple):

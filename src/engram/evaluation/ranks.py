@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Literal, TypeAlias, get_args
 
 import torch
@@ -158,16 +159,20 @@ def whole_network(network: nn.Module) -> nn.Module:
 def _sharded(network: nn.Module) -> str:
     """What spreads the weights of a network over processes; empty where nothing does."""
     for module in network.modules():
-        # Marked by the classes of PyTorch without importing them, which takes a second.
-        names = {kind.__name__ for kind in type(module).__mro__}
-        if names & {"FullyShardedDataParallel", "FSDPModule"}:
+        if _is_one_of(type(module), ("FullyShardedDataParallel", "FSDPModule")):
             return "FSDP"
     for weight in network.parameters():
         if hasattr(weight, "ds_tensor") or hasattr(weight, "ds_status"):
             return "DeepSpeed ZeRO-3"
-        if any(kind.__name__ == "DTensor" for kind in type(weight.data).__mro__):
+        if _is_one_of(type(weight), ("DTensor",)):
             return "DTensor"
     return ""
+
+
+@lru_cache(maxsize=4096)
+def _is_one_of(kind: type, names: tuple[str, ...]) -> bool:
+    """Whether a class has a name or inherits from a class that has; importing those takes a second."""
+    return any(above.__name__ in names for above in kind.__mro__)
 
 
 def _digest(tensors: Sequence[Tensor]) -> int:

@@ -30,7 +30,7 @@ from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
-from engram.record.seal import CHECKSUMS, check_seal, digest_of, sealed
+from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, sealed
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
 
@@ -321,9 +321,12 @@ class Run:
             0.9
         """
         if name not in self.metrics:
-            if name in self.why and not len(self.trace):
-                raise InputError(f"{name} {self.why[name]}")
-            raise unknown_name("metric", name, self.metrics)
+            refused = name in self.why and not len(self.trace)
+            raise (
+                InputError(f"{name} {self.why[name]}")
+                if refused
+                else unknown_name("metric", name, self.metrics)
+            )
         return self.metrics[name]
 
     def after_each_task(self, name: str) -> list[float]:
@@ -353,10 +356,7 @@ class Run:
 
     def _curve_of(self, trace: Trace) -> Curve:
         if not len(trace) and len(self.scores):
-            raise InputError(
-                f"the run {self.folder or self.id} has only scores, no right and wrong answers: "
-                "see its scores and the metrics that begin with 'score'"
-            )
+            raise InputError(f"the run {self.folder or self.id} has only scores, no right and wrong answers")
         try:
             return Curve.of_trace(trace, phases=self._phases())
         except InputError as error:
@@ -536,19 +536,12 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         result = _object(folder / RESULT)
         check_seal(result, folder / RESULT)
         if planned is None:
-            _check_description(description, result, folder / EXPERIMENT)
+            check_description(description, result, folder / EXPERIMENT)
         return _with_result(run, result, folder / RESULT)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
         return replace(run, failure=Failure.of_json(read_json(path), source=str(path)))
     return run
-
-
-def _check_description(description: JsonMapping, result: JsonMapping, path: Path) -> None:
-    """Check that `experiment.json` is what it was when the run was saved, where that is recorded."""
-    recorded = (result.get(CHECKSUMS) or {}).get(EXPERIMENT)
-    if recorded is not None and recorded != digest_of(description):
-        raise Damaged(f"{path} is damaged: it is not the experiment that was run")
 
 
 def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from engram.core.errors import Damaged
 from engram.core.files import checksum
+from engram.core.folder import EXPERIMENT
 from engram.core.jsons import JsonMapping, JsonObject
 
 DIGEST, CHECKSUMS = "digest", "checksums"
@@ -48,3 +49,17 @@ def check_seal(value: JsonMapping, path: Path) -> None:
     content = {name: item for name, item in value.items() if name != DIGEST}
     if value.get(DIGEST) != digest_of(content):
         raise Damaged(f"{path} is damaged: its digest is not that of its content")
+
+
+def check_description(description: JsonMapping, result: JsonMapping, path: Path) -> None:
+    """Check that `experiment.json` is what it was when the run was saved, where that is recorded.
+
+    Raises:
+        Damaged: It is not.
+
+    Example:
+        >>> check_description({"id": "a"}, {"checksums": {"experiment.json": digest_of({"id": "a"})}}, Path())
+    """
+    recorded = (result.get(CHECKSUMS) or {}).get(EXPERIMENT)
+    if recorded is not None and recorded != digest_of(description):
+        raise Damaged(f"{path} is damaged: it is not the experiment that was run")
