@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-slow test-integrations check bench dist clean
+.PHONY: demo test test-slow test-integrations check docs bench dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/engram demo
@@ -27,6 +27,10 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# The documentation site, in _site. Warnings are errors, and so are links and anchors that lead nowhere.
+docs: .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
+
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
 
@@ -48,5 +52,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,tensorboard,wandb]' -r tests/interop/requirements.txt
 	touch $@
 
+# Only what the extra `docs` names: building the site imports neither torch nor anything else that engram needs.
+.venv-docs/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/requirements.txt
+	.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -r .venv-docs/requirements.txt
+	touch $@
+
 clean:
-	rm -rf .venv .venv-integrations build dist demo runs report.html
+	rm -rf .venv .venv-docs .venv-integrations _site build dist demo runs report.html
