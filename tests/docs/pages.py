@@ -11,7 +11,7 @@
 
 In what is printed, `...` stands for anything, and spaces and line breaks count the same.
 
-Pages with commands are executed by `make test-slow`, because each starts a process, the others by `make test`.
+Pages with commands are executed by `make test-slow`, as each starts a process, others by `make test`.
 A comment at the top of a page says otherwise: `<!-- tests: slow -->`, or `<!-- tests: integrations
 needs=lightning,torchmetrics -->` where other libraries are required. A comment before a block, `<!-- not run:
 REASON -->`, exempts it: commands in it are then checked against the command line and the Makefile only.
