@@ -3,14 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-slow test-integrations check bench dist clean
+.PHONY: demo test test-slow test-integrations check docs bench dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/engram demo
 
-# Two test processes, so one thread per process.
+# Tests start many short commands, which should not compile engram every time.
+export PYTHONDONTWRITEBYTECODE =
+
+# Two test processes, so one thread per process. Neighbours stay in one process and share what they prepare.
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 # Behaviour over seeds, real data, fresh installations. Takes a while. Set ENGRAM_DATA to a folder
 # with mnist.npz to include the tests on MNIST.
@@ -27,6 +30,10 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation site, in _site. Warnings are errors, and so are links and anchors that lead nowhere.
+docs: .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -52,5 +59,12 @@ $(INSTALLED): pyproject.toml constraints.txt
 benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | .venv-integrations/.installed
 	.venv-integrations/bin/python -m benchmarks.avalanche_env
 
+# Only what the extra `docs` names: building the site imports neither torch nor anything else that engram needs.
+.venv-docs/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/requirements.txt
+	.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -r .venv-docs/requirements.txt
+	touch $@
+
 clean:
-	rm -rf .venv .venv-integrations benchmarks/.avalanche-venv build dist demo runs report.html
+	rm -rf .venv .venv-docs .venv-integrations benchmarks/.avalanche-venv _site build dist demo runs report.html

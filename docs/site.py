@@ -83,6 +83,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     markdown = re.sub(
         r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)", lambda link: _link(link[1], source, page.file.src_uri), markdown
     )
+    markdown = markdown.replace("<!-- every command -->", "\n".join(_commands()))
     return markdown.replace("<!-- every public name -->", "\n\n".join(_public_names()))
 
 
@@ -99,6 +100,14 @@ def _link(link: str, source: Path, page: str) -> str:
     if name is not None:
         return posixpath.relpath(name, posixpath.dirname(page))
     return REPOSITORY + target.relative_to(ROOT).as_posix() if target.is_relative_to(ROOT) else link
+
+
+def _commands() -> Iterator[str]:
+    """A table of all commands: name and meaning. They are read, not imported, because that needs typer."""
+    source = (ROOT / "src" / "engram" / "cli" / "app.py").read_text("utf-8")
+    yield "| command | what it does |\n|---|---|"
+    for name, meaning in re.findall(r'"(\w+)": LazyVerb\(\s*"[^"]+",\s*"([^"]+)"', source):
+        yield f"| `engram {name}` | {meaning} |"
 
 
 def _public_names() -> Iterator[str]:

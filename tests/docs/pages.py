@@ -11,7 +11,8 @@
 
 In what is printed, `...` stands for anything, and spaces and line breaks count the same.
 
-A comment at the top of a page says when it is executed: `<!-- tests: slow -->`, or `<!-- tests: integrations
+Pages with commands are executed by `make test-slow`, as each starts a process, others by `make test`.
+A comment at the top of a page says otherwise: `<!-- tests: slow -->`, or `<!-- tests: integrations
 needs=lightning,torchmetrics -->` where other libraries are required; with `environment=avalanche`, commands
 run in the environment of that name. A comment before a block, `<!-- not run: REASON -->`, exempts it:
 commands in it are then checked against the command line and the Makefile only.
@@ -140,7 +141,7 @@ def _blocks(text: str) -> Iterator[Block]:
 
 
 def marks(page: Path) -> list[pytest.MarkDecorator]:
-    """When a page is executed, as its first comment says."""
+    """When a page is executed, as its first comment says; by default, pages with commands are slow."""
     note = re.search(r"^<!-- tests: (.+?) -->$", page.read_text("utf-8"), re.MULTILINE)
     chosen: list[pytest.MarkDecorator] = []
     for word in note[1].split() if note else ():
@@ -158,6 +159,8 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
             chosen.append(pytest.mark.slow)
         else:
             raise ValueError(f"{page}: use `slow`, `integrations`, `needs=` or `environment=`, not {word!r}")
+    if not chosen and any(block.kind == "console" and block.runs for block in blocks(page)):
+        chosen.append(pytest.mark.slow)
     return chosen
 
 

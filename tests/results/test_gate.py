@@ -98,6 +98,7 @@ def test_safe_needs_evidence_and_harm_needs_evidence(quantity: str) -> None:
         assert not verdicts["harm", "0.001"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shown", "drop"), [("safe", 0.05), ("harm", 0.05)])
 def test_rules_are_wrong_at_most_as_often_as_their_level_says(shown: str, drop: float) -> None:
     """A true drop that equals the limit is called safe, or harmful, in at most 5 % of cases (plus noise)."""

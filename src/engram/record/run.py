@@ -429,14 +429,19 @@ class Run:
         if place is None:
             raise InputError("the run has no folder yet: name one, as in run.save('runs/mine')")
         save_description(place, self.description)
+        failed = None
         if self.failure is not None and not self.finished:
             # Before the tables: where memory ran out, writing them may be the end of the process.
-            write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
+            failed = {"id": self.id, "label": self.label, **self.failure.as_json()}
+            write_json(place / FAILURE, sealed(failed))
         checksums = self.tables.save(place) if self.finished or len(self.trace) else {}
         used = dict(self.versions) or versions()
+        if checksums:
+            checksums[EXPERIMENT] = digest_of(finite(dict(self.description)))
+        if failed is not None and checksums:
+            write_json(place / FAILURE, sealed({**failed, CHECKSUMS: checksums}))
         if self.finished:
             remove_file(place / FAILURE)
-            checksums[EXPERIMENT] = digest_of(finite(dict(self.description)))
             result = {**self.result(), "versions": used, CHECKSUMS: checksums}
             write_json(place / RESULT, sealed(finite(result)))
         return replace(self, folder=place, versions=used)
@@ -540,7 +545,11 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         return _with_result(run, result, folder / RESULT)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
-        return replace(run, failure=Failure.of_json(read_json(path), source=str(path)))
+        failure = Failure.of_json(read_json(path), source=str(path))
+        check_seal(written := _object(path), path)
+        if planned is None:
+            check_description(description, written, folder / EXPERIMENT)
+        return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run
 
 
