@@ -159,12 +159,14 @@ def whole_network(network: nn.Module) -> nn.Module:
 def _sharded(network: nn.Module) -> str:
     """What spreads the weights of a network over processes; empty where nothing does."""
     for module in network.modules():
-        if _is_one_of(type(module), ("FullyShardedDataParallel", "FSDPModule")):
+        kind: type = type(module)
+        if _is_one_of(kind, ("FullyShardedDataParallel", "FSDPModule")):
             return "FSDP"
     for weight in network.parameters():
         if hasattr(weight, "ds_tensor") or hasattr(weight, "ds_status"):
             return "DeepSpeed ZeRO-3"
-        if _is_one_of(type(weight), ("DTensor",)):
+        kind = type(weight)
+        if _is_one_of(kind, ("DTensor",)):
             return "DTensor"
     return ""
 

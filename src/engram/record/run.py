@@ -30,7 +30,7 @@ from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
-from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, sealed
+from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
 
@@ -493,7 +493,7 @@ class Run:
             raise Damaged(
                 f"the run {place} is not complete: {EXPERIMENT} is missing; run it again or leave it out"
             )
-        description = _object(place / EXPERIMENT)
+        description = read_object(place / EXPERIMENT)
         for name in ("id", "label"):
             if name not in description:
                 raise Damaged(f"{place / EXPERIMENT} has no {name!r}: it was not written by engram")
@@ -538,7 +538,7 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
             raise Damaged(
                 f"the run {folder} is not complete: {TRACE} is missing; run it again or leave it out"
             )
-        result = _object(folder / RESULT)
+        result = read_object(folder / RESULT)
         check_seal(result, folder / RESULT)
         if planned is None:
             check_description(description, result, folder / EXPERIMENT)
@@ -546,7 +546,7 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
     if is_file(folder / FAILURE):
         path = folder / FAILURE
         failure = Failure.of_json(read_json(path), source=str(path))
-        check_seal(written := _object(path), path)
+        check_seal(written := read_object(path), path)
         if planned is None:
             check_description(description, written, folder / EXPERIMENT)
         return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
@@ -596,10 +596,3 @@ def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is not a number")
     return float(value)
-
-
-def _object(path: Path) -> JsonObject:
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise Damaged(f"{path} is not a JSON object: it was not written by engram")
-    return value

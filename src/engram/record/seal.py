@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from engram.core.errors import Damaged
-from engram.core.files import checksum
+from engram.core.files import checksum, read_json
 from engram.core.folder import EXPERIMENT
 from engram.core.jsons import JsonMapping, JsonObject
 
@@ -63,3 +63,16 @@ def check_description(description: JsonMapping, result: JsonMapping, path: Path)
     recorded = (result.get(CHECKSUMS) or {}).get(EXPERIMENT)
     if recorded is not None and recorded != digest_of(description):
         raise Damaged(f"{path} is damaged: it is not the experiment that was run")
+
+
+def read_object(path: Path) -> JsonObject:
+    """The JSON object in a file.
+
+    Raises:
+        InputError: The file cannot be read.
+        Damaged: It holds something else.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise Damaged(f"{path} is not a JSON object: it was not written by engram")
+    return value
