@@ -30,6 +30,7 @@ def run(
     device: str = "cpu",
     strict: bool = False,
     checkpoint_every: float | None = None,
+    track: str | Sequence[str] = (),
     observers: Sequence[Observer] = (),
     **options: Json,
 ) -> Run:
@@ -46,6 +47,7 @@ def run(
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
+        track: Trackers that log the run: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
@@ -71,6 +73,7 @@ def run(
     where = Where(
         out=_path(out), data=_path(data), device=device, strict=strict, checkpoint_seconds=checkpoint_every
     )
+    observers = [*observers, *_trackers(track)]
     try:
         if out is None:
             return run_in_memory(planned, where, observers)
@@ -98,6 +101,7 @@ def sweep(
     strict: bool = False,
     checkpoint_every: float | None = None,
     timeout: float | None = None,
+    track: str | Sequence[str] = (),
     observers: Sequence[Observer] = (),
 ) -> Runs:
     """Run every combination of options in a sweep file or dictionary, and return the runs.
@@ -116,6 +120,7 @@ def sweep(
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
         timeout: End a run that completes no update for so many seconds (default: never).
+        track: Trackers that log the runs: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         observers: Notified of every step of the runs.
 
     Returns:
@@ -146,6 +151,7 @@ def sweep(
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
     )
+    observers = [*observers, *_trackers(track)]
     runs = executor_for(where, observers, serial=jobs == 1)(experiments)
     return Runs([run for run in runs if run.finished], incomplete=[run for run in runs if not run.finished])
 
@@ -305,6 +311,14 @@ def _described(path: Path) -> Experiment:
         return Experiment.of_json(description)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _trackers(track: str | Sequence[str]) -> Sequence[Observer]:
+    if not track:
+        return ()
+    from engram.interop.trackers import trackers_of
+
+    return trackers_of(track)
 
 
 def _as_runs(runs: Iterable[Run] | PathLike) -> list[Run]:

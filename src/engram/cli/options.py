@@ -44,6 +44,14 @@ MinSamples = Annotated[int | None, typer.Option(help="Leave out slices with fewe
 Score = Annotated[
     str | None, typer.Option(help="For lm-eval, the metric that says what is right (default: the first).")
 ]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="TRACKER[:WHERE]",
+        help="Also log to tensorboard, mlflow or wandb, in a folder, database or server. May be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

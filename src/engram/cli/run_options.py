@@ -20,6 +20,7 @@ from engram.cli.options import (
     Plugin,
     Strict,
     Timeout,
+    Track,
     check_seconds,
     load_own,
     start_computing,
@@ -33,6 +34,7 @@ from engram.engine.options import checked, parts
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
+    from engram.interop.trackers import Tracker
     from engram.record.experiment import Experiment
 
 
@@ -65,6 +67,7 @@ class RunOptions:
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     checkpoint_every: CheckpointEvery = None
     timeout: Timeout = None
+    track: Track = None
     json: Json = False
 
     @classmethod
@@ -107,6 +110,12 @@ class RunOptions:
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,
         )
+
+    def trackers(self) -> list[Tracker]:
+        """The trackers; to be called when all else is checked, because they make folders."""
+        from engram.interop.trackers import trackers_of
+
+        return trackers_of(self.track)
 
     def start(self) -> None:
         """Prepare torch, and load the plugin."""

@@ -18,6 +18,7 @@ from engram.cli.options import (
     Plugin,
     Strict,
     Timeout,
+    Track,
     check_seconds,
     load_own,
     start_computing,
@@ -31,6 +32,7 @@ from engram.core.stopping import exit_code
 from engram.core.words import duration
 
 if TYPE_CHECKING:
+    from engram.engine.observers import Observer
     from engram.engine.where import Where
     from engram.protocols.sweep_file import SweepPlan
     from engram.record.experiment import Experiment
@@ -54,6 +56,7 @@ def sweep(
     strict: Strict = False,
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
+    track: Track = None,
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails.
@@ -76,6 +79,7 @@ def sweep(
     )
     start_computing(None, device)
     from engram.executors.survey import seconds_left, survey
+    from engram.interop.trackers import trackers_of
 
     load_own(plugin)
     plan = read_plan(file)
@@ -83,7 +87,7 @@ def sweep(
     if not json:
         describe(plan, runs, seconds_left(runs, jobs))
     if not dry_run:
-        runs = run_all(plan.experiments, where)
+        runs = run_all(plan.experiments, where, trackers_of(track))
     if json:
         print_json(as_json(plan, runs, seconds_left(runs, jobs)))
     elif not dry_run:
@@ -93,13 +97,13 @@ def sweep(
         raise typer.Exit(1)
 
 
-def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
+def run_all(experiments: Sequence[Experiment], where: Where, observers: Sequence[Observer] = ()) -> list[Run]:
     """Run what is missing in local processes, with progress on stderr."""
     from engram.executors.processes import Processes
 
     with ProgressDisplay(len(experiments)) as display:
         try:
-            return Processes(where, [display])(experiments)
+            return Processes(where, [display, *observers])(experiments)
         except KeyboardInterrupt:
             display.close()
             done = display.done

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import polars
 
     from engram.results.compare import CompareOptions, RunComparison
+    from engram.results.table import Table
 
 
 class Runs(Sequence[Run]):
@@ -98,6 +99,16 @@ class Runs(Sequence[Run]):
         for run in self:
             parts.setdefault(scenario_key(run), []).append(run)
         return [Runs(part) for part in parts.values()]
+
+    def table(self, *metrics: str, by: Sequence[str] = (), best: bool = False) -> Table:
+        """Lay out the runs as a table over seeds, one block per scenario.
+
+        `markdown()`, `latex()` and `frame()` of the table write it; `engram.results.table.table_of` has the
+        details.
+        """
+        from engram.results.table import table_of
+
+        return table_of(self, metrics, by=by, best=best)
 
     def report(self, page: str | Path = "report.html") -> Path:
         """Write one self-contained HTML page about these runs, and return its path."""
