@@ -174,7 +174,9 @@ def interpreter(page: Path) -> Path:
 def commands(text: str) -> Iterator[Command]:
     """The commands of a block `console`; a line that ends in a backslash goes on."""
     for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
-        line, _, output = re.sub(r"\\\n(> )?", "", part).partition("\n")
+        typed = re.match(r"(?:.*\\\n)*.*", part)
+        assert typed is not None
+        line, output = re.sub(r"\\\n(> )?", "", typed[0]), part[typed.end() :].removeprefix("\n")
         code = re.search(r"^\[exit (\d+)\]\n", output, re.MULTILINE)
         yield Command(
             line, output if code is None else output.replace(code[0], ""), int(code[1]) if code else 0

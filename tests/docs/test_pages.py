@@ -68,6 +68,7 @@ def test_blocks_are_executed_in_order(written: Path) -> None:
         "<!--\n>>> hidden = 2\n\n-->\n"
         '```python title="double.py"\nimport sys\nprint(2 * int(sys.argv[1]))\n```\n\n'
         "```console\n$ python double.py \\\n> 21\n42\n$ python -c 'raise SystemExit(3)'\n[exit 3]\n```\n\n"
+        '```text title="slash.txt"\na \\\nb\n```\n\n```console\n$ cat slash.txt\na \\\nb\n```\n\n'
         "```python\nfor number in range(hidden):\n    print(number)\n```\n\n```text\n0\n...\n```\n\n"
         "```python\n>>> number\n1\n```\n"
     )
