@@ -207,6 +207,8 @@ def image_folder(
     size: tuple[int, int] | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
+    content: str = "",
+    note: str = "",
 ) -> str:
     """Register a folder of images: `train` and `test` with one folder per class, or one folder per class.
 
@@ -221,6 +223,8 @@ def image_folder(
         size: Height and width (default: those of the first image).
         test_fraction: The share of each class that is kept for testing, where the folders do not say.
         seed: Draws that share.
+        content: A hash of the images' content, if the name is to tell apart images that have the same size.
+        note: How they were divided, for people to read.
 
     Returns:
         The name to `load` it by, and to build scenarios from.
@@ -236,7 +240,7 @@ def image_folder(
         listing = _split(root, test_fraction, seed)
     channels, height, width = shape_of(listing.train.paths[0])
     shape = (channels, *(size or (height, width)))
-    digest = hashlib.sha256(repr(shape).encode())
+    digest = hashlib.sha256(f"{shape!r}{content}".encode())
     for part in (listing.train, listing.test):
         for path, label in zip(part.paths, part.labels.tolist(), strict=True):
             file = Path(path)
@@ -250,6 +254,7 @@ def image_folder(
         len(listing.train.paths),
         len(listing.test.paths),
         class_names=listing.classes,
+        note=note,
     )
     return _register(info, lambda limit: from_listing(info, listing, shape, limit=limit))
 

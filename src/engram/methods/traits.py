@@ -35,6 +35,7 @@ class Traits:
         own_augmentation: It augments images itself, which its field `augment` switches on.
         fresh: It begins every task with a new network and a new optimiser.
         plans_updates: What it does in an update depends on the number of updates of the task.
+        takes_tokens: Its inputs may be tokens; False for a method that imitates or rounds numbers.
     """
 
     family: str = "own"
@@ -49,6 +50,7 @@ class Traits:
     own_augmentation: bool = False
     fresh: bool = False
     plans_updates: bool = False
+    takes_tokens: bool = True
 
     def needed(self, settings: Settings) -> tuple[str, ...]:
         """What the method needs with these hyper-parameters, which must be complete.
@@ -90,6 +92,7 @@ class Declaration(TypedDict, total=False):
     own_augmentation: bool
     fresh: bool
     plans_updates: bool
+    takes_tokens: bool
 
 
 _DECLARED: dict[type, Traits] = {}

@@ -13,7 +13,16 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.registry import Registry
 from engram.core.schema import INTERNAL, Called, Option, Since, options_of
-from engram.models.options import Competing, Convolutional, Dense, NoOptions, Residual
+from engram.models.options import (
+    Competing,
+    Convolutional,
+    Convolutions1d,
+    Dense,
+    Embedding,
+    NoOptions,
+    Recurrent,
+    Residual,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -120,6 +129,13 @@ _OURS = (
 )
 _OUR_NAMES = tuple(model.name for model in _OURS)
 
+_LATER = (
+    Model("embedding-mlp", "engram.models.embedding_mlp:embedding_mlp", Embedding),
+    Model("gru", "engram.models.recurrent:gru", Recurrent),
+    Model("conv1d", "engram.models.recurrent:conv1d", Convolutions1d),
+)
+"""Networks whose options are not part of other networks' specifications, so that ids stay what they were."""
+
 
 def accept_model(
     name: str, make: object, *, head: str | None = "fc", pretrained: Pretrained | None = None
@@ -150,7 +166,7 @@ def accept_model(
 
 MODELS: Registry[Model] = Registry(
     "model",
-    {model.name: model for model in _OURS},
+    {model.name: model for model in (*_OURS, *_LATER)},
     group="engram.models",
     decorator="@engram.model('name')",
     accept=accept_model,
@@ -321,7 +337,7 @@ class ModelSpec:
 
 
 def own_options(name: str) -> dict[str, Option]:
-    """The options of a user's own network; none where the name is unknown or cannot be loaded."""
+    """The options of a network that no other shares; none where the name is unknown or cannot be loaded."""
     if name not in MODELS or name in _OUR_NAMES:
         return {}
     try:
