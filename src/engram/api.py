@@ -30,6 +30,7 @@ def run(
     device: str = "cpu",
     strict: bool = False,
     checkpoint_every: float | None = None,
+    save_weights: str | None = None,
     observers: Sequence[Observer] = (),
     **options: Json,
 ) -> Run:
@@ -46,6 +47,8 @@ def run(
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
+        save_weights: Keep weights in the run's folder, `final` or after all `tasks`; `run.model()` gives the
+            network back.
         observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
@@ -69,7 +72,12 @@ def run(
     planned = _planned(scenario, method, options)
     warn_redrawn([planned])
     where = Where(
-        out=_path(out), data=_path(data), device=device, strict=strict, checkpoint_seconds=checkpoint_every
+        out=_path(out),
+        data=_path(data),
+        device=device,
+        strict=strict,
+        checkpoint_seconds=checkpoint_every,
+        save_weights=save_weights,
     )
     try:
         if out is None:
@@ -98,6 +106,7 @@ def sweep(
     strict: bool = False,
     checkpoint_every: float | None = None,
     timeout: float | None = None,
+    save_weights: str | None = None,
     observers: Sequence[Observer] = (),
 ) -> Runs:
     """Run every combination of options in a sweep file or dictionary, and return the runs.
@@ -116,6 +125,7 @@ def sweep(
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
         timeout: End a run that completes no update for so many seconds (default: never).
+        save_weights: Keep weights in each run's folder: `final`, or after all `tasks`.
         observers: Notified of every step of the runs.
 
     Returns:
@@ -145,6 +155,7 @@ def sweep(
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
+        save_weights=save_weights,
     )
     runs = executor_for(where, observers, serial=jobs == 1)(experiments)
     return Runs([run for run in runs if run.finished], incomplete=[run for run in runs if not run.finished])

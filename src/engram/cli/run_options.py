@@ -18,6 +18,7 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    SaveWeights,
     Strict,
     Timeout,
     check_seconds,
@@ -65,6 +66,7 @@ class RunOptions:
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     checkpoint_every: CheckpointEvery = None
     timeout: Timeout = None
+    save_weights: SaveWeights = None
     json: Json = False
 
     @classmethod
@@ -90,6 +92,7 @@ class RunOptions:
         if subset is not None and subset < 0:
             raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
         check_seconds(self.checkpoint_every, self.timeout)
+        self.where()
         if "epochs" in self.chosen and "updates" in self.chosen:
             raise InputError("--epochs and --updates cannot be used together: use one of them")
         checked(self.chosen, text=True)
@@ -106,6 +109,7 @@ class RunOptions:
             strict=self.strict,
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,
+            save_weights=self.save_weights,
         )
 
     def start(self) -> None:

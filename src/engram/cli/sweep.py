@@ -16,6 +16,7 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    SaveWeights,
     Strict,
     Timeout,
     check_seconds,
@@ -54,6 +55,7 @@ def sweep(
     strict: Strict = False,
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
+    save_weights: SaveWeights = None,
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails.
@@ -73,6 +75,7 @@ def sweep(
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
+        save_weights=save_weights,
     )
     start_computing(None, device)
     from engram.executors.survey import seconds_left, survey

@@ -319,6 +319,8 @@ def _widths(value: object) -> object:
         by_x = "," not in value and all(part.strip().isdecimal() for part in value.split("x"))
         parts = [part.strip() for part in value.split("x" if by_x else ",") if part.strip()]
         return tuple(int(part) if part.lstrip("-").isdecimal() else part for part in parts)
+    if type(value) is int:
+        return (value,)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -75,7 +75,7 @@ def own_file(path: Path, how: Reading | None = None) -> str:
     """Register the data in a user's own file or folder, and return their name.
 
     Args:
-        path: The file: an npz with `x_train, y_train, x_test, y_test` (or `x, y`, and optionally `classes`), a
+        path: The file: an npz with `x_train, y_train, x_test, y_test` (or `x, y`, optionally `classes`), a
             table with a column of labels, or a folder of images, one folder per class.
         how: How it is read.
 
@@ -165,7 +165,9 @@ def _file(place: Path, how: Reading) -> str:
     what = {"y_train": contents.train.y} if contents.test is not None else {"y": contents.train.y}
     if contents.test is not None:
         what["y_test"] = contents.test.y
-    labelled = number_classes({f"{name} in {place.name}": y for name, y in what.items()}, names=contents.names)
+    labelled = number_classes(
+        {f"{name} in {place.name}": y for name, y in what.items()}, names=contents.names
+    )
     x_train, kind = as_inputs(contents.train.x, f"the samples in {place.name}", how.inputs)
     note = ""
     if contents.test is None:
@@ -191,14 +193,18 @@ def _file(place: Path, how: Reading) -> str:
 
 def _same_length(x: Pixels, y: Labels, place: Path) -> None:
     if len(x) != len(y):
-        raise InputError(f"{place.name} has {len(x):,} samples and {len(y):,} labels: give one label per sample")
+        raise InputError(
+            f"{place.name} has {len(x):,} samples and {len(y):,} labels: give one label per sample"
+        )
 
 
 def _all_tested(train: Labels, test: Labels, names: tuple[str, ...], place: Path) -> None:
     for label, name in enumerate(names):
         for labels, what in ((train, "training"), (test, "test")):
             if not (labels == label).any():
-                raise InputError(f"class {name} in {place.name} has no {what} samples: add some, or leave it out")
+                raise InputError(
+                    f"class {name} in {place.name} has no {what} samples: add some, or leave it out"
+                )
 
 
 def _folder(place: Path, how: Reading) -> str:

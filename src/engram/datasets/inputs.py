@@ -82,7 +82,8 @@ def as_inputs(array: Pixels, what: str, kind: InputKind | None = None) -> tuple[
 def _images(array: Pixels, what: str) -> Pixels:
     if array.ndim not in (3, 4):
         raise InputError(
-            f"{what} has samples of shape {array.shape[1:]}, which are no images: an image has two axes or three"
+            f"{what} has samples of shape {array.shape[1:]}, which are no images: these have two axes or "
+            "three"
         )
     whole = np.issubdtype(array.dtype, np.integer)
     return channels_first(as_bytes(array, what) if whole else _numbers(array, what))

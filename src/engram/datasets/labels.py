@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.datasets.formats import Labels, Pixels
@@ -84,7 +85,7 @@ def _refuse_missing(missing: Pixels, what: str) -> None:
         )
 
 
-def held_out_rows(labels: Labels, share: float, names: tuple[str, ...], *, seed: int) -> Pixels:
+def held_out_rows(labels: Labels, share: float, names: tuple[str, ...], *, seed: int) -> NDArray[np.bool_]:
     """Which samples are kept for testing: a share of every class, at least one, drawn with a seed.
 
     Args:

@@ -128,7 +128,9 @@ class Items(TorchDataset[Tensor]):
         label = self._item(index, self._label)
         if isinstance(label, SupportsInt) and not (isinstance(label, float) and not label.is_integer()):
             return int(label)
-        raise InputError(f"the label of item {index} of the {self._part} set must be a whole number, got {label!r}")
+        raise InputError(
+            f"the label of item {index} of the {self._part} set must be a whole number, got {label!r}"
+        )
 
     def labels(self) -> Tensor:
         """All labels; `targets` is trusted if its ends agree with the items, which a transform may change."""

@@ -55,8 +55,8 @@ def dataset(
 
     What is decorated is a function without parameters that returns `(x_train, y_train), (x_test, y_test)`:
     arrays or tensors as `arrays` takes them; or two map-style data sets, as for `torch_dataset`, or a mapping
-    that has them as `train` and `test`. It is called when the data are first needed. A hash of what it returns is part of the identity of
-    experiments, so other data under the same name are another experiment.
+    that has them as `train` and `test`. It is called when the data are first needed. A hash of what it
+    returns is part of the identity of experiments, so other data under the same name are another experiment.
 
     Args:
         name: What it is called.
@@ -191,13 +191,11 @@ def torch_dataset(
         >>> torch_dataset("pairs", {"train": rows, "test": rows})
         'pairs-9aa89efa'
     """
-    if isinstance(train, Mapping):
-        if test is not None or not {"train", "test"} <= set(train):
-            raise InputError(f"{name}: give a training and a test set, or a mapping with train and test")
-        train, test = train["train"], train["test"]
-    if test is None:
+    learned, tested = (train.get("train"), train.get("test")) if isinstance(train, Mapping) else (train, test)
+    if learned is None or tested is None or (isinstance(train, Mapping) and test is not None):
         raise InputError(f"{name}: give a training and a test set, or a mapping with train and test")
-    return _register_parts(name, _from_map_style(name, train, test, x=x, label=label, kind=inputs), classes)
+    parts = _from_map_style(name, learned, tested, x=x, label=label, kind=inputs)
+    return _register_parts(name, parts, classes)
 
 
 def image_folder(

@@ -20,7 +20,7 @@ LABEL = "label"
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The inputs and labels of a table: samples × columns, or samples × whatever the lists of a column hold."""
+    """The inputs of a table, samples × columns or samples × what the lists of a column hold, and labels."""
 
     x: Pixels
     y: Pixels
@@ -95,13 +95,13 @@ def _inputs(frame: polars.DataFrame, path: Path) -> Pixels:
     for name, kind in frame.schema.items():
         if not (kind.is_numeric() or str(kind) == "Boolean"):
             raise InputError(
-                f"the column {name!r} of {path.name} holds {kind}, not numbers: turn it into numbers, or name "
-                "the columns that are inputs with features"
+                f"the column {name!r} of {path.name} holds {kind}, not numbers: turn it into numbers, or "
+                "name the columns that are inputs with features"
             )
         if count := frame[name].null_count():
             raise InputError(
-                f"the column {name!r} of {path.name} lacks {count:,} of {len(frame):,} numbers: fill them in, "
-                "or leave these rows out"
+                f"the column {name!r} of {path.name} lacks {count:,} of {len(frame):,} numbers: fill "
+                "them in, or leave these rows out"
             )
     return frame.to_numpy().astype(np.float64)
 
@@ -110,8 +110,8 @@ def _of_lists(frame: polars.DataFrame, lists: list[str], path: Path) -> Pixels:
     """The lists of a column as an array; all of them must have the same shape."""
     if frame.width > 1:
         raise InputError(
-            f"{path.name} has lists in {', '.join(map(repr, lists))} beside other columns: name the one that is "
-            "the input with features"
+            f"{path.name} has lists in {', '.join(map(repr, lists))} beside other columns: name the "
+            "one that is the input with features"
         )
     try:
         array: Pixels = np.asarray(frame[lists[0]].to_list())

@@ -66,8 +66,8 @@ def _check_inputs(experiment: Experiment, traits: Traits) -> None:
         return
     if not embeds:
         raise InputError(
-            f"model {model.name} needs numbers, and {name} has tokens: use embedding-mlp, or a model of yours "
-            "that embeds them"
+            f"model {model.name} needs numbers, and {name} has tokens: use embedding-mlp, or a model of "
+            "yours that embeds them"
         )
     if not traits.takes_tokens:
         raise InputError(

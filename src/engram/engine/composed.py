@@ -6,7 +6,7 @@ What follows the colon is a data set's name, or a user's own file or folder; see
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -71,7 +71,8 @@ class OwnDataOptions:
     ] = None
     label: Annotated[str | None, Field(description="Column of a table that has the labels")] = None
     features: Annotated[
-        tuple[int | str, ...] | None, Field(description="Columns of a table that are inputs (default: all others)")
+        tuple[int | str, ...] | None,
+        Field(description="Columns of a table that are inputs (default: all others)"),
     ] = None
     inputs: Annotated[str | None, OneOf(INPUT_KINDS), Field(description="What samples are")] = None
     test_share: Annotated[
@@ -128,7 +129,9 @@ def find_benchmark(name: str, chosen: JsonMapping | None = None) -> Benchmark:
         Traceback (most recent call last):
         engram.core.errors.InputError: n_tasks is for scenarios composed from data, such as permuted:FILE; ...
     """
-    options = {key: value for key, value in (chosen or {}).items() if key in DATA_OPTIONS and value is not None}
+    options = {
+        key: value for key, value in (chosen or {}).items() if key in DATA_OPTIONS and value is not None
+    }
     if not is_composed(name):
         known = benchmark(name)
         refuse_data_options(options, name)
@@ -248,7 +251,9 @@ def _permuted(infos: Sequence[DatasetInfo], options: JsonMapping, setting: Setti
 def _rotated(infos: Sequence[DatasetInfo], options: JsonMapping, setting: Setting, seed: int) -> Scenario:
     [info] = infos
     if info.inputs != "image":
-        raise InputError(f"only images can be rotated, and {info.name} has {_named_kind(info)}: use permuted:")
+        raise InputError(
+            f"only images can be rotated, and {info.name} has {_named_kind(info)}: use permuted:"
+        )
     stream = rotated(info.name, options.get("angles", (0, 45, 90, 135)), setting=setting)
     return _named(stream, f"rotated-{info.name}")
 
@@ -260,7 +265,8 @@ def _domains(infos: Sequence[DatasetInfo], options: JsonMapping, setting: Settin
     for info in infos[1:]:
         if info.class_names != first.class_names:
             raise InputError(
-                f"domains must have the same classes: {first.name} has {_listed(first)}, {info.name} {_listed(info)}"
+                f"domains must have the same classes: {first.name} has {_listed(first)}, "
+                f"{info.name} {_listed(info)}"
             )
     stream = domains([info.name for info in infos], setting=setting, size=options.get("size"))
     names = [info.name for info in infos]
@@ -269,8 +275,6 @@ def _domains(infos: Sequence[DatasetInfo], options: JsonMapping, setting: Settin
 
 
 def _named(stream: Scenario, name: str) -> Scenario:
-    from dataclasses import replace
-
     return replace(stream, name=name)
 
 

@@ -44,7 +44,7 @@ class StartOptions:
     """Options for a start other than random weights."""
 
     weights: Annotated[
-        Path | None, Field(description="Weights to start from: a state dict, .pt or .safetensors")
+        Path | None, Field(description="Weights to start from: a state dict (.pt, .safetensors) or a run")
     ] = None
 
 

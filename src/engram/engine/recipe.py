@@ -25,6 +25,7 @@ from engram.engine.start import check_start, sample_shape, start_from
 from engram.methods import METHODS, traits_of
 from engram.methods import method as register_method
 from engram.methods.fields import fields_of
+from engram.models.from_file import model_from_file, names_a_file
 from engram.models.spec import ModelSpec, Pretrained, check_used, option_of, own_options
 from engram.record.experiment import EvaluationSpec, Experiment
 from engram.scenarios.catalogue import benchmark
@@ -207,6 +208,8 @@ def _network(
         if network_options:
             raise InputError(f"{next(iter(network_options))} is an option of named networks: leave it out")
         return replace(spec_of(model), **common)
+    if model is not None and names_a_file(model):
+        model = model_from_file(model)
     name = model or recipe.model
     check_used(name, network_options)
     # A user's own network has its own defaults for the options that it declares.

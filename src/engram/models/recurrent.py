@@ -33,7 +33,7 @@ class GatedUnits(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """The state after the last moment, for samples × moments × channels."""
         moments = self.inputs(x)
-        state = moments.new_zeros(x.shape[0], self.state.in_features)
+        state: Tensor = moments.new_zeros(x.shape[0], self.state.in_features)
         for moment in moments.unbind(1):
             reset, update, fresh = moment.chunk(3, dim=-1)
             old_reset, old_update, old_fresh = self.state(state).chunk(3, dim=-1)

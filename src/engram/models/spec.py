@@ -68,6 +68,7 @@ class Model:
         head: The name of its last, linear layer, if `make` returns any module; None for the linear layer
             registered last.
         init_std: The standard deviation of `init="truncated-normal"` (default: 1/√(inputs of a unit)).
+        source: The file and the factory that it comes from, as `FILE:FACTORY`, if it is not registered.
     """
 
     name: str
@@ -76,6 +77,7 @@ class Model:
     pretrained: Pretrained | None = None
     head: str | None = "fc"
     init_std: float | None = None
+    source: str = ""
 
     @property
     def declared(self) -> tuple[Option, ...]:
@@ -109,6 +111,11 @@ class Model:
         if isinstance(self.make, str):
             assert isinstance(module, Network)
             return module
+        if self.source:
+            from engram.models.from_file import checked_module
+            from engram.models.values import wrapped
+
+            module = wrapped(checked_module(self, module), shape)
         network = module if isinstance(module, Network) else Network.wrap(module, head=self.head)
         return network.with_units(self.name, shape, n_units)
 

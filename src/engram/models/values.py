@@ -56,13 +56,13 @@ def model_of(name: str, value: nn.Module | Callable[..., nn.Module]) -> Model:
         return Model(name, value, head=None)
 
     def make(shape: tuple[int, ...], n_units: int) -> nn.Module:
-        return _wrapped(copy.deepcopy(value), shape)
+        return wrapped(copy.deepcopy(value), shape)
 
     make.__doc__ = f"{type(value).__name__}, given as a value."
     return Model(name, make, head=None)
 
 
-def _wrapped(module: nn.Module, shape: tuple[int, ...]) -> Network:
+def wrapped(module: nn.Module, shape: tuple[int, ...]) -> Network:
     """A module as a network, whose last linear layer must be what comes last in it."""
     if isinstance(module, Network):
         return module

@@ -158,6 +158,8 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
         widths = (math.prod(shape), *model.hidden, n_units)
         products: int = sum(inputs * outputs for inputs, outputs in pairwise(widths))
         return 2.0 * products
+    if model.model.source:
+        return _measured(model, shape, n_units)
     counted: list[float] = []
     # On the meta device weights have shapes only.
     with torch.device("meta"):

@@ -41,7 +41,8 @@ from engram.engine.options import all_options
 from engram.engine.recipe import experiment
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
-from engram.models.spec import MODELS, option_of
+from engram.models.from_file import check_model_name
+from engram.models.spec import option_of
 from engram.protocols.candidates import combinations
 from engram.record.experiment import Experiment
 from engram.scenarios.named import Benchmark
@@ -54,7 +55,7 @@ OPTIONS: dict[str, Option] = {
 """The options of `engram run` that decide what is computed; users' own networks may have more."""
 
 _ELSEWHERE = ("data", "out", "jobs", "device", "plugin")
-_NAMES = {"scenario": check_scenario_name, "method": METHODS.__getitem__, "model": MODELS.__getitem__}
+_NAMES = {"scenario": check_scenario_name, "method": METHODS.__getitem__, "model": check_model_name}
 
 _LISTS = ("order", "features", "angles")
 """Options whose value is a list; several values are a list of lists."""

@@ -29,9 +29,12 @@ from engram.record.revisions import revisions_of
 from engram.record.seal import CHECKSUMS, check_seal, digest_of, sealed
 from engram.record.tables import StoredTables, Tables
 from engram.record.test_data import TestData
+from engram.record.weights import network_of
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
+    from engram.models.network import Network
+    from engram.record.weights import NetworkSource
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
 
@@ -85,6 +88,7 @@ class Run:
         seconds: How long it took.
         account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
+        weights: The files of weights that the run kept, with the SHA-256 of their content.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
 
@@ -114,6 +118,7 @@ class Run:
     seconds: Seconds = field(default_factory=Seconds)
     account: Account | None = None
     card: Card | None = None
+    weights: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
 
@@ -404,6 +409,17 @@ class Run:
         write_report([self], Path(page))
         return Path(page)
 
+    def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
+        """The network of the run with the weights that it kept (`save_weights`), in evaluation mode.
+
+        Args:
+            source: Where a user's own network comes from: a plugin, `FILE.py:FACTORY`, or the network itself.
+            task: After how many tasks (default: all).
+        """
+        code = self.description.get("code")
+        known = dict(code) if isinstance(code, Mapping) else {}
+        return network_of(self.folder, self.weights, known, task=task, source=source)
+
     # On disk -------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path | None = None) -> Run:
@@ -457,6 +473,7 @@ class Run:
             },
             **account,
             **card,
+            **({"weights": dict(self.weights)} if self.weights else {}),
         }
 
     @classmethod
@@ -566,6 +583,7 @@ def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
             seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
             account=None if account is None else Account.of_json(account),
             card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
+            weights={str(name): str(value) for name, value in (result.get("weights") or {}).items()},
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
             tables=StoredTables(run.folder, None if checksums is None else dict(checksums)),
         )
