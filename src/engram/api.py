@@ -234,8 +234,9 @@ def report(runs: Iterable[Run] | PathLike, page: PathLike = "report.html") -> Pa
 def gate(
     old: object,
     new: object,
-    data: Mapping[str, object] | None = None,
+    data: Mapping[str, object] | PathLike | None = None,
     *,
+    model: str | None = None,
     max_drop: float | str | None = None,
     max_flips: float | str | None = None,
     max_worst_slice_drop: float | str | None = None,
@@ -249,9 +250,12 @@ def gate(
     Args:
         old: The old model's answers: the path of a prediction file or run, a `Run`, a polars data frame or
             columns by name (`id`, and `correct`, or `label` and `prediction`; further columns are slices); or
-            a network, which then needs `data`.
+            a network or the path of its weights, which then need `data`.
         new: The same of the new model.
-        data: For networks, test sets by name, in any form that `Evaluator` takes.
+        data: For networks, test sets by name, in any form that `Evaluator` takes; for weights, the path of a
+            TOML file that names slices and their data files.
+        model: For weights, the network, by its name or as `FILE.py:FACTORY` (default: the one that the
+            weights of a run name).
         max_drop: The largest drop of accuracy: a fraction, or a text such as `1pp`. Limits are `safe` (they
             fail unless it is shown that the model keeps them) or end in `:harm` (they fail only if it is
             shown that it does not). Without any limit, this one is 0.01.
@@ -275,13 +279,28 @@ def gate(
     from engram.results.gate.comparing import compare_files
 
     rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
-    if data is not None:
+    if isinstance(data, PathLike):
+        old, new = _answers_of_weights(old, new, Path(data), model)
+    elif data is not None:
         from engram.evaluation.answers import answers_of
 
         old, new = answers_of(old, data), answers_of(new, data)
     elif callable(old) or callable(new):
         raise InputError("networks need test sets: gate(old, new, {'dogs': (x, y)})")
     return compare_files(old, new, rules, slices=slices, min_samples=min_samples, common=common, level=level)
+
+
+def _answers_of_weights(
+    old: object, new: object, data: Path, model: str | None
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """What two networks answer, whose weights are in files."""
+    from engram.core.errors import InputError
+    from engram.engine.gating import answers_of_weights, read_slices
+
+    if not isinstance(old, PathLike) or not isinstance(new, PathLike):
+        raise InputError("a file of slices is for weights in files: give test sets by name for networks")
+    slices = read_slices(data)
+    return answers_of_weights(Path(old), slices, model), answers_of_weights(Path(new), slices, model)
 
 
 def _planned(

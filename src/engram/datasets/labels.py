@@ -43,7 +43,7 @@ def number_classes(parts: dict[str, Pixels], *, names: tuple[str, ...] = ()) -> 
         Traceback (most recent call last):
         engram.core.errors.InputError: y has no label for 1 sample, the first of them sample 1: ...
     """
-    values = [_values(labels, what) for what, labels in parts.items()]
+    values = [label_values(labels, what) for what, labels in parts.items()]
     kinds = {np.issubdtype(part.dtype, np.number) for part in values}
     if len(kinds) > 1:
         raise InputError(f"{' and '.join(parts)} must both be numbers or both be text")
@@ -53,7 +53,7 @@ def number_classes(parts: dict[str, Pixels], *, names: tuple[str, ...] = ()) -> 
     return Labelled(tuple(np.searchsorted(known, part).astype(np.int64) for part in values), called)
 
 
-def _values(labels: Pixels, what: str) -> Pixels:
+def label_values(labels: Pixels, what: str) -> Pixels:
     """Labels as whole numbers or text, one per sample, checked."""
     flat = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
     if flat.ndim != 1:
