@@ -381,7 +381,7 @@ def test_the_gate_on_weights_says_what_python_says(two_versions: tuple[Path, Pat
     for name, path in (("all", "table.npz"), ("shifted", "other.npz")):
         values = np.load(path)
         slices[name] = (torch.from_numpy(values["x"]).float(), torch.from_numpy(values["y"]))
-    assert package.gate(*networks, slices).as_json() == gate.as_json()
+    assert package.gate(networks[0], networks[1], slices).as_json() == gate.as_json()
 
 
 def test_weights_of_runs_need_no_model_and_know_their_classes(place: Path, engram: Engram) -> None:

@@ -16,7 +16,7 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.schema import Flag, Option, options_of
 from engram.core.values import OptimizerSpec
-from engram.engine.composed import OwnDataOptions
+from engram.engine.data_options import OwnDataOptions
 from engram.models.spec import ModelSpec, option_of, shared_options
 from engram.record.experiment import Experiment
 from engram.record.specs import EvaluationSpec

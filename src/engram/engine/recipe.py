@@ -11,14 +11,8 @@ from typing import TYPE_CHECKING
 from engram.core.errors import InputError
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.values import OptimizerSpec
-from engram.engine.composed import (
-    DATA_OPTIONS,
-    find_benchmark,
-    infos_of,
-    is_composed,
-    refuse_data_options,
-    usual_model,
-)
+from engram.engine.composed import find_benchmark, infos_of, is_composed, refuse_data_options, usual_model
+from engram.engine.data_options import DATA_OPTIONS
 from engram.engine.effects import refuse_ignored
 from engram.engine.options import all_options, checked, of_part
 from engram.engine.start import check_start, sample_shape, start_from
