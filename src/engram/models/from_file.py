@@ -44,7 +44,7 @@ def model_from_file(text: str) -> str:
         >>> _ = script.write_text("from torch import nn\\n\\ndef small(shape, n_units):\\n"
         ...     "    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0], n_units))\\n")
         >>> model_from_file(f"{script}:small")
-        'nets.small-09eca3ff'
+        'nets.small-23df1c80'
     """
     file, _, factory = text.rpartition(":")
     path = Path(file).expanduser().absolute()
