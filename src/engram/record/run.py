@@ -420,15 +420,9 @@ class Run:
         return Path(page)
 
     def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
-        """The network of the run with the weights that it kept (`save_weights`), in evaluation mode.
-
-        Args:
-            source: Where a user's own network comes from: a plugin, `FILE.py:FACTORY`, or the network itself.
-            task: After how many tasks (default: all).
-        """
+        """The network with the weights that the run kept: see `engram.record.weights.network_of`."""
         code = self.description.get("code")
-        known = dict(code) if isinstance(code, Mapping) else {}
-        return network_of(self.folder, self.weights, known, task=task, source=source)
+        return network_of(self.folder, self.weights, code, task=task, source=source)
 
     # On disk -------------------------------------------------------------------------------------
 

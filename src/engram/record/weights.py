@@ -47,7 +47,7 @@ def weights_in(folder: Path) -> Path:
 def network_of(
     folder: Path | None,
     recorded: Mapping[str, str],
-    code: Mapping[str, str],
+    code: object,
     *,
     task: int | None = None,
     source: NetworkSource | None = None,
@@ -57,7 +57,7 @@ def network_of(
     Args:
         folder: The folder of the run.
         recorded: The files of weights that the run kept, with their hashes.
-        code: The hashes of the user's own code that the run used.
+        code: The hashes of the user's own code that the run used, by what it is, if it used any.
         task: The number of tasks that had been learned (default: all).
         source: Where a user's own network comes from: a plugin, `FILE.py:FACTORY`, or the network itself.
 
@@ -83,7 +83,8 @@ def network_of(
             f"the model {name} of the run is not known here: give its plugin, its FILE.py:FACTORY, or the "
             "network itself, as in run.model('nets.py:small')"
         )
-    if value is None and code.get("model", "") != MODELS.code_of(name):
+    recorded_code = code.get("model", "") if isinstance(code, Mapping) else ""
+    if value is None and recorded_code != MODELS.code_of(name):
         raise InputError(
             f"the model {name} has changed since the run: restore the file that it is written in"
         )
