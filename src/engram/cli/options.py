@@ -37,6 +37,10 @@ Timeout = Annotated[
         show_default="never",
     ),
 ]
+SaveWeights = Annotated[
+    str | None,
+    typer.Option(metavar="final|tasks", help="Keep the weights at the end, or after every task."),
+]
 Slices = Annotated[
     str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")
 ]

@@ -36,14 +36,14 @@ def run(
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
     from engram.cli.extremes import print_extremes
+    from engram.engine.composed import check_scenario_name
     from engram.metrics.extremes import mean_extremes
     from engram.results.runs import Runs
-    from engram.scenarios import benchmark
 
     options.check()
     if options.plugin is None:
         # Before anything heavy is imported; a plugin may register a scenario.
-        benchmark(scenario)
+        check_scenario_name(scenario)
     options.start()
     experiments = options.experiments(scenario, method)
     if not options.json:
@@ -54,7 +54,7 @@ def run(
     if options.json:
         print_json(as_json(runs))
         return
-    page = Runs(runs).report(where.folder / f"{scenario}-{method}.html")
+    page = Runs(runs).report(where.folder / f"{experiments[0].scenario.name}-{method}.html")
     print_summary(runs)
     print_extremes(
         mean_extremes([run.extremes for run in runs]),

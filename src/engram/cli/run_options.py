@@ -18,6 +18,7 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    SaveWeights,
     Strict,
     Timeout,
     Track,
@@ -68,6 +69,7 @@ class RunOptions:
     checkpoint_every: CheckpointEvery = None
     timeout: Timeout = None
     track: Track = None
+    save_weights: SaveWeights = None
     json: Json = False
 
     @classmethod
@@ -93,6 +95,7 @@ class RunOptions:
         if subset is not None and subset < 0:
             raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
         check_seconds(self.checkpoint_every, self.timeout)
+        self.where()
         if "epochs" in self.chosen and "updates" in self.chosen:
             raise InputError("--epochs and --updates cannot be used together: use one of them")
         checked(self.chosen, text=True)
@@ -109,6 +112,7 @@ class RunOptions:
             strict=self.strict,
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,
+            save_weights=self.save_weights,
         )
 
     def trackers(self) -> list[Tracker]:

@@ -16,6 +16,7 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    SaveWeights,
     Strict,
     Timeout,
     Track,
@@ -57,6 +58,7 @@ def sweep(
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
     track: Track = None,
+    save_weights: SaveWeights = None,
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails.
@@ -76,6 +78,7 @@ def sweep(
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
+        save_weights=save_weights,
     )
     start_computing(None, device)
     from engram.executors.survey import seconds_left, survey

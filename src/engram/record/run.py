@@ -34,9 +34,12 @@ from engram.record.samples import Samples
 from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
+from engram.record.weights import network_of
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
+    from engram.models.network import Network
+    from engram.record.weights import NetworkSource
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
 
@@ -79,6 +82,7 @@ class Run:
         seconds: How long it took.
         account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
+        weights: The files of weights that the run kept, with the SHA-256 of their content.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
 
@@ -108,6 +112,7 @@ class Run:
     seconds: Seconds = field(default_factory=Seconds)
     account: Account | None = None
     card: Card | None = None
+    weights: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
 
@@ -422,6 +427,11 @@ class Run:
         write_report([self], Path(page))
         return Path(page)
 
+    def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
+        """The network with the weights that the run kept: see `engram.record.weights.network_of`."""
+        code = self.description.get("code")
+        return network_of(self.folder, self.weights, code, task=task, source=source)
+
     # On disk -------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path | None = None) -> Run:
@@ -480,6 +490,7 @@ class Run:
             },
             **account,
             **card,
+            **({"weights": dict(self.weights)} if self.weights else {}),
         }
 
     @classmethod
@@ -589,6 +600,7 @@ def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
             seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
             account=None if account is None else Account.of_json(account),
             card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
+            weights={str(name): str(value) for name, value in (result.get("weights") or {}).items()},
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
             tables=StoredTables(run.folder, None if checksums is None else dict(checksums)),
         )

@@ -18,6 +18,8 @@ from engram.record.run import Run, looks_like_run
 if TYPE_CHECKING:
     import polars
 
+    from engram.models.network import Network
+    from engram.record.weights import NetworkSource
     from engram.results.compare import CompareOptions, RunComparison
     from engram.results.table import Table
 
@@ -59,6 +61,18 @@ class Runs(Sequence[Run]):
         shown = ", ".join(labels[:6]) + (f" and {len(labels) - 6} more" if len(labels) > 6 else "")
         rest = f", {len(self.incomplete)} not finished" if self.incomplete else ""
         return f"<Runs: {len(self)} finished{rest}{f': {shown}' if shown else ''}>"
+
+    def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
+        """The network of the only run, with the weights that it kept; see `Run.model`.
+
+        Raises:
+            InputError: There is not exactly one run.
+        """
+        if len(self) != 1:
+            raise InputError(
+                f"a network is that of one run, and these are {len(self)}: choose one, runs[0].model()"
+            )
+        return self[0].model(source, task=task)
 
     def groups(self) -> list[RunGroup]:
         """The runs grouped by experiment: those of a group differ only in the seed."""
