@@ -11,6 +11,7 @@ from engram.core.jsons import Json, JsonMapping
 
 if TYPE_CHECKING:
     from engram.engine.observers import Observer
+    from engram.executors import Machines
     from engram.record.experiment import Experiment
     from engram.record.run import Run
     from engram.results.compare import CompareOptions, RunComparison
@@ -98,6 +99,7 @@ def sweep(
     strict: bool = False,
     checkpoint_every: float | None = None,
     timeout: float | None = None,
+    on: str | Machines | None = None,
     observers: Sequence[Observer] = (),
 ) -> Runs:
     """Run every combination of options in a sweep file or dictionary, and return the runs.
@@ -116,6 +118,8 @@ def sweep(
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
         timeout: End a run that completes no update for so many seconds (default: never).
+        on: `processes`, `serial`, `ray` or `slurm`, or `engram.executors.Machines` with more about them
+            (default: processes, or serial with one job).
         observers: Notified of every step of the runs.
 
     Returns:
@@ -129,7 +133,7 @@ def sweep(
     """
     from engram.core.plugins import load_plugin
     from engram.engine.where import Where
-    from engram.executors import executor_for
+    from engram.executors import Machines, executor_for
     from engram.protocols.sweep_file import expand, read_sweep
     from engram.results.runs import Runs
 
@@ -146,7 +150,9 @@ def sweep(
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
     )
-    runs = executor_for(where, observers, serial=jobs == 1)(experiments)
+    if not isinstance(on, Machines):
+        on = Machines(on=on or ("serial" if jobs == 1 else "processes"))
+    runs = executor_for(where, observers, machines=on)(experiments)
     return Runs([run for run in runs if run.finished], incomplete=[run for run in runs if not run.finished])
 
 

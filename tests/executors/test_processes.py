@@ -192,7 +192,7 @@ if __name__ == "__main__":
     process.wait()
     _until(lambda: not _alive(worker) or _is_zombie(worker))
     assert len(list((tmp_path / "runs").glob(f"*/{CHECKPOINT}"))) == 1
-    [folder] = (tmp_path / "runs").iterdir()
+    [folder] = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
     assert Run.load(folder).status == "unfinished"
     assert list((tmp_path / "data").glob("engram-data-*")) == [], (
         "the shared samples are cleared away as well"

@@ -21,7 +21,7 @@ from engram.core.stopping import exit_code
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
-    from engram.executors import Executor
+    from engram.executors import Execute
     from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
     from engram.papers.values import Artefact, Piece, Scale
@@ -201,7 +201,7 @@ def _write(written: JsonMapping, drawn: Page | None, place: Path, *, part: bool)
     return _page(drawn, written, place / (f"{label}-part.html" if part else f"{label}.html"))
 
 
-def _executor(on: str, where: Where) -> Executor:
+def _executor(on: str, where: Where) -> Execute:
     from engram.cli.progress import ProgressDisplay
     from engram.executors import executor_for
 

@@ -109,7 +109,7 @@ def _run_one(experiment: Experiment, where: Where, display: ProgressDisplay) -> 
     from engram.core.leases import Held, holder_of
     from engram.engine.execute import execute
     from engram.engine.failures import RunFailed, explain_crash
-    from engram.executors import executor_for
+    from engram.executors import Machines, executor_for
 
     try:
         if where.timeout is None:
@@ -119,7 +119,7 @@ def _run_one(experiment: Experiment, where: Where, display: ProgressDisplay) -> 
     folder = where.folder / experiment.id
     if (holder := holder_of(folder)) is not None:
         raise Held(folder, holder)
-    [run] = executor_for(where, [display], serial=True)([experiment])
+    [run] = executor_for(where, [display], machines=Machines(on="serial"))([experiment])
     if run.failure is not None:
         raise InputError(explain_crash(run))
     return run

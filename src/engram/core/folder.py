@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from engram.core.jsons import Json
 
-EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE, LEASE = (
+EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE, LEASE, PROGRESS = (
     "experiment.json",
     "trace.parquet",
     "ends.parquet",
@@ -17,7 +17,9 @@ EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE, LEASE = (
     "result.json",
     "failure.json",
     "lease.json",
+    "progress.json",
 )
+CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
 Reading = tuple[int, int, int | None, str, float]
 """A probe's reading: step, task being learned, task evaluated (None: all), what, how much."""

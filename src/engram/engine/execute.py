@@ -25,6 +25,7 @@ from engram.engine.checkpoint import (
 from engram.engine.failures import RunFailed, failure_of
 from engram.engine.loop import run_steps
 from engram.engine.observers import Observer, Step, Watcher, tell
+from engram.engine.progress import ProgressFile
 from engram.engine.where import Where
 from engram.record.aside import move_damaged, recover, remove_damaged
 from engram.record.experiment import Experiment
@@ -59,14 +60,15 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
     known = is_file(folder / EXPERIMENT)
     if not known:
         save_description(folder, experiment.as_json())
-    with StopSignals(wait=False) as signals, lease(folder) as held:
+    with StopSignals(wait=False) as signals, lease(folder) as held, ProgressFile(folder) as progress:
         recover(folder)
         before = Run.find(experiment, where.folder)
         if before.finished:
             return _existing(before, where, observers)
         _prepare(before)
         save_description(folder, experiment.as_json())
-        keeper = _Keeper(Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds), signals, held)
+        checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
+        keeper = _Keeper(checkpoints, signals, held, progress)
         try:
             saved = _observed(
                 _resumed(experiment, where), before, observers, lambda run: run.save(folder), keeper
@@ -139,10 +141,13 @@ class _Keeper(Watcher):
         checkpoints: Saves checkpoints.
         signals: Notes signals.
         held: The lease of the run's folder.
+        progress: Tells others how far the run is.
     """
 
-    def __init__(self, checkpoints: Checkpoints, signals: StopSignals, held: Lease) -> None:
-        self.checkpoints, self.signals, self.held = checkpoints, signals, held
+    def __init__(
+        self, checkpoints: Checkpoints, signals: StopSignals, held: Lease, progress: ProgressFile
+    ) -> None:
+        self.checkpoints, self.signals, self.held, self.progress = checkpoints, signals, held, progress
 
     def updated(self, step: Step) -> None:
         """Between two updates: notice whether to stop, and save a checkpoint if it is time."""
@@ -151,6 +156,7 @@ class _Keeper(Watcher):
         # Before the first update there was nothing to lose by stopping at once.
         self.signals.wait = True
         self.checkpoints.updated(step)
+        self.progress.updated(step)
 
     def interrupted(self, step: Step) -> None:
         """Save a checkpoint before the run stops, unless its user is in a hurry."""
