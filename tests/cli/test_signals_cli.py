@@ -14,10 +14,10 @@ import pytest
 from tests.cli.command import Engram
 
 import engram as engram_package
-from engram.core.folder import FAILURE, LEASE, RESULT
+from engram.core.folder import CHECKPOINT, FAILURE, LEASE, RESULT
 from engram.core.plugins import load_plugin
 from engram.core.stopping import Stopped, StopSignals
-from engram.engine.checkpoint import CHECKPOINT, read_checkpoint
+from engram.engine.checkpoint import read_checkpoint
 from engram.engine.loop import run
 from engram.engine.observers import Step, Watcher
 from engram.record.run import Run

@@ -12,9 +12,8 @@ import pytest
 import torch
 from tests.cli.command import Engram
 
-from engram.core.folder import EXPERIMENT, FAILURE, RESULT
+from engram.core.folder import CHECKPOINT, EXPERIMENT, FAILURE, RESULT
 from engram.core.trace import Trace
-from engram.engine.checkpoint import CHECKPOINT
 from engram.engine.loop import run
 from engram.protocols.sweep_file import expand, read_sweep
 

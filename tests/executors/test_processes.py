@@ -16,11 +16,10 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
-from engram.core.folder import FAILURE, RESULT
+from engram.core.folder import CHECKPOINT, FAILURE, RESULT
 from engram.core.plugins import load_plugin
 from engram.datasets import InMemory, arrays, load
 from engram.engine.check import complete
-from engram.engine.checkpoint import CHECKPOINT
 from engram.engine.loop import run
 from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.completion import artefact_names, completion
+from engram.cli.machines import with_machines
 from engram.cli.options import CheckpointEvery, Timeout, check_seconds
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import number, print_all
@@ -18,6 +19,7 @@ from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
 from engram.core.stopping import exit_code
+from engram.executors.machines import Machines
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
@@ -29,13 +31,13 @@ if TYPE_CHECKING:
     from engram.record.run import Run
 
 SCALES = ("full", "quick")
-EXECUTORS = ("processes", "serial")
 SCALED = {
     "quick": "Quick: a few updates of each run, tested on few samples. This is not the paper's set-up.",
     "small": "Small: the paper's set-up cut down, as the note says, and not compared by verdict.",
 }
 
 
+@with_machines
 def reproduce(
     name: Annotated[
         str | None,
@@ -54,7 +56,8 @@ def reproduce(
     follow: Annotated[
         str | None, typer.Option(help="Another reading, where paper and code disagree.")
     ] = None,
-    on: Annotated[str, typer.Option(help="processes (several runs at a time) or serial.")] = "processes",
+    *,
+    machines: Machines,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs (default: one per core).")] = None,
     done: Annotated[
         bool, typer.Option("--done", help="Show what finished runs say, and run nothing.")
@@ -76,7 +79,6 @@ def reproduce(
     from engram.cli.options import one_of, start_computing
 
     one_of("scale", scale, SCALES)
-    one_of("executor", on, EXECUTORS)
     if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds must be at least 1 and at most {MOST_SEEDS}, got {seeds}")
     check_seconds(checkpoint_every, timeout)
@@ -107,7 +109,7 @@ def reproduce(
         wanted = _Wanted(
             name=name, follow=follow, cells=cells, extend=extend, quick=scale == "quick", done=done
         )
-        _reproduce(wanted, where, on, seeds=seeds, json=json)
+        _reproduce(wanted, where, machines, seeds=seeds, json=json)
 
 
 def _refuse(options: Mapping[str, object], reason: str) -> None:
@@ -129,7 +131,7 @@ class _Wanted:
     done: bool
 
 
-def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, json: bool) -> None:
+def _reproduce(wanted: _Wanted, where: Where, machines: Machines, *, seeds: int | None, json: bool) -> None:
     """Run or survey the pieces of a table or figure, and show, record and draw what came out."""
     from engram.papers.catalogue import artefact
     from engram.papers.extend import extended, part_of, record_of, remaining
@@ -146,7 +148,7 @@ def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, jso
     if wanted.done:
         reproduced = survey(pieces, where.folder, seeds=seeds, scale=size)
     else:
-        reproduced = _run(pieces, where, on, seeds=seeds, scale=size)
+        reproduced = _run(pieces, where, machines, seeds=seeds, scale=size)
     written, drawn = _record(whole, reproduced, scale=size, follow=wanted.follow, done=wanted.done)
     if earlier is not None:
         written = extended(whole, earlier, written)
@@ -162,12 +164,12 @@ def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, jso
 
 
 def _run(
-    pieces: Sequence[Piece], where: Where, on: str, *, seeds: int | None, scale: Scale
+    pieces: Sequence[Piece], where: Where, machines: Machines, *, seeds: int | None, scale: Scale
 ) -> list[Reproduced]:
     from engram.papers.reproduce import reproduce as run_all
 
     try:
-        return run_all(pieces, _executor(on, where), seeds=seeds, scale=scale, data=where.data)
+        return run_all(pieces, _executor(machines, where), seeds=seeds, scale=scale, data=where.data)
     except KeyboardInterrupt:
         fail(
             f"interrupted: finished runs are kept in {where.folder}; run the same command again to resume",
@@ -201,7 +203,7 @@ def _write(written: JsonMapping, drawn: Page | None, place: Path, *, part: bool)
     return _page(drawn, written, place / (f"{label}-part.html" if part else f"{label}.html"))
 
 
-def _executor(on: str, where: Where) -> Execute:
+def _executor(machines: Machines, where: Where) -> Execute:
     from engram.cli.progress import ProgressDisplay
     from engram.executors import executor_for
 
@@ -209,7 +211,7 @@ def _executor(on: str, where: Where) -> Execute:
         if not experiments:
             return []
         with ProgressDisplay(len(experiments)) as display:
-            return executor_for(where, [display], serial=on == "serial")(experiments)
+            return executor_for(where, [display], machines=machines)(experiments)
 
     return execute
 

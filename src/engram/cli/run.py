@@ -127,7 +127,7 @@ def _run_one(experiment: Experiment, where: Where, display: ProgressDisplay) -> 
 
 def _how_to_resume(where: Where, left: Sequence[Experiment], *, again: bool) -> str:
     """What to do after an interruption, and what will happen then."""
-    from engram.engine.checkpoint import has_checkpoint
+    from engram.core.folder import has_checkpoint
 
     if again:
         return "what was there before is kept; run the same command again to start again"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from engram.core.jsons import Json
@@ -20,6 +21,17 @@ EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE, LEASE, PROGRESS = (
     "progress.json",
 )
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run's folder has a checkpoint.
+
+    Example:
+        >>> has_checkpoint(Path("nowhere"))
+        False
+    """
+    return any((folder / name).is_file() for name in (CHECKPOINT, PREVIOUS))
+
 
 Reading = tuple[int, int, int | None, str, float]
 """A probe's reading: step, task being learned, task evaluated (None: all), what, how much."""

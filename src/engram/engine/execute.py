@@ -9,15 +9,13 @@ from dataclasses import replace
 
 from engram.core.errors import InputError
 from engram.core.files import is_file, make_folder, remove_file
-from engram.core.folder import EXPERIMENT, FAILURE, LEASE, RESULT
+from engram.core.folder import CHECKPOINT, EXPERIMENT, FAILURE, LEASE, RESULT, has_checkpoint
 from engram.core.leases import Held, Lease, lease
 from engram.core.stopping import StopSignals
 from engram.datasets.accounting import Forbidden, refusal
 from engram.engine.checkpoint import (
-    CHECKPOINT,
     Checkpoints,
     DamagedCheckpoint,
-    has_checkpoint,
     reject,
     remove_checkpoints,
     states_to_resume,

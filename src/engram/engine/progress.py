@@ -28,8 +28,7 @@ class ProgressFile(Watcher):
     def __init__(self, folder: Path) -> None:
         self.place = folder / PROGRESS
         self.first: int | None = None
-        self.began = time.monotonic()
-        self.due = self.began + FIRST_SECONDS
+        self.began = self.due = time.monotonic()
 
     def __enter__(self) -> ProgressFile:
         return self
@@ -45,7 +44,7 @@ class ProgressFile(Watcher):
         now = time.monotonic()
         if self.first is None:
             # Loading data and resuming are no part of the speed.
-            self.first, self.began = step.step, now
+            self.first, self.began, self.due = step.step, now, now + FIRST_SECONDS
         if now >= self.due:
             self.due = now + EVERY_SECONDS
             self._write(step, now - self.began)

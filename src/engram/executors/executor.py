@@ -18,6 +18,7 @@ from engram.record.experiment import Experiment
 from engram.record.planned import forget_planned, note_planned
 from engram.record.run import Run
 
+
 class Executor(ABC):
     """Runs experiments, each into its folder; finished runs are read, not run again.
 

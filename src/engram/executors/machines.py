@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 from engram.core.errors import InputError, unknown_name
 
@@ -61,3 +62,15 @@ class Machines:
         for name in ("minutes", "runs_per_job"):
             if (number := getattr(self, name)) is not None and number < 1:
                 raise InputError(f"{name.replace('_', '-')} must be at least 1, got {number}")
+
+    def check_installed(self) -> None:
+        """Check that the library that these machines need is installed.
+
+        Raises:
+            InputError: It is not.
+        """
+        library = {"ray": "ray", "slurm": "submitit"}.get(self.on)
+        if library is not None and find_spec(library) is None:
+            raise InputError(
+                f"--on {self.on} needs {library}, which is not installed: pip install 'engram-eval[{self.on}]'"
+            )

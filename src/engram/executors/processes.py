@@ -17,12 +17,12 @@ from typing import final
 
 from engram.core.errors import InputError
 from engram.engine.execute import attempt, record_failure
-from engram.engine.observers import Observer, Step, tell
+from engram.engine.observers import Observer, tell
 from engram.executors.executor import Executor
 from engram.executors.forkserver import prepare_workers, worker_context, worker_environment
 from engram.executors.queue import POLL_SECONDS, ExperimentQueue, failure_stamp
 from engram.executors.shared_data import datasets_of, share
-from engram.executors.worker import Ended, News, Ready, Setup, Told, work
+from engram.executors.worker import Ended, News, Ready, Setup, Told, step_of, work
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
@@ -249,16 +249,7 @@ class _Worker:
         assert self.running is not None
         for report in told:
             self.step = report
-            step = Step(
-                self.running,
-                report.step,
-                report.steps,
-                report.learning,
-                report.loss,
-                dict(report.accuracies),
-                report.ends_task,
-            )
-            tell(observers, step)
+            tell(observers, step_of(report, self.running))
 
     def _run(self, death: Failure | None = None) -> Run:
         """The run that ended, as the worker saved it; if it saved nothing, `death` is the failure."""

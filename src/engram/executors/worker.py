@@ -25,6 +25,7 @@ from engram.engine.where import Where
 from engram.executors.shared_data import Shared, adopt
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
+from engram.record.run import Run
 
 _NEWS_SECONDS = 0.2
 
@@ -57,6 +58,18 @@ class Told:
     loss: float
     accuracies: tuple[tuple[int, float], ...]
     ends_task: bool
+
+
+def told_of(step: Step) -> Told:
+    """A step as it is sent."""
+    return Told(
+        step.step, step.steps, step.learning, step.loss, tuple(step.accuracies.items()), step.ends_task
+    )
+
+
+def step_of(told: Told, run: Run) -> Step:
+    """A step of a run in another process, as observers are told."""
+    return Step(run, told.step, told.steps, told.learning, told.loss, dict(told.accuracies), told.ends_task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +108,7 @@ class _Reporter(Watcher):
         now = time.monotonic()
         due = now - self.reported >= _NEWS_SECONDS
         if due or step.accuracies or step.ends_task:
-            self.waiting.append(
-                Told(
-                    step.step,
-                    step.steps,
-                    step.learning,
-                    step.loss,
-                    tuple(step.accuracies.items()),
-                    step.ends_task,
-                )
-            )
+            self.waiting.append(told_of(step))
         if not due:
             return
         self.reported = now

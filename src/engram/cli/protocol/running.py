@@ -68,7 +68,7 @@ def executor(request: ProtocolRequest) -> Execute:
     def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
         runs = len({planned.id for planned in experiments})
         with ProgressDisplay(runs, name_failures=False) as display:
-            return executor_for(where, [display], serial=request.jobs == 1)(experiments)
+            return executor_for(where, [display], machines=request.machines)(experiments)
 
     return run_some
 
