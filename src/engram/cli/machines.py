@@ -50,9 +50,7 @@ Partition = Annotated[
 ]
 Minutes = Annotated[
     int | None,
-    typer.Option(
-        help="Slurm: the time limit of a job.", show_default="the partition's", rich_help_panel=EXECUTION
-    ),
+    typer.Option(help="Slurm: the time limit of a job.", show_default="60", rich_help_panel=EXECUTION),
 ]
 RunsPerJob = Annotated[
     int | None,

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 
 from engram.core.errors import InputError
-from engram.core.files import as_input_error, checksum, write_whole
-from engram.core.folder import CHECKPOINT, LEASE, PREVIOUS, PROGRESS, RESULT, versions
+from engram.core.files import as_input_error, checksum, remove_file, write_whole
+from engram.core.folder import CHECKPOINT, FAILURE, LEASE, PREVIOUS, PROGRESS, RESULT, versions
 from engram.core.leases import Held, lease
 from engram.datasets.find import cache_folder
 from engram.engine.execute import attempt
@@ -96,9 +96,8 @@ def carry_out(order: Order, fetch: Fetch, tell: Tell, *, shared: bool | None = N
         written = json.loads(order.experiment)
         experiment = Experiment.of_json(written, weights=Path("weights"))
         if experiment.id != written["id"]:
-            raise InputError(
-                f"{host} reads the experiment {written['id']} as {experiment.id}: install the same engram there"
-            )
+            there = f"{host} reads the experiment {written['id']} as {experiment.id}"
+            raise InputError(f"{there}: install the same version of engram there")
         experiment = order.cargo.start_of(experiment, fetch)
     except KeyError:
         return Outcome(host, failure=Failure(FailureKind.BAD_INPUT, "the file of its weights cannot be read"))
@@ -129,6 +128,7 @@ def receive(experiment: Experiment, files: Sequence[tuple[str, bytes]], out: Pat
         run = Run.find(experiment, out)
         if run.finished:
             return run
+        remove_file(folder / FAILURE)
         for name, content in sorted(files, key=lambda file: file[0] == RESULT):
             write_whole(folder / name, lambda beside, content=content: beside.write_bytes(content))  # type: ignore[misc]
     return Run.find(experiment, out)
@@ -176,8 +176,8 @@ def _prepare(order: Order, fetch: Fetch) -> None:
     for package, version in order.versions:
         if here.get(package) != version:
             raise InputError(
-                f"{socket.gethostname()} has {package} {here.get(package, '(none)')}, the machine that started "
-                f"the sweep has {version}: install the same version, so that results are the same"
+                f"{socket.gethostname()} has {package} {here.get(package, '(none)')}, and the sweep was started "
+                f"with {version}: install the same version, so that results are the same"
             )
     # As many as in local processes: with another number, sums may differ in their last bits.
     torch.set_num_threads(order.where.threads or 1)

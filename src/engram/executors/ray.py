@@ -1,4 +1,4 @@
-"""The executor that runs experiments on a Ray cluster; a dead worker or node costs the work since a checkpoint."""
+"""The executor that runs experiments on a Ray cluster, whose workers and nodes may die at any time."""
 
 from __future__ import annotations
 
@@ -111,9 +111,10 @@ class Ray(Executor):
         }
         nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         if not any(all(node.get(name, 0) >= amount for name, amount in wanted.items()) for node in nodes):
+            amounts = f"{wanted['CPU']:g} CPUs and {wanted['GPU']:g} GPUs"
             raise InputError(
-                f"no node of the Ray cluster has the {wanted['CPU']:g} CPUs and {wanted['GPU']:g} GPUs that a "
-                "run is to get: lower --cpus-per-run or --gpus-per-run"
+                f"no node of the Ray cluster has the {amounts} that a run is to get: "
+                "lower --cpus-per-run or --gpus-per-run"
             )
         return {"num_cpus": wanted["CPU"], "num_gpus": wanted["GPU"]}
 
