@@ -28,7 +28,7 @@ class ProgressFile(Watcher):
     def __init__(self, folder: Path) -> None:
         self.place = folder / PROGRESS
         self.first: int | None = None
-        self.began = self.due = time.monotonic()
+        self.started = self.due = time.monotonic()
 
     def __enter__(self) -> ProgressFile:
         return self
@@ -44,10 +44,10 @@ class ProgressFile(Watcher):
         now = time.monotonic()
         if self.first is None:
             # Loading data and resuming are no part of the speed.
-            self.first, self.began, self.due = step.step, now, now + FIRST_SECONDS
+            self.first, self.started, self.due = step.step, now, now + FIRST_SECONDS
         if now >= self.due:
             self.due = now + EVERY_SECONDS
-            self._write(step, now - self.began)
+            self._write(step, now - self.started)
 
     def _write(self, step: Step, seconds: float) -> None:
         content = {

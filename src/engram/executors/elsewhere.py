@@ -176,8 +176,8 @@ def _prepare(order: Order, fetch: Fetch) -> None:
     for package, version in order.versions:
         if here.get(package) != version:
             raise InputError(
-                f"{socket.gethostname()} has {package} {here.get(package, '(none)')}, and the sweep was started "
-                f"with {version}: install the same version, so that results are the same"
+                f"{socket.gethostname()} has {package} {here.get(package, '(none)')}, and the sweep was "
+                f"started with {version}: install the same version, so that results are the same"
             )
     # As many as in local processes: with another number, sums may differ in their last bits.
     torch.set_num_threads(order.where.threads or 1)

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_all_start_methods, get_context, resource_tracker
-from multiprocessing.context import BaseContext
+from multiprocessing.context import ForkServerContext, SpawnContext
 
 from engram.engine.threads import WAITING
 
@@ -25,14 +25,16 @@ _ENVIRONMENT = {
 """Variables that a worker's libraries read when they are loaded, before the worker could set them."""
 
 
-def worker_context() -> BaseContext:
+def worker_context() -> ForkServerContext | SpawnContext:
     """What starts worker processes: by forking one that has imported everything, where that is possible.
 
     Example:
         >>> worker_context().get_start_method() in ("forkserver", "spawn")
         True
     """
-    return get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
+    if "forkserver" in get_all_start_methods():
+        return get_context("forkserver")
+    return get_context("spawn")
 
 
 def prepare_workers() -> None:

@@ -27,7 +27,7 @@ class Machines:
             that its bits are the same everywhere; the others are for reading data.
         gpus_per_run: The GPUs that a run gets on a Ray cluster, in fractions if several runs share one.
         partition: The Slurm partition (default: the cluster's default).
-        minutes: The time limit of a Slurm job (default: 60); one that reaches it is queued again, and resumes.
+        minutes: The time limit of a Slurm job (default: 60). At its end the job is queued again.
         runs_per_job: How many runs a Slurm job makes one after the other (default: as many as are expected to
             take ten minutes).
 

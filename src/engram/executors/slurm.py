@@ -396,8 +396,7 @@ class _Jobs:
         deadline = time.monotonic() + SEEN_SECONDS
         while left and self._made(job) and time.monotonic() < deadline:
             # On network disks a result may take a moment to be seen.
-            for run in self._results():
-                yield run
+            yield from self._results()
             left = [experiment for experiment in left if experiment.id in self.waiting]
             if left:
                 time.sleep(LOOK_SECONDS)
