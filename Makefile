@@ -45,7 +45,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 .venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
 	$(PYTHON) -m venv .venv-integrations
-	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,tensorboard,wandb]' -r tests/interop/requirements.txt
+	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,ray,slurm,tensorboard,wandb]' -r tests/interop/requirements.txt
 	touch $@
 
 clean:

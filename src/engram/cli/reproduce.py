@@ -82,7 +82,7 @@ def reproduce(
     if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds must be at least 1 and at most {MOST_SEEDS}, got {seeds}")
     check_seconds(checkpoint_every, timeout)
-    start_computing(None, device)
+    start_computing(None, device if machines.local else "cpu")
     from engram.engine.where import Where
 
     where = Where(

@@ -108,9 +108,13 @@ class RunOptions:
             timeout=self.timeout,
         )
 
-    def start(self) -> None:
-        """Prepare torch, and load the plugin."""
-        start_computing(self.threads, self.device)
+    def start(self, *, here: bool = True) -> None:
+        """Prepare torch, and load the plugin.
+
+        Args:
+            here: Whether runs are made on this machine, which must then have the device.
+        """
+        start_computing(self.threads, self.device if here else "cpu")
         load_own(self.plugin)
 
     def experiments(

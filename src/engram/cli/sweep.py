@@ -95,7 +95,8 @@ def sweep(
     if makes_runs and machines.on == "processes":
         # While torch is imported here, it is imported there as well.
         prepare_workers()
-    start_computing(None, device)
+    # On a cluster the device is that of its nodes.
+    start_computing(None, device if machines.local else "cpu")
     from engram.executors.survey import seconds_left, survey
 
     load_own(plugin)

@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import final
 
+from engram.core.errors import InputError
 from engram.core.files import make_folder
 from engram.core.stopping import StopSignals
 from engram.datasets import load
@@ -77,7 +78,12 @@ class Executor(ABC):
         self.check(waiting)
         # From here on `engram status` knows what is left.
         note_planned(where.folder, distinct.values())
-        yield from self.make_runs(waiting)
+        try:
+            yield from self.make_runs(waiting)
+        except InputError:
+            # A cluster that does not answer, for example: nothing was begun, and nothing is left behind.
+            forget_planned(where.folder, distinct)
+            raise
         forget_planned(where.folder, distinct)
 
     def check(self, waiting: Sequence[Experiment]) -> None:

@@ -63,6 +63,11 @@ class Machines:
             if (number := getattr(self, name)) is not None and number < 1:
                 raise InputError(f"{name.replace('_', '-')} must be at least 1, got {number}")
 
+    @property
+    def local(self) -> bool:
+        """Whether these are processes of this machine."""
+        return self.on in ("processes", "serial")
+
     def check_installed(self) -> None:
         """Check that the library that these machines need is installed.
 
