@@ -105,7 +105,11 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
         ),
         (SHORT + 'method = "er"', ["--on", "ray", "--cpus-per-run", "0"], "cpus-per-run must be above 0"),
         (SHORT + 'method = "er"', ["--done", "--dry-run"], "cannot be used together"),
-        (SHORT + 'method = "er"\nper_epoch = true\nevery = 2', ["--emit-commands"], "cannot be written as one"),
+        (
+            SHORT + 'method = "er"\nper_epoch = true\nevery = 2',
+            ["--emit-commands"],
+            "cannot be written as one",
+        ),
     ],
 )
 def test_bad_input_is_one_line(

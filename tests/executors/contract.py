@@ -39,11 +39,13 @@ PLACE = Path({place!r})
 
 @engram.method("test-paced")
 class Paced(engram.Learner):
-    "Takes its time while there is a file `slow`, and writes down who made which update."
+    "Takes its time while there is a file `slow`, stops in the middle while there is a file `stop`."
     def after_step(self, batch):
         with (PLACE / "steps.txt").open("a") as file:
             file.write(f"{{os.getpid()}}\\n")
         if (PLACE / "slow").exists():
+            time.sleep(0.05)
+        while (PLACE / "stop").exists() and self.task.index == 2:
             time.sleep(0.05)
 
 @engram.method("test-crashes")

@@ -124,7 +124,8 @@ def test_the_run_of_a_killed_worker_resumes(cluster: Any, tmp_path: Path) -> Non
 
 def test_the_runs_of_a_removed_node_resume_on_another(cluster: Any, tmp_path: Path) -> None:
     plugin, out = plugin_in(tmp_path), tmp_path / "runs"
-    (tmp_path / "slow").touch()
+    for name in ("slow", "stop"):
+        (tmp_path / name).touch()
     third = add_node(cluster, "third")
     removed: list[float] = []
 
@@ -133,6 +134,7 @@ def test_the_runs_of_a_removed_node_resume_on_another(cluster: Any, tmp_path: Pa
             if not removed and len(list(out.glob(f"*/{CHECKPOINT}"))) == 3:
                 removed.append(time.time())
                 cluster.remove_node(third, allow_graceful=False)
+                (tmp_path / "stop").unlink()
 
     where = Where(out=out, plugin=plugin, checkpoint_seconds=0.2)
     planned = [small(), *(small("test-paced", updates=20, seed=seed) for seed in range(3))]

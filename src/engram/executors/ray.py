@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any, final
 
 from engram.core.errors import InputError
-from engram.core.files import as_input_error, make_folder, write_whole
+from engram.core.files import as_input_error, make_folder, remove_left_over, temporary_path
 from engram.core.leases import Held, lease
-from engram.core.owner import unique_name
 from engram.core.stopping import NUMBERS
 from engram.engine.execute import attempt, record_failure
 from engram.engine.observers import Observer, tell
@@ -45,6 +44,9 @@ SEEN_SECONDS = 30.0
 
 MOST_LOSSES = 3
 """So often the worker of a run may die without having come further; then it is the run's fault."""
+
+_MARK = ".mark"
+"""How the name of the file ends by which a machine sees that it shares the folder."""
 
 _AHEAD = 64
 """At least so many runs are submitted at a time, so that a cluster that can grow knows what is wanted."""
@@ -84,12 +86,15 @@ class Ray(Executor):
         ray = connect(self.machines.address)
         resources = self._resources(ray)
         where = _absolute(self.where)
-        mark = f".shared-{unique_name()}"
+        # What a process that was killed left goes first.
+        remove_left_over(where.folder, of="shared", ending=_MARK)
+        mark = temporary_path(where.folder / "shared", ending=_MARK).name
         with ExitStack() as stack:
             place = stack.enter_context(
                 tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True)
             )
-            write_whole(where.folder / mark, lambda beside: beside.write_text("seen"))
+            with as_input_error(f"cannot write to {where.folder}", "; choose another folder"):
+                (where.folder / mark).touch()
             stack.callback((where.folder / mark).unlink, missing_ok=True)
             packer = Packer()
             cargo = packer.pack(waiting, Path(place), data=where.data, plugin=where.plugin)
