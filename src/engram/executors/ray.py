@@ -152,7 +152,7 @@ def connect(address: str | None) -> Any:
                 **({} if named else {"include_dashboard": False}),
             )
         except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-            reason = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition(". ")[0].partition("\n")[0].rstrip(".")
             raise InputError(
                 f"the Ray cluster {named or 'on this machine'} does not answer: {reason}; start one with "
                 "`ray start --head`, or name its address"
