@@ -175,7 +175,7 @@ def test_a_sweep_stops_as_after_ctrl_c(number: signal.Signals, whom: str, plugin
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number, errors
     assert "Traceback" not in errors and "error: interrupted: 0 of 2 runs are finished" in errors
-    [folder] = out.iterdir()
+    [folder] = [path for path in out.iterdir() if path.is_dir()]
     assert read_checkpoint(folder / CHECKPOINT)["place"]["step"] > 8
     check_resumed(plugin, arguments)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from engram.core.errors import InputError
-from engram.core.files import as_input_error, checksum, remove_file, write_whole
+from engram.core.files import as_input_error, checksum, make_folder, remove_file, write_whole
 from engram.core.folder import CHECKPOINT, FAILURE, LEASE, PREVIOUS, PROGRESS, RESULT, versions
 from engram.core.leases import Held, lease
 from engram.datasets.find import cache_folder
@@ -124,6 +124,7 @@ def receive(experiment: Experiment, files: Sequence[tuple[str, bytes]], out: Pat
         InputError: They cannot be written.
     """
     folder = out / experiment.id
+    make_folder(folder)
     with lease(folder):
         run = Run.find(experiment, out)
         if run.finished:
