@@ -114,7 +114,7 @@ def check_resumed(plugin: Path, arguments: list[str]) -> None:
         finished = Run.load(folder)
         assert finished.trace == run(finished.experiment).trace
         assert {path.name for path in folder.iterdir()} == {
-            *("experiment.json", "result.json", "trace.parquet"),
+            *("experiment.json", "result.json", "samples.parquet", "trace.parquet"),
         }
 
 
@@ -239,7 +239,7 @@ def test_a_method_that_hangs_is_ended(method: str, plugin: Path) -> None:
     assert process.returncode == 2, errors
     last = errors.strip().splitlines()[-1]
     assert last.startswith("error: ") and "was not completed in 3 s (--timeout)" in last
-    [folder] = (plugin.parent / "runs").iterdir()
+    [folder] = [path for path in (plugin.parent / "runs").iterdir() if path.is_dir()]
     failure = json.loads((folder / FAILURE).read_text())
     assert failure["kind"] == "timed out" and not (folder / LEASE).exists()
 
@@ -249,7 +249,7 @@ def test_a_run_in_a_process_of_its_own_has_the_same_bits(plugin: Path, engram: E
     out = plugin.parent / "runs"
     options = ("run", "split-digits", "er", "--updates", 4, "--subset", 20, "--out", out, "--json")
     there = engram(*options, "--timeout", 60).json
-    [folder] = out.iterdir()
+    [folder] = [path for path in out.iterdir() if path.is_dir()]
     trace = Run.load(folder).trace
     (folder / RESULT).unlink()
     here = engram(*options).json
