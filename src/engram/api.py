@@ -11,6 +11,7 @@ from engram.core.jsons import Json, JsonMapping
 
 if TYPE_CHECKING:
     from engram.engine.observers import Observer
+    from engram.executors import Machines
     from engram.record.experiment import Experiment
     from engram.record.run import Run
     from engram.results.compare import CompareOptions, RunComparison
@@ -111,6 +112,7 @@ def sweep(
     timeout: float | None = None,
     track: str | Sequence[str] = (),
     save_weights: str | None = None,
+    on: str | Machines | None = None,
     observers: Sequence[Observer] = (),
 ) -> Runs:
     """Run every combination of options in a sweep file or dictionary, and return the runs.
@@ -131,6 +133,8 @@ def sweep(
         timeout: End a run that completes no update for so many seconds (default: never).
         track: Trackers that log the runs: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         save_weights: Keep weights in each run's folder: `final`, or after all `tasks`.
+        on: `processes`, `serial`, `ray` or `slurm`, or `engram.executors.Machines` with more about them
+            (default: processes, or serial with one job).
         observers: Notified of every step of the runs.
 
     Returns:
@@ -144,7 +148,7 @@ def sweep(
     """
     from engram.core.plugins import load_plugin
     from engram.engine.where import Where
-    from engram.executors import executor_for
+    from engram.executors import Machines, executor_for
     from engram.protocols.sweep_file import expand, read_sweep
     from engram.results.runs import Runs
 
@@ -162,8 +166,10 @@ def sweep(
         timeout=timeout,
         save_weights=save_weights,
     )
+    if not isinstance(on, Machines):
+        on = Machines(on=on or ("serial" if jobs == 1 else "processes"))
     observers = [*observers, *_trackers(track)]
-    runs = executor_for(where, observers, serial=jobs == 1)(experiments)
+    runs = executor_for(where, observers, machines=on)(experiments)
     return Runs([run for run in runs if run.finished], incomplete=[run for run in runs if not run.finished])
 
 

@@ -40,6 +40,11 @@ class _Engram(Verbs):
             "Run what is missing of a table or figure, and show it beside the published one.",
             TRAIN,
         ),
+        "status": LazyVerb(
+            "engram.cli.status:status",
+            "Say which runs of FOLDER are done, under way, failed and left, and how long the rest takes.",
+            RESULTS,
+        ),
         "report": LazyVerb(
             "engram.cli.report:report",
             "Write one self-contained HTML page about finished runs.",

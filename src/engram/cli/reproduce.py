@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.completion import artefact_names, completion
+from engram.cli.machines import with_machines
 from engram.cli.options import CheckpointEvery, Timeout, Track, check_seconds
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import number, print_all
@@ -18,11 +19,12 @@ from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
 from engram.core.stopping import exit_code
+from engram.executors.machines import Machines
 
 if TYPE_CHECKING:
     from engram.engine.observers import Observer
     from engram.engine.where import Where
-    from engram.executors import Executor
+    from engram.executors import Execute
     from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
     from engram.papers.values import Artefact, Piece, Scale
@@ -30,13 +32,13 @@ if TYPE_CHECKING:
     from engram.record.run import Run
 
 SCALES = ("full", "quick")
-EXECUTORS = ("processes", "serial")
 SCALED = {
     "quick": "Quick: a few updates of each run, tested on few samples. This is not the paper's set-up.",
     "small": "Small: the paper's set-up cut down, as the note says, and not compared by verdict.",
 }
 
 
+@with_machines
 def reproduce(
     name: Annotated[
         str | None,
@@ -55,7 +57,8 @@ def reproduce(
     follow: Annotated[
         str | None, typer.Option(help="Another reading, where paper and code disagree.")
     ] = None,
-    on: Annotated[str, typer.Option(help="processes (several runs at a time) or serial.")] = "processes",
+    *,
+    machines: Machines,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs (default: one per core).")] = None,
     done: Annotated[
         bool, typer.Option("--done", help="Show what finished runs say, and run nothing.")
@@ -78,11 +81,10 @@ def reproduce(
     from engram.cli.options import one_of, start_computing
 
     one_of("scale", scale, SCALES)
-    one_of("executor", on, EXECUTORS)
     if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds must be at least 1 and at most {MOST_SEEDS}, got {seeds}")
     check_seconds(checkpoint_every, timeout)
-    start_computing(None, device)
+    start_computing(None, device if machines.local else "cpu")
     from engram.engine.where import Where
 
     where = Where(
@@ -120,7 +122,7 @@ def reproduce(
             done=done,
             track=tuple(track or ()),
         )
-        _reproduce(wanted, where, on, seeds=seeds, json=json)
+        _reproduce(wanted, where, machines, seeds=seeds, json=json)
 
 
 def _refuse(options: Mapping[str, object], reason: str) -> None:
@@ -143,7 +145,7 @@ class _Wanted:
     track: tuple[str, ...]
 
 
-def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, json: bool) -> None:
+def _reproduce(wanted: _Wanted, where: Where, machines: Machines, *, seeds: int | None, json: bool) -> None:
     """Run or survey the pieces of a table or figure, and show, record and draw what came out."""
     from engram.interop.trackers import trackers_of
     from engram.papers.catalogue import artefact
@@ -161,7 +163,7 @@ def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, jso
     if wanted.done:
         reproduced = survey(pieces, where.folder, seeds=seeds, scale=size)
     else:
-        execute = _executor(on, where, trackers_of(wanted.track))
+        execute = _executor(machines, where, trackers_of(wanted.track))
         reproduced = _run(pieces, where, execute, seeds=seeds, scale=size)
     written, drawn = _record(whole, reproduced, scale=size, follow=wanted.follow, done=wanted.done)
     if earlier is not None:
@@ -178,7 +180,7 @@ def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, jso
 
 
 def _run(
-    pieces: Sequence[Piece], where: Where, execute: Executor, *, seeds: int | None, scale: Scale
+    pieces: Sequence[Piece], where: Where, execute: Execute, *, seeds: int | None, scale: Scale
 ) -> list[Reproduced]:
     from engram.papers.reproduce import reproduce as run_all
 
@@ -217,7 +219,7 @@ def _write(written: JsonMapping, drawn: Page | None, place: Path, *, part: bool)
     return _page(drawn, written, place / (f"{label}-part.html" if part else f"{label}.html"))
 
 
-def _executor(on: str, where: Where, observers: Sequence[Observer]) -> Executor:
+def _executor(machines: Machines, where: Where, observers: Sequence[Observer]) -> Execute:
     from engram.cli.progress import ProgressDisplay
     from engram.executors import executor_for
 
@@ -225,7 +227,7 @@ def _executor(on: str, where: Where, observers: Sequence[Observer]) -> Executor:
         if not experiments:
             return []
         with ProgressDisplay(len(experiments)) as display:
-            return executor_for(where, [display, *observers], serial=on == "serial")(experiments)
+            return executor_for(where, [display, *observers], machines=machines)(experiments)
 
     return execute
 

@@ -116,7 +116,7 @@ def _run_one(experiment: Experiment, where: Where, observers: Sequence[Observer]
     from engram.core.leases import Held, holder_of
     from engram.engine.execute import execute
     from engram.engine.failures import RunFailed, explain_crash
-    from engram.executors import executor_for
+    from engram.executors import Machines, executor_for
 
     try:
         if where.timeout is None:
@@ -126,7 +126,7 @@ def _run_one(experiment: Experiment, where: Where, observers: Sequence[Observer]
     folder = where.folder / experiment.id
     if (holder := holder_of(folder)) is not None:
         raise Held(folder, holder)
-    [run] = executor_for(where, observers, serial=True)([experiment])
+    [run] = executor_for(where, observers, machines=Machines(on="serial"))([experiment])
     if run.failure is not None:
         raise InputError(explain_crash(run))
     return run
@@ -134,7 +134,7 @@ def _run_one(experiment: Experiment, where: Where, observers: Sequence[Observer]
 
 def _how_to_resume(where: Where, left: Sequence[Experiment], *, again: bool) -> str:
     """What to do after an interruption, and what will happen then."""
-    from engram.engine.checkpoint import has_checkpoint
+    from engram.core.folder import has_checkpoint
 
     if again:
         return "what was there before is kept; run the same command again to start again"

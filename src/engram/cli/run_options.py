@@ -121,9 +121,13 @@ class RunOptions:
 
         return trackers_of(self.track)
 
-    def start(self) -> None:
-        """Prepare torch, and load the plugin."""
-        start_computing(self.threads, self.device)
+    def start(self, *, here: bool = True) -> None:
+        """Prepare torch, and load the plugin.
+
+        Args:
+            here: Whether runs are made on this machine, which must then have the device.
+        """
+        start_computing(self.threads, self.device if here else "cpu")
         load_own(self.plugin)
 
     def experiments(

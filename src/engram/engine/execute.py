@@ -11,15 +11,13 @@ from pathlib import Path
 
 from engram.core.errors import InputError
 from engram.core.files import is_file, make_folder, remove_file
-from engram.core.folder import EXPERIMENT, FAILURE, LEASE, RESULT
+from engram.core.folder import CHECKPOINT, EXPERIMENT, FAILURE, LEASE, RESULT, has_checkpoint
 from engram.core.leases import Held, Lease, lease
 from engram.core.stopping import StopSignals
 from engram.datasets.accounting import Forbidden, refusal
 from engram.engine.checkpoint import (
-    CHECKPOINT,
     Checkpoints,
     DamagedCheckpoint,
-    has_checkpoint,
     reject,
     remove_checkpoints,
     states_to_resume,
@@ -28,6 +26,7 @@ from engram.engine.failures import RunFailed, failure_of
 from engram.engine.kept_weights import WeightKeeper, check_keeps
 from engram.engine.loop import run_steps
 from engram.engine.observers import Observer, Step, Watcher, tell
+from engram.engine.progress import ProgressFile
 from engram.engine.where import Where
 from engram.record.aside import move_damaged, recover, remove_damaged
 from engram.record.experiment import Experiment
@@ -63,14 +62,15 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
     known = is_file(folder / EXPERIMENT)
     if not known:
         save_description(folder, experiment.as_json())
-    with StopSignals(wait=False) as signals, lease(folder) as held:
+    with StopSignals(wait=False) as signals, lease(folder) as held, ProgressFile(folder) as progress:
         recover(folder)
         before = Run.find(experiment, where.folder)
         if before.finished:
             return _existing(before, where, observers, weights)
         _prepare(before)
         save_description(folder, experiment.as_json())
-        keeper = _Keeper(Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds), signals, held)
+        checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
+        keeper = _Keeper(checkpoints, signals, held, progress)
         try:
             told = observers if weights is None else (*observers, weights)
             saved = _observed(
@@ -144,10 +144,13 @@ class _Keeper(Watcher):
         checkpoints: Saves checkpoints.
         signals: Notes signals.
         held: The lease of the run's folder.
+        progress: Tells others how far the run is.
     """
 
-    def __init__(self, checkpoints: Checkpoints, signals: StopSignals, held: Lease) -> None:
-        self.checkpoints, self.signals, self.held = checkpoints, signals, held
+    def __init__(
+        self, checkpoints: Checkpoints, signals: StopSignals, held: Lease, progress: ProgressFile
+    ) -> None:
+        self.checkpoints, self.signals, self.held, self.progress = checkpoints, signals, held, progress
 
     def updated(self, step: Step) -> None:
         """Between two updates: notice whether to stop, and save a checkpoint if it is time."""
@@ -156,6 +159,7 @@ class _Keeper(Watcher):
         # Before the first update there was nothing to lose by stopping at once.
         self.signals.wait = True
         self.checkpoints.updated(step)
+        self.progress.updated(step)
 
     def interrupted(self, step: Step) -> None:
         """Save a checkpoint before the run stops, unless its user is in a hurry."""

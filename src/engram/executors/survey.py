@@ -57,12 +57,26 @@ def seconds_left(runs: Sequence[Run], jobs: int | None = None) -> float | None:
         return 0.0
     if not done:
         return None
+    expected = _expected(left, done)
+    # A single run is not distributed over several processes.
+    return max(sum(expected) / min(jobs or cores(), len(left)), max(expected))
+
+
+def expected_seconds(run: Run, done: Sequence[Run]) -> float | None:
+    """How long a run is expected to take, as in `seconds_left`; None if no run is finished.
+
+    Example:
+        >>> expected_seconds(Run(), []) is None
+        True
+    """
+    return _expected([run], done)[0] if done else None
+
+
+def _expected(left: Sequence[Run], done: Sequence[Run]) -> list[float]:
     by_label = _means((run.label, run.seconds.total) for run in done)
     by_stream = _means((_stream(run), run.seconds.total) for run in done)
     whole = statistics.fmean(run.seconds.total for run in done)
-    expected = [by_label.get(run.label, by_stream.get(_stream(run), whole)) for run in left]
-    # A single run is not distributed over several processes.
-    return max(sum(expected) / min(jobs or cores(), len(left)), max(expected))
+    return [by_label.get(run.label, by_stream.get(_stream(run), whole)) for run in left]
 
 
 def _stream(run: Run) -> tuple[str, str]:

@@ -78,16 +78,33 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """One combination, as it is written in the file.
+
+    Attributes:
+        options: The options of `engram run`, with `scenario` and `method`.
+        fields: The fields of the method.
+        seed: The seed.
+    """
+
+    options: JsonMapping
+    fields: JsonObject
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class SweepPlan:
     """The experiments of a sweep.
 
     Attributes:
         experiments: All experiments without repetitions, in the order of the file; seeds change fastest.
+        rows: The combination that each of them stands for.
         skipped: The combinations that are not possible.
         repeated: How many repetitions of experiments were left out.
     """
 
     experiments: tuple[Experiment, ...]
+    rows: tuple[Row, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     repeated: int = 0
 
@@ -136,7 +153,9 @@ def expand(table: JsonMapping) -> SweepPlan:
         raise InputError("; ".join(dict.fromkeys(mistakes)))
     experiments = tuple(gathered.experiments.values())
     warn_redrawn(experiments)
-    return SweepPlan(experiments, tuple(gathered.skipped), gathered.count - len(experiments))
+    return SweepPlan(
+        experiments, tuple(gathered.rows.values()), tuple(gathered.skipped), gathered.count - len(experiments)
+    )
 
 
 def _blocks(table: JsonMapping, mistakes: list[str]) -> tuple[_Block, list[_Block]]:
@@ -158,6 +177,7 @@ class _Gathered:
     def __init__(self, mistakes: list[str]) -> None:
         self.mistakes = mistakes
         self.experiments: dict[str, Experiment] = {}
+        self.rows: dict[str, Row] = {}
         self.skipped: dict[Skipped, None] = {}
         self.count = 0
 
@@ -168,12 +188,13 @@ class _Gathered:
                 self.mistakes.append(f"{block.where}{missing[0]} is missing: name one, or several in a list")
             return
         before = self.count, len(self.skipped)
-        for planned in block.experiments(self.mistakes):
+        for row, planned in block.experiments(self.mistakes):
             if isinstance(planned, Skipped):
                 self.skipped[planned] = None
             else:
                 self.count += 1
                 self.experiments[planned.id] = planned
+                self.rows.setdefault(planned.id, row)
         if not self.mistakes and before[0] == self.count:
             reasons = "; ".join(dict.fromkeys(skipped.why for skipped in list(self.skipped)[before[1] :]))
             self.mistakes.append(f"{block.where}nothing is left to run: {reasons}")
@@ -246,14 +267,14 @@ class _Block:
         unused = [name for name in self.method_fields if not any(name in group for group in methods)]
         return [f"{self.where}set.{name}: no run here has the method {name}" for name in unused]
 
-    def experiments(self, mistakes: list[str]) -> Iterator[Experiment | Skipped]:
+    def experiments(self, mistakes: list[str]) -> Iterator[tuple[Row, Experiment | Skipped]]:
         """Every combination."""
         for chosen in combinations(self.options):
             grid = {**self.fields, **self.method_fields.get(chosen["method"], {})}
             for fields in combinations(grid):
                 for seed in self.seeds or (0,):
                     with _noting(mistakes, self.where):
-                        yield _experiment(chosen, fields, seed=seed)
+                        yield Row(chosen, fields, seed), _experiment(chosen, fields, seed=seed)
 
 
 def _experiment(chosen: JsonMapping, fields: JsonObject, *, seed: int) -> Experiment | Skipped:
