@@ -25,6 +25,7 @@ from engram.record.account import Account
 from engram.record.card import Card
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
+from engram.record.later import LazyField, nothing
 from engram.record.revisions import revisions_of
 from engram.record.seal import CHECKSUMS, check_seal, digest_of, sealed
 from engram.record.tables import StoredTables, Tables
@@ -102,9 +103,9 @@ class Run:
     finished: bool = False
     failure: Failure | None = None
     stored: Mapping[str, float] = field(default_factory=dict)
-    by_task: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    why: Mapping[str, str] = field(default_factory=dict)
-    estimates: Extremes | None = None
+    by_task: LazyField[Mapping[str, Sequence[float]]] = LazyField(dict)
+    why: LazyField[Mapping[str, str]] = LazyField(dict)
+    estimates: LazyField[Extremes | None] = LazyField(nothing)
     sizes: tuple[int, ...] | None = None
     classes: tuple[int, ...] | None = None
     phases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -112,8 +113,8 @@ class Run:
     updates: int = 0
     evaluations: int = 0
     seconds: Seconds = field(default_factory=Seconds)
-    account: Account | None = None
-    card: Card | None = None
+    account: LazyField[Account | None] = LazyField(nothing)
+    card: LazyField[Card | None] = LazyField(nothing)
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
 
