@@ -6,10 +6,10 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import Damaged
 from engram.core.files import as_input_error, checksum, write_parquet
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     import polars
 
 COLUMNS = ("step", "learning", "task", "correct", "total", "bits")
+
+
+class Counts(NamedTuple):
+    """A trace without its bits: one entry per evaluation of each task."""
+
+    step: ArrayLike
+    learning: ArrayLike
+    task: ArrayLike
+    correct: ArrayLike
+    total: ArrayLike
 
 
 @dataclass(slots=True, repr=False)
@@ -76,6 +86,10 @@ class Trace:
         """Which samples were right in one row."""
         packed = np.frombuffer(self.bits[row], dtype=np.uint8)
         return np.unpackbits(packed, count=self.total[row]).astype(np.bool_)
+
+    def counts(self) -> Counts:
+        """The trace without its bits."""
+        return Counts(self.step, self.learning, self.task, self.correct, self.total)
 
     def frame(self) -> polars.DataFrame:
         """The trace as a table with the columns of the file."""

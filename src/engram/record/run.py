@@ -18,7 +18,7 @@ from engram.core.files import is_file, read_json, remove_file, write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
-from engram.core.trace import Trace
+from engram.core.trace import Counts, Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
@@ -340,16 +340,16 @@ class Run:
     @cached_property
     def curve(self) -> Curve:
         """The trace as a table of accuracies, tasks in the order in which they were learned."""
-        return self._curve_of(self.trace)
+        return self._curve_of(self.tables.counts())
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """`acc[learned, evaluated]`, on full test sets where the run kept such evaluations."""
-        return self._curve_of(self.ends).matrix() if len(self.ends) else self.curve.matrix()
+        return self._curve_of(self.ends.counts()).matrix() if len(self.ends) else self.curve.matrix()
 
-    def _curve_of(self, trace: Trace) -> Curve:
+    def _curve_of(self, counts: Counts) -> Curve:
         try:
-            return Curve.of_trace(trace, phases=self._phases())
+            return Curve.of_counts(**counts._asdict(), phases=self._phases())
         except InputError as error:
             raise InputError(f"the run {self.folder or self.id} cannot be read: {error}") from error
 
@@ -525,7 +525,9 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         check_seal(result, folder / RESULT)
         if planned is None:
             _check_description(description, result, folder / EXPERIMENT)
-        return _with_result(run, result, folder / RESULT)
+        checksums = result.get(CHECKSUMS)
+        tables = StoredTables(folder, None if checksums is None else dict(checksums))
+        return with_result(run, result, str(folder / RESULT), tables)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
         return replace(run, failure=Failure.of_json(read_json(path), source=str(path)))
@@ -539,13 +541,21 @@ def _check_description(description: JsonMapping, result: JsonMapping, path: Path
         raise Damaged(f"{path} is damaged: it is not the experiment that was run")
 
 
-def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
-    """The run with what `result.json` says, checked."""
+def with_result(run: Run, result: JsonMapping, where: str, tables: Tables) -> Run:
+    """The run with what `result.json` says, checked.
+
+    Args:
+        run: The run as its description tells it.
+        result: The content of `result.json`.
+        where: What it was read from, for messages.
+        tables: Its tables.
+
+    Raises:
+        Damaged: It cannot have been written by engram.
+    """
     if not isinstance(result.get("metrics"), Mapping):
-        raise Damaged(f"{path} has no metrics: run it again with --again")
+        raise Damaged(f"{where} has no metrics: run it again with --again")
     try:
-        assert run.folder is not None
-        checksums = result.get(CHECKSUMS)
         seconds = result.get("seconds") or {}
         account, card, extremes = result.get("account"), result.get("card"), result.get("extremes")
         return replace(
@@ -566,14 +576,14 @@ def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
             evaluations=int(result.get("evaluations") or 0),
             seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
             account=None if account is None else Account.of_json(account),
-            card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
+            card=None if card is None else Card.of_json(card, of=f"the run {run.folder or run.id}"),
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
-            tables=StoredTables(run.folder, None if checksums is None else dict(checksums)),
+            tables=tables,
         )
     except InputError as error:
         raise Damaged(str(error)) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"{path} cannot be read ({error}): run it again with --again") from error
+        raise Damaged(f"{where} cannot be read ({error}): run it again with --again") from error
 
 
 def _number(value: object) -> float:

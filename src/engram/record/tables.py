@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engram.core.errors import Damaged
 from engram.core.files import checksum, write_parquet
 from engram.core.folder import ENDS, PROBES, TRACE, Reading
-from engram.core.trace import Trace, read_table
+from engram.core.trace import Counts, Trace, read_table
+
+if TYPE_CHECKING:
+    import polars
 
 
 class Tables:
@@ -34,19 +38,25 @@ class Tables:
         if len(self.ends):
             checksums[ENDS] = self.ends.save(folder / ENDS)
         if self.readings:
-            import polars as pl
-
-            kinds = {
-                "step": pl.Int64,
-                "learning": pl.Int32,
-                "task": pl.Int32,
-                "name": pl.String,
-                "value": pl.Float64,
-            }
-            checksums[PROBES] = write_parquet(
-                folder / PROBES, pl.DataFrame(list(self.readings), schema=kinds, orient="row")
-            )
+            checksums[PROBES] = write_parquet(folder / PROBES, self.readings_frame())
         return checksums
+
+    def counts(self) -> Counts:
+        """The trace without its bits, which takes less time to read where many runs are stored together."""
+        return self.trace.counts()
+
+    def readings_frame(self) -> polars.DataFrame:
+        """What probes measured, as a table with the columns of the file."""
+        import polars as pl
+
+        kinds = {
+            "step": pl.Int64,
+            "learning": pl.Int32,
+            "task": pl.Int32,
+            "name": pl.String,
+            "value": pl.Float64,
+        }
+        return pl.DataFrame(list(self.readings), schema=kinds, orient="row")
 
 
 class StoredTables(Tables):
