@@ -12,11 +12,15 @@ if TYPE_CHECKING:
 INDEX: Final = "runs.parquet"
 KINDS: Final = ("trace", "ends", "probes")
 
+OWN: Final = ("id", "seed")
+"""What tells the runs of one experiment apart; null in `experiment`, which is one text for all of them."""
+
 LIGHT: Final = (
-    "id",
+    *OWN,
     "metrics",
     "experiment",
     "result",
+    "extremes",
     "why",
     "test_data",
     "phases",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +19,13 @@ from engram.core.errors import Damaged, InputError
 from engram.core.folder import Reading
 from engram.core.jsons import JsonObject
 from engram.core.trace import COLUMNS, Counts, Trace
+from engram.metrics.extremes import Extremes
 from engram.record.later import Later
 from engram.record.run import Run, Seconds, with_result
 from engram.record.seal import check_seal
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
-from engram.results.store.layout import INDEX, KINDS, LIGHT, digest_of_table
+from engram.results.store.layout import INDEX, KINDS, LIGHT, OWN, digest_of_table
 
 if TYPE_CHECKING:
     import polars
@@ -67,7 +70,8 @@ def read_store(address: str | Path) -> list[Run]:
     if missing:
         raise Damaged(f"{place}/{INDEX} is not an index of runs: it lacks the columns {', '.join(missing)}")
     files = _Files(place)
-    return [_run(_Row(row), place, files) for row in index.select(LIGHT).iter_rows(named=True)]
+    with _without_collection():
+        return [_run(_Row(row), place, files) for row in index.select(LIGHT).to_dicts()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +103,16 @@ class _Row:
 
 def _run(row: _Row, place: str, files: _Files) -> Run:
     where = f"the run {row.text('id')} in {place}"
-    description = _object(row.text("experiment"), where)
+    description = _description(row)
     tables = _StoreTables(where, {kind: files.piece(row, kind) for kind in KINDS})
-
-    @cache
-    def whole() -> Run:
-        result = _object(row.text("result"), where)
-        check_seal(result, Path(where))
-        return with_result(Run(description=description), result, where, tables)
-
+    whole = _Whole(row, where)
     return Run(
         description=description,
         finished=True,
         stored=row.metrics(),
-        by_task=Later(lambda: whole().by_task),
+        by_task=Later(lambda: whole.run.by_task),
         why=Later(lambda: _texts(row.text("why"))),
-        estimates=Later(lambda: whole().estimates),
+        estimates=Later(lambda: _extremes(row.text("extremes"))),
         sizes=row.numbers("sizes"),
         classes=row.numbers("classes"),
         phases=_phases(row.text("phases")),
@@ -122,11 +120,42 @@ def _run(row: _Row, place: str, files: _Files) -> Run:
         updates=row.number("updates"),
         evaluations=row.number("evaluations"),
         seconds=Seconds(row.fraction("train_seconds"), row.fraction("evaluate_seconds")),
-        account=Later(lambda: whole().account),
-        card=Later(lambda: whole().card),
+        account=Later(lambda: whole.run.account),
+        card=Later(lambda: whole.run.card),
         versions=_texts(row.text("versions")),
         tables=tables,
     )
+
+
+def _description(row: _Row) -> JsonObject:
+    """What the run is; runs that differ in their id and seed only share the rest."""
+    shared = _shared_object(row.text("experiment"))
+    own: JsonObject = {name: row.values[name] for name in OWN if name in shared}
+    return {**shared, **own}
+
+
+class _Whole:
+    """What the sealed result of a run says, read and checked on first use."""
+
+    def __init__(self, row: _Row, where: str) -> None:
+        self.row, self.where = row, where
+
+    @cached_property
+    def run(self) -> Run:
+        result = _object(self.row.text("result"), self.where)
+        check_seal(result, Path(self.where))
+        return with_result(Run(), result, self.where, Tables())
+
+
+@lru_cache(_SHARED)
+def _shared_object(text: str) -> JsonObject:
+    value: JsonObject = json.loads(text)
+    return value
+
+
+def _extremes(text: str) -> Extremes | None:
+    value = json.loads(text)
+    return None if value is None else Extremes.of_json(value)
 
 
 def _object(text: str, where: str) -> JsonObject:
@@ -241,6 +270,18 @@ class _StoreTables(Tables):
         if digest_of_table(frame) != piece.digest:
             raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
         return frame
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause the garbage collector, which looks at all objects again and again while many are made."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _collected(path: str, query: Callable[[polars.LazyFrame], polars.LazyFrame]) -> polars.DataFrame:

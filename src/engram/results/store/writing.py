@@ -15,7 +15,7 @@ from engram.core.folder import EXPERIMENT, finite
 from engram.core.jsons import Json, JsonObject
 from engram.record.run import Run
 from engram.record.seal import CHECKSUMS, digest_of, sealed
-from engram.results.store.layout import INDEX, KINDS, digest_of_table
+from engram.results.store.layout import INDEX, KINDS, OWN, digest_of_table
 
 if TYPE_CHECKING:
     import polars
@@ -117,7 +117,8 @@ def _row(run: Run) -> JsonObject:
         "test_data": _text(whole["test_data"]),
         "why": _text(whole["why"]),
         "versions": _text(whole["versions"]),
-        "experiment": _text(description),
+        "extremes": _text(whole.get("extremes")),
+        "experiment": _text({name: None if name in OWN else value for name, value in description.items()}),
         "result": _text(whole),
     }
 
