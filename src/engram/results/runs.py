@@ -230,6 +230,10 @@ class RunGroup:
     label: str
     runs: tuple[Run, ...]
 
+    def first(self, most: int) -> RunGroup:
+        """The group with at most so many of its runs."""
+        return self if len(self.runs) <= most else RunGroup(self.label, self.runs[:most])
+
 
 def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
     """Group the runs that differ only in the seed, in order of first appearance.
