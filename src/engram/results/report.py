@@ -39,7 +39,7 @@ from engram.results.test_data import other_data_among, other_data_between
 _FEW = 10
 """Up to this many tasks, a plot shows both the full curves and their values at task ends by default."""
 
-DRAWN = 50
+DRAWN = 30
 """Curves, matrices, samples and cards of a group with more seeds than this are those of its first ones."""
 
 _DENSE = 16
@@ -69,7 +69,8 @@ def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
     figures: dict[str, Figure] = {}
     drawn = [group.first(DRAWN) for group in groups]
     sections = [_group_section(group, i, figures, of=len(groups[i].runs)) for i, group in enumerate(drawn)]
-    metrics = joined(_metrics_section(groups), cards_section(drawn))
+    table = metrics_table(groups)
+    metrics = joined(_metrics_section(groups, table), cards_section(drawn))
     if len(groups) > 1:
         content = joined(_overview(groups, drawn, figures), metrics, *sections)
     else:
@@ -84,7 +85,7 @@ def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
         heading=scenarios or names,
         lead=_lead(groups, incomplete),
         links=[(group.label, f"group-{i}") for i, group in enumerate(groups)],
-        content=joined(content, _definitions_section(groups)),
+        content=joined(content, _definitions_section(table)),
         figures=figures,
     )
 
@@ -345,8 +346,7 @@ def _events(run: Run, task: int) -> NDArray[np.int64] | None:
         return None
 
 
-def _metrics_section(groups: Sequence[RunGroup]) -> Html:
-    table = metrics_table(groups)
+def _metrics_section(groups: Sequence[RunGroup], table: Mapping[str, Sequence[Summary]]) -> Html:
     if not table:
         return Html("")
     extremes = [stored_extremes(group) for group in groups]
@@ -443,8 +443,8 @@ def _settings(group: RunGroup) -> Html:
     )
 
 
-def _definitions_section(groups: Sequence[RunGroup]) -> Html:
-    registered = [metric for name in metrics_table(groups) if (metric := _registered(name))]
+def _definitions_section(names: Iterable[str]) -> Html:
+    registered = [metric for name in names if (metric := _registered(name))]
     if not registered:
         return Html("")
     entries = [
