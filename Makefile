@@ -8,9 +8,12 @@ INSTALLED := .venv/.installed
 demo: $(INSTALLED)
 	$(BIN)/engram demo
 
-# Two test processes, so one thread per process.
+# Tests start many short commands, which should not compile engram every time.
+export PYTHONDONTWRITEBYTECODE =
+
+# Two test processes, so one thread per process. Neighbours stay in one process and share what they prepare.
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -m "not slow" $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 # Behaviour over seeds, real data, fresh installations. Takes a while. Set ENGRAM_DATA to a folder
 # with mnist.npz to include the tests on MNIST.

@@ -2,7 +2,8 @@
 
 Three methods learn Split-MNIST and are evaluated on all test samples after every update. From each trace,
 subsets are drawn again and again, as an evaluator draws them, and the estimates from a subset are compared
-with the value on all samples. The runs are kept in `runs/extremes`, so that only the first time trains.
+with the value on all samples. The same is done with other data, another network and another seed, which had
+no part in the choice of the interval. Runs are kept in `runs/extremes`: only the first time trains.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -31,7 +33,28 @@ from engram.metrics.registry import Options as MetricOptions
 from engram.metrics.summary import summarise
 from engram.record.run import Run
 
-STREAMS = [(method, setting) for setting in ("class", "task") for method in ("er", "gem", "ewc")]
+
+class Stream(NamedTuple):
+    """What a trace is made with."""
+
+    scenario: str
+    method: str
+    setting: str
+    hidden: tuple[int, ...]
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        data = "" if self.scenario == "split-mnist" else f" {self.scenario.removeprefix('split-')}"
+        return f"{self.method} {self.setting}{data}"
+
+
+_PAIRS = [(method, setting) for setting in ("class", "task") for method in ("er", "gem", "ewc")]
+CHOSEN_ON = [Stream("split-mnist", method, setting, (100, 100), 0) for method, setting in _PAIRS]
+"""The traces on which the interval was chosen."""
+OTHERS = [Stream("split-fashion-mnist", method, setting, (64,), 1) for method, setting in _PAIRS]
+"""Traces that were first looked at when the interval was settled."""
 METRICS = ("min-ACC", "WC-ACC", "WF10", "WF100", "WP10")
 SAMPLES = (100, 300, 1000)
 DRAWS, QUICK_DRAWS = 200, 20
@@ -104,20 +127,27 @@ def measure(options: Options) -> list[Report]:
     # Each process computes with one thread.
     os.environ["OMP_NUM_THREADS"] = "1"
     draws = QUICK_DRAWS if options.quick else DRAWS
-    folders = {f"{method} {setting}": whole_run(method, setting) for method, setting in STREAMS}
-    shown = Comparison(f"Extremes on subsets of {', '.join(map(str, SAMPLES))} samples, {draws} draws each")
     with ProcessPoolExecutor(options.threads, mp_context=get_context("spawn")) as pool:
-        for name, folder in folders.items():
-            truth = final(Run.load(folder).trace)
-            for samples in SAMPLES:
-                chunks = [range(first, min(first + CHUNK, draws)) for first in range(0, draws, CHUNK)]
-                tables = np.concatenate(list(pool.map(partial(estimates, folder, samples), chunks)))
-                shown.rows += rows(name, samples, truth, tables)
-            noise = np.mean(list(pool.map(partial(redrawn, folder, SAMPLES[0]), range(8))), axis=0) - truth
-            errors = ", ".join(f"{m} {100 * e:+.1f}" for m, e in zip(METRICS, noise, strict=True))
-            shown.remarks.append(
-                f"{name}, {SAMPLES[0]} samples redrawn for every evaluation: {errors} points"
-            )
+        return [
+            compared(streams, words, draws, pool)
+            for streams, words in ((CHOSEN_ON, "on which it was chosen"), (OTHERS, "on other traces"))
+        ]
+
+
+def compared(streams: Sequence[Stream], words: str, draws: int, pool: ProcessPoolExecutor) -> Comparison:
+    """The estimates from subsets of some traces, and the values on all samples."""
+    folders = {stream.name: whole_run(stream) for stream in streams}
+    sizes = ", ".join(map(str, SAMPLES))
+    shown = Comparison(f"Extremes on subsets of {sizes} samples, {draws} draws each, {words}")
+    for name, folder in folders.items():
+        truth = final(Run.load(folder).trace)
+        for samples in SAMPLES:
+            chunks = [range(first, min(first + CHUNK, draws)) for first in range(0, draws, CHUNK)]
+            tables = np.concatenate(list(pool.map(partial(estimates, folder, samples), chunks)))
+            shown.rows += rows(name, samples, truth, tables)
+        noise = np.mean(list(pool.map(partial(redrawn, folder, SAMPLES[0]), range(8))), axis=0) - truth
+        errors = ", ".join(f"{m} {100 * e:+.1f}" for m, e in zip(METRICS, noise, strict=True))
+        shown.remarks.append(f"{name}, {SAMPLES[0]} samples redrawn for every evaluation: {errors} points")
     shown.means = [
         mean_row([row for row in shown.rows if (row.samples, row.metric) == (samples, metric)])
         for samples in SAMPLES
@@ -138,7 +168,7 @@ def measure(options: Options) -> list[Report]:
         Figure("highest mean coverage", max(covered), min(covered), max(covered), len(covered), "", MOST),
     ]
     shown.remarks.append("means over traces leave out those in which a metric has no error at all")
-    return [shown]
+    return shown
 
 
 def mean_row(table: Sequence[Row]) -> Row:
@@ -190,7 +220,7 @@ def _rms(errors: NDArray[np.float64]) -> float:
     return 100 * float(np.sqrt((errors**2).mean()))
 
 
-def whole_run(method: str, setting: str) -> Path:
+def whole_run(stream: Stream) -> Path:
     """The folder of a run that was evaluated on all test samples after every update."""
     import torch
 
@@ -200,16 +230,17 @@ def whole_run(method: str, setting: str) -> Path:
     torch.set_num_threads(1)
     try:
         run = engram.run(
-            "split-mnist",
-            method,
-            setting=setting,
-            hidden=(100, 100),
+            stream.scenario,
+            stream.method,
+            setting=stream.setting,
+            hidden=stream.hidden,
+            seed=stream.seed,
             updates=UPDATES,
             subset=0,
             out=ROOT / "runs" / "extremes",
         )
     except InputError as error:
-        raise Skipped(f"it needs MNIST: {error}") from error
+        raise Skipped(f"it needs {stream.scenario}: {error}") from error
     finally:
         torch.set_num_threads(threads)
     assert run.folder is not None

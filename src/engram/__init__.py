@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from engram.core.values import Batch, TaskInfo
     from engram.datasets.register import dataset
     from engram.engine.recipe import experiment
+    from engram.evaluation import right, score
     from engram.evaluation.evaluator import Evaluator
     from engram.methods import method
     from engram.methods.base import Learner, Method, Terms
     from engram.metrics import metric
     from engram.models import Pretrained, model
     from engram.record.experiment import Experiment
+    from engram.record.recorder import Recorder
     from engram.record.run import Run
     from engram.results.runs import Runs
     from engram.scenarios.named import scenario
@@ -41,6 +43,7 @@ __all__ = [
     "Learner",
     "Method",
     "Pretrained",
+    "Recorder",
     "Run",
     "Runs",
     "Scenario",
@@ -57,8 +60,10 @@ __all__ = [
     "metric",
     "model",
     "report",
+    "right",
     "run",
     "scenario",
+    "score",
     "sweep",
 ]
 
@@ -71,12 +76,14 @@ __getattr__, __dir__ = lazy_package(
         "engram.core.values": ("Batch", "TaskInfo"),
         "engram.datasets.register": ("dataset",),
         "engram.engine.recipe": ("experiment",),
+        "engram.evaluation": ("right", "score"),
         "engram.evaluation.evaluator": ("Evaluator",),
         "engram.methods": ("method",),
         "engram.methods.base": ("Learner", "Method", "Terms"),
         "engram.metrics": ("metric",),
         "engram.models": ("Pretrained", "model"),
         "engram.record.experiment": ("Experiment",),
+        "engram.record.recorder": ("Recorder",),
         "engram.record.run": ("Run",),
         "engram.results.runs": ("Runs",),
         "engram.scenarios.named": ("scenario",),

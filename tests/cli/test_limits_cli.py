@@ -3,12 +3,15 @@
 import errno
 import gzip
 import io
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.io
 from tests.cli.command import Engram
 
 from engram.cli import main
@@ -89,9 +92,16 @@ def test_other_errors_stay_errors(monkeypatch: pytest.MonkeyPatch) -> None:
         main([])
 
 
+@pytest.fixture
+def little_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would be gigabytes is megabytes, so that these tests are short."""
+    monkeypatch.setattr(formats, "ALWAYS_ALLOWED", 1 << 20)
+
+
+@pytest.mark.usefixtures("little_allowed")
 def test_a_small_file_that_unpacks_to_much_is_stopped(tmp_path: Path) -> None:
-    """100 MB of zeros in 100 kB: as an idx file, and as an npz."""
-    zeros = bytes(100 << 20)
+    """Zeros: as an idx file, and as an npz."""
+    zeros = bytes(2 << 20)
     for file in formats.IDX_FILES:
         (tmp_path / f"{file}.gz").write_bytes(gzip.compress(zeros, 1))
     with pytest.raises(InputError, match="unpacks to more than 50 times its size"):
@@ -103,6 +113,56 @@ def test_a_small_file_that_unpacks_to_much_is_stopped(tmp_path: Path) -> None:
     honest = np.random.default_rng(0).integers(255, size=1 << 20, dtype=np.uint8).tobytes()
     packed = gzip.compress(honest)
     assert formats.unpacked(packed, gzip.GzipFile(fileobj=io.BytesIO(packed)), tmp_path) == honest
+
+
+@pytest.mark.usefixtures("little_allowed")
+@pytest.mark.parametrize("packing", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("name", ["train.bin", "another.bin"])
+def test_a_small_archive_that_unpacks_to_much_is_stopped(tmp_path: Path, packing: str, name: str) -> None:
+    """Zeros, in a file that is read or in one that is skipped."""
+    place = tmp_path / "cifar-100-binary.tar.gz"
+    mode: Any = f"w:{packing}"
+    with tarfile.open(place, mode) as archive:
+        member = tarfile.TarInfo(f"cifar-100-binary/{name}")
+        member.size = 2 << 20
+        archive.addfile(member, io.BytesIO(bytes(member.size)))
+    with pytest.raises(InputError, match=r"tar\.gz unpacks to more than 50 times its size") as error:
+        formats.read_cifar(place, formats.CIFAR100)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.usefixtures("little_allowed")
+@pytest.mark.parametrize("kind", [b"x", b"S"])
+def test_headers_of_archives_that_promise_much_are_stopped(tmp_path: Path, kind: bytes) -> None:
+    """A large header that tarfile would read whole, and a sparse file, of which the archive has nothing."""
+    member = tarfile.TarInfo("train.bin")
+    member.size, member.type = 2 << 20, kind
+    block = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    stored = bytes(member.size) if kind == b"x" else b""
+    if kind == b"S":
+        # No data; the size of the whole file is in the header of a sparse file.
+        block[124:136], block[483:495] = b"%011o\0" % 0, b"%011o\0" % member.size
+        block[148:156] = b" " * 8
+        block[148:156] = b"%06o\0 " % sum(block)
+    place = tmp_path / "cifar-100-binary.tar.gz"
+    place.write_bytes(gzip.compress(bytes(block) + stored + bytes(1024), 1))
+    with pytest.raises(InputError, match="unpacks to more than 50 times its size"):
+        formats.read_cifar(place, formats.CIFAR100)
+
+
+@pytest.mark.usefixtures("little_allowed")
+def test_a_small_mat_file_that_unpacks_to_much_is_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "train_32x32.mat"
+    scipy.io.savemat(path, {"X": np.zeros((32, 32, 3, 700), np.uint8), "y": [1]}, do_compression=True)
+    with pytest.raises(InputError, match=r"train_32x32\.mat unpacks to more than 50 times its size"):
+        formats.read_svhn(tmp_path)
+
+
+def test_a_mat_file_of_cells_is_refused(tmp_path: Path) -> None:
+    """A cell array says how many entries it has, and need not have them."""
+    scipy.io.savemat(tmp_path / "train_32x32.mat", {"X": np.full((2, 2), "", object), "y": [1]})
+    with pytest.raises(InputError, match=r"is not SVHN's mat file \(X is no array of numbers"):
+        formats.read_svhn(tmp_path)
 
 
 def test_encrypted_mirrors_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

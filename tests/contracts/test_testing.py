@@ -214,6 +214,7 @@ def test_a_broken_method_fails_its_check(method: str, check: str) -> None:
         CHECKS[check](method)
 
 
+@pytest.mark.slow
 def test_the_report_says_what_was_compared() -> None:
     report = check_method("finetune")
     assert [check.name for check in report.checks] == list(CHECKS)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.py"))
-# Worker processes take seconds to start.
-SLOW = {"sweep"}
+# They take seconds: many runs, pretrained weights, or worker processes.
+SLOW = {"compare_methods", "pretrained", "protocol_forward_transfer", "protocol_grid", "sweep"}
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def with_commands() -> list[Path]:
     return [page for page in pages if any(block["kind"] == "console" for block in blocks(page))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [pytest.param(page, id=page.stem) for page in with_commands()])
 def test_page_does_what_it_shows(page: Path, tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

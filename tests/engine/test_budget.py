@@ -14,7 +14,9 @@ WITHOUT_SAMPLES = [name for name in METHODS if not traits_of(name).stores_data]
 SETTINGS: tuple[SettingName, ...] = ("class", "task", "domain")
 
 
-@pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.parametrize(
+    "setting", ["task", *(pytest.param(name, marks=pytest.mark.slow) for name in ("class", "domain"))]
+)
 @pytest.mark.parametrize("method", WITHOUT_SAMPLES)
 def test_what_is_predicted_is_kept(method: str, setting: SettingName) -> None:
     if "task identity" in traits_of(method).needs and setting != "task":

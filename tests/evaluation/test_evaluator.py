@@ -59,13 +59,13 @@ def test_tasks_learned_together_are_all_seen() -> None:
 def test_answers_are_sought_among_given_units() -> None:
     x = torch.tensor([[9.0, 0.0, 2.0, 1.0]])
     first, second = (x, torch.tensor([0])), (x, torch.tensor([2]))
-    watch = Evaluator([first, second], tasks="all", answers=[(0, 1), (2, 3)])
+    watch = Evaluator([first, second], tasks="all", units=[(0, 1), (2, 3)])
     watch(Fixed(), learning=0)
     assert watch.trace.correct == [1, 1]
     loose = Evaluator([first, second], tasks="all")
     loose(Fixed(), learning=0)
     assert loose.trace.correct == [1, 0]
-    scattered = Evaluator([second], answers=[(1, 2)])
+    scattered = Evaluator([second], units=[(1, 2)])
     scattered(Fixed(), learning=0)
     assert scattered.trace.correct == [1]
 
@@ -75,11 +75,11 @@ def test_pieces_that_cross_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = torch.Generator().manual_seed(0)
     sets = [(torch.randn(n, 4, generator=draw), torch.randint(4, (n,), generator=draw)) for n in (37, 50, 41)]
     answers = [(0, 1), None, (1, 3)]
-    monkeypatch.setattr("engram.evaluation.evaluator.CHUNK_BYTES", 40 * 16)
-    small = Evaluator(sets, tasks="all", answers=answers, losses=True)
+    monkeypatch.setattr("engram.evaluation.measured.CHUNK_BYTES", 40 * 16)
+    small = Evaluator(sets, tasks="all", units=answers, losses=True)
     small(Fixed(), learning=0)
-    monkeypatch.setattr("engram.evaluation.evaluator.CHUNK_BYTES", 2**20)
-    large = Evaluator(sets, tasks="all", answers=answers, losses=True)
+    monkeypatch.setattr("engram.evaluation.measured.CHUNK_BYTES", 2**20)
+    large = Evaluator(sets, tasks="all", units=answers, losses=True)
     large(Fixed(), learning=0)
     assert small.trace == large.trace
     assert len(small.readings) == 3
@@ -212,6 +212,7 @@ def test_saved_files_are_plain_and_readable(tmp_path: Path) -> None:
         "experiment.json",
         "probes.parquet",
         "result.json",
+        "samples.parquet",
         "trace.parquet",
     ]
 

@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import engram
 from engram.core.errors import InputError
+from engram.evaluation.batch_sets import as_test_set
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.fingerprint import FEW, fingerprint
-from engram.evaluation.samples import as_evaluation_set
 from engram.record.run import Run
 from engram.record.test_data import TestData
 
@@ -31,7 +31,7 @@ class Noisy(Dataset[tuple[Tensor, int]]):
 
 
 def of(data: object, chosen: Tensor | None = None) -> TestData:
-    return fingerprint(as_evaluation_set(data), chosen)
+    return fingerprint(as_test_set(data), chosen)
 
 
 def test_the_order_of_samples_does_not_count() -> None:
@@ -69,7 +69,7 @@ def test_what_is_not_in_memory_is_judged_by_a_few_inputs() -> None:
 
 def test_reading_leaves_the_random_state_alone() -> None:
     torch.manual_seed(5)
-    data = as_evaluation_set(Noisy())
+    data = as_test_set(Noisy())
     before = torch.get_rng_state()
     one = fingerprint(data, None)
     assert torch.equal(before, torch.get_rng_state())

@@ -340,6 +340,93 @@ def test_scripted_modules() -> None:
         assert float(scripted.n) == 0 and scripted.training and not scripted.linear.training
 
 
+class ScriptedState(nn.Module):
+    """Keeps state in every kind of attribute that TorchScript has."""
+
+    seen: list[int]
+    table: dict[str, float]
+    kept: list[Tensor]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.calls = 0
+        self.word = "a\nb = c"
+        self.seen = []
+        self.table = {"mean": 0.0}
+        self.kept = [torch.zeros(4)]
+        self.last = torch.zeros(4)
+        self.register_buffer("n", torch.zeros(()))
+        self.n: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        self.word += "!"
+        self.seen.append(self.calls)
+        self.table["mean"] = float("nan")
+        self.kept[0] += 1
+        self.last = x[0]
+        self.n = self.n + 1
+        scores: Tensor = self.linear(x) * (
+            1.0 + 0.1 * self.calls + self.n + self.kept[0].sum() + len(self.seen)
+        )
+        return scores
+
+
+STATE = ("calls", "word", "seen", "table", "kept", "last", "n")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_attributes_of_scripted_modules_are_restored() -> None:
+    scripted = torch.jit.script(ScriptedState())
+    scripted(torch.ones(2, 4))
+    before = {name: str(getattr(scripted, name)) for name in STATE}
+    with pytest.warns(UserWarning, match=r"RecursiveScriptModule.* changes itself in evaluation \(.*calls"):
+        evaluate(nn.Sequential(scripted), 5)
+    assert {name: str(getattr(scripted, name)) for name in STATE} == before
+    scripted(torch.ones(2, 4))
+    assert scripted.calls == 2 and scripted.seen == [1, 2] and float(scripted.n) == 2
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_that_changes_itself_is_trained_to_the_same_bits() -> None:
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        return torch.jit.script(ScriptedState())
+
+    with pytest.warns(UserWarning, match="changes itself in evaluation"):
+        watched = learned(make, watch=True)
+    assert watched == learned(make, watch=False)
+
+
+class Box:
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+
+class Boxed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.box = Box(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.box.n += 1
+        scores: Tensor = self.linear(x) / self.box.n
+        return scores
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_scripted_module_with_an_object_that_cannot_be_copied_is_refused() -> None:
+    torch.jit.script(Box)
+    network = nn.Sequential(torch.jit.script(Boxed()))
+    with pytest.raises(
+        InputError, match=r"^0 \(RecursiveScriptModule\) is scripted, and its box is an object"
+    ) as error:
+        evaluate(network, 1)
+    assert "\n" not in str(error.value)
+
+
 def test_probes_of_features_leave_a_network_as_it_is() -> None:
     class Featured(nn.Module):
         def __init__(self) -> None:

@@ -63,9 +63,9 @@ def test_probabilities_of_one_output_are_noticed() -> None:
 @pytest.mark.parametrize(
     ("outputs", "message"),
     [
-        ((LOGITS,), "a network must return a tensor of scores, one row per sample, got a tuple: wrap it"),
-        ({"logits": LOGITS}, "got a dict: wrap it"),
-        (None, "got a NoneType: wrap it"),
+        (("text",), "a network must return a tensor of scores, .* got a tuple: say what counts as right"),
+        ({"a": LOGITS, "b": LOGITS}, "got a dict: say what counts as right"),
+        (None, "got a NoneType: say what counts as right with right=, or how the network is asked"),
         (torch.zeros(6, 2, 3), r"one row of scores per sample, shape \[6, classes\], got shape \[6, 2, 3\]"),
         (torch.zeros(2, 6), r"shape \[6, classes\], got shape \[2, 6\]"),
         (torch.zeros(6, 0), r"shape \[6, classes\], got shape \[6, 0\]"),
@@ -76,6 +76,26 @@ def test_probabilities_of_one_output_are_noticed() -> None:
 def test_outputs_that_are_no_scores_are_refused(outputs: object, message: str) -> None:
     with pytest.raises(InputError, match=message):
         evaluated(outputs)
+
+
+class Output:
+    """What Hugging Face models return, as far as it matters here."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = logits
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        (LOGITS, torch.zeros(3)),
+        {"logits": LOGITS, "hidden": torch.zeros(6, 9)},
+        {"out": LOGITS},
+        Output(LOGITS),
+    ],
+)
+def test_scores_inside_other_outputs_are_found(outputs: object) -> None:
+    assert evaluated(outputs).trace == evaluated(LOGITS).trace
 
 
 @pytest.mark.parametrize("outputs", [torch.zeros(6, 3), torch.zeros(6, 1), torch.zeros(6)])
@@ -103,13 +123,13 @@ def test_one_class_and_one_output_say_nothing() -> None:
 
 def test_answers_among_units_that_are_not_there_are_refused() -> None:
     with pytest.raises(InputError, match="answers of task 0 are sought among output unit 5 and others"):
-        evaluated(torch.zeros(6, 3), answers=[(0, 5)])
+        evaluated(torch.zeros(6, 3), units=[(0, 5)])
     with pytest.raises(InputError, match=r"got shape \[6\]"):
-        evaluated(LOGITS, answers=[(0, 1)])
+        evaluated(LOGITS, units=[(0, 1)])
     with pytest.raises(InputError, match="one entry per task, got 2 for 1 tasks"):
-        evaluated(LOGITS, answers=[(0, 1), (2, 3)])
-    with pytest.raises(InputError, match="answers of task 0 must be output units counted from 0"):
-        evaluated(LOGITS, answers=[()])
+        evaluated(LOGITS, units=[(0, 1), (2, 3)])
+    with pytest.raises(InputError, match="units of task 0 must be output units counted from 0"):
+        evaluated(LOGITS, units=[()])
 
 
 @pytest.mark.parametrize(

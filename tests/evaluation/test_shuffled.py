@@ -67,11 +67,11 @@ def test_what_is_recorded_is_the_same(
     model: type[nn.Module],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engram.evaluation.evaluator.CHUNK_BYTES", 1)  # several chunks
+    monkeypatch.setattr("engram.evaluation.measured.CHUNK_BYTES", 1)  # several chunks
     recorded = []
     for shuffle in (False, True):
         watch = Evaluator(
-            sets(kind), subset=subset, answers=answers, losses=True, full_ends=True, seed=3, shuffle=shuffle
+            sets(kind), subset=subset, units=answers, losses=True, full_ends=True, seed=3, shuffle=shuffle
         )
         for task in range(3):
             watch(model(), learning=task, last=True)

@@ -12,7 +12,7 @@ import torch
 from engram.cli.run import run_all
 from engram.core.errors import InputError
 from engram.core.files import write_json
-from engram.core.folder import EXPERIMENT, FAILURE, RESULT
+from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE
 from engram.core.plugins import load_plugin
 from engram.engine.execute import execute
 from engram.engine.failures import RunFailed
@@ -190,7 +190,11 @@ def test_the_same_failure_leaves_the_same_record(
     folder = tmp_path / planned.id
     assert run.folder == folder and run.status == "failed" and not run.finished
     written = json.loads((folder / FAILURE).read_text())
-    details = written.pop("details")
+    details, digest, checksums = (written.pop(name, None) for name in ("details", "digest", "checksums"))
+    assert digest is not None
+    tables = {table.name for table in folder.glob("*.parquet")}
+    assert set(checksums or {}) == (tables | {EXPERIMENT} if tables else set())
+    assert (TRACE in tables) == bool(len(run.trace))
     assert written == {
         "id": planned.id,
         "label": planned.label,

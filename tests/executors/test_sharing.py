@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from tests.hosts import need_hosts, on_host
 
 from engram.core.files import write_json
 from engram.core.folder import FAILURE, LEASE, RESULT
@@ -245,15 +246,18 @@ def test_eight_processes_share_a_folder_of_which_three_are_killed(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_two_sweeps_started_at_once_make_each_run_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("hosts", [(), ("east", "west")], ids=["one-host", "two-hosts"])
+def test_two_sweeps_started_at_once_make_each_run_once(hosts: tuple[str, ...], tmp_path: Path) -> None:
+    if hosts:
+        need_hosts()
     plugin, out, file = tmp_path / "steady.py", tmp_path / "runs", tmp_path / "sweep.toml"
     plugin.write_text(PLUGIN)
     file.write_text('scenario = "split-digits"\nmethod = "test-steady"\nupdates = 4\nevery = 100\nseeds = 6')
     command = [sys.executable, "-m", "engram", "sweep", str(file), "--jobs", "1", "--json"]
     options: Sequence[str] = ["--out", str(out), "--plugin", str(plugin)]
+    commands = [on_host(host, *command, *options) for host in hosts] or [[*command, *options]] * 2
     sweeps = [
-        subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(2)
+        subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for line in commands
     ]
     for sweep in sweeps:
         printed, errors = sweep.communicate(timeout=300)

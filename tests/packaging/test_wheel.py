@@ -116,15 +116,21 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def plain(wheel: Path, place: Path) -> Environment:
+    """Without any extra, and so without torch."""
     return install(wheel, None, place / "plain")
 
 
 @pytest.fixture(scope="module")
-def shared(plain: Environment, place: Path) -> Path:
-    """What engram depends on, without engram: an extra's environment has to install that itself."""
+def with_torch(wheel: Path, place: Path) -> Environment:
+    return install(wheel, "torch", place / "torch")
+
+
+@pytest.fixture(scope="module")
+def shared(with_torch: Environment, place: Path) -> Path:
+    """What engram and torch depend on, without engram: an extra's environment has to install that itself."""
     folder = place / "shared"
     folder.mkdir()
-    for entry in plain.site_packages.iterdir():
+    for entry in with_torch.site_packages.iterdir():
         if entry.name != "engram" and not entry.name.startswith("engram_eval"):
             (folder / entry.name).symlink_to(entry)
     return folder
@@ -156,11 +162,19 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
     assert names == files
 
 
-def test_it_runs_without_extras(plain: Environment, tmp_path: Path) -> None:
-    check_installation(plain, tmp_path)
+def test_it_works_without_torch(plain: Environment, tmp_path: Path) -> None:
+    assert not {"torch", "scikit-learn"} & plain.distributions()
+    shutil.copy(ROOT / "tests" / "packaging" / "without_torch.py", tmp_path)
+    output = command(plain.python, "without_torch.py", folder=tmp_path)
+    assert output.splitlines()[-1] == "all of it works"
 
 
-@pytest.mark.parametrize("extra", EXTRAS)
+def test_the_demo_runs_with_torch(with_torch: Environment, plain: Environment, tmp_path: Path) -> None:
+    assert {"torch", "scikit-learn"} <= with_torch.distributions() - plain.distributions()
+    check_installation(with_torch, tmp_path)
+
+
+@pytest.mark.parametrize("extra", [extra for extra in EXTRAS if extra != "torch"])
 def test_an_extra_brings_what_it_needs(
     extra: str, wheel: Path, plain: Environment, shared: Path, place: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from engram.core.folder import finite
 from engram.papers.catalogue import artefact
-from engram.papers.recorded import cited, document, everything, explained, recorded
+from engram.papers.recorded import cited, corrections, document, everything, explained, recorded
 from engram.papers.reproduce import chosen_pieces, scale_of
 from engram.papers.summary import filled
 from engram.papers.verdict import compare
@@ -82,3 +82,10 @@ def test_a_random_classifier_comes_out_to_the_printed_digits() -> None:
         for piece in record["pieces"]:
             for cell in piece["cells"]:
                 assert abs(cell["difference"]) < 0.05, cell
+
+
+def test_runs_from_before_a_correction_are_said_to_be() -> None:
+    before = {record["name"] for record in everything() if corrections(record)}
+    assert before == {"003-table1", "003-figure3"}
+    [change] = corrections(recorded("003-table1")[0])
+    assert "crops are padded with black" in change

@@ -6,7 +6,7 @@ import sys
 from typing import get_args
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engram.core.errors import InputError
@@ -83,6 +83,8 @@ CARDS = st.builds(
 )
 
 
+# Cards have many parts: making one can take long where other processes use the machine.
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(CARDS)
 def test_a_card_survives_json(card: Card) -> None:
     assert Card.of_json(json.loads(json.dumps(card.as_json(), allow_nan=False))) == card

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 
 from engram.core.errors import Damaged
 from engram.core.files import read_json, write_json
-from engram.core.folder import ENDS, EXPERIMENT, PROBES, RESULT, TRACE, Reading
+from engram.core.folder import ENDS, EXPERIMENT, FAILURE, PROBES, RESULT, TRACE, Reading
 from engram.core.trace import Trace
 from engram.metrics.summary import summarise
+from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run, Seconds
 from engram.record.seal import check_seal, digest_of, sealed
 from engram.record.tables import Tables
@@ -49,10 +51,19 @@ def made(folder: Path) -> Run:
     ).save(folder)
 
 
+def failed(folder: Path, *, empty: bool = False) -> Run:
+    """A run that ended early, with what was measured until then."""
+    run = made(folder)
+    (folder / RESULT).unlink()
+    failure = Failure(FailureKind.DIVERGED, "the loss became nan at step 20", step=20, task=1)
+    tables = Tables() if empty else run.tables
+    return replace(run, finished=False, failure=failure, stored={}, tables=tables).save()
+
+
 def everything(folder: Path) -> str:
     """All that a run says, as text."""
     run = Run.load(folder)
-    known = sorted(run.result().items())
+    known = sorted(run.result().items()), run.failure
     return repr(
         (run.description, known, dict(run.versions), vars_of(run.trace), vars_of(run.ends), run.readings)
     )
@@ -62,10 +73,18 @@ def vars_of(trace: Trace) -> tuple[object, ...]:
     return trace.step, trace.learning, trace.task, trace.correct, trace.total, trace.bits
 
 
-@pytest.mark.parametrize("name", [EXPERIMENT, RESULT, TRACE, ENDS, PROBES])
-def test_a_flipped_bit_is_noticed_or_changes_nothing(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "name"),
+    [
+        *((made, name) for name in (EXPERIMENT, RESULT, TRACE, ENDS, PROBES)),
+        *((failed, name) for name in (EXPERIMENT, FAILURE, TRACE, ENDS, PROBES)),
+    ],
+)
+def test_a_flipped_bit_is_noticed_or_changes_nothing(
+    make: Callable[[Path], Run], name: str, tmp_path: Path
+) -> None:
     folder = tmp_path / "mine"
-    made(folder)
+    make(folder)
     whole, content = everything(folder), (folder / name).read_bytes()
     draw, noticed = random.Random(0), 0
     places = draw.sample(range(len(content)), min(120, len(content)))
@@ -80,6 +99,24 @@ def test_a_flipped_bit_is_noticed_or_changes_nothing(name: str, tmp_path: Path) 
             assert name in str(error) and "\n" not in str(error)
     # White space in JSON means nothing; every bit of a table does.
     assert noticed == len(places) if name.endswith(".parquet") else noticed > 0.8 * len(places)
+
+
+def test_a_failed_run_of_an_earlier_version_is_read_as_before(tmp_path: Path) -> None:
+    failed(tmp_path)
+    whole = everything(tmp_path)
+    written = read_json(tmp_path / FAILURE)
+    earlier = {name: value for name, value in written.items() if name not in ("digest", "checksums")}
+    write_json(tmp_path / FAILURE, earlier)
+    assert everything(tmp_path) == whole
+
+
+def test_a_failed_run_without_tables_has_a_digest(tmp_path: Path) -> None:
+    failed(tmp_path, empty=True)
+    assert Run.load(tmp_path).failure is not None
+    written = read_json(tmp_path / FAILURE)
+    write_json(tmp_path / FAILURE, {**written, "step": 8})
+    with pytest.raises(Damaged, match=r"failure\.json is damaged"):
+        Run.load(tmp_path)
 
 
 @pytest.mark.parametrize("name", [RESULT, TRACE, ENDS, PROBES])

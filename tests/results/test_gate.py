@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pytest
 
+import engram
 from engram.cli import main
 from engram.core.errors import InputError
 from engram.core.trace import Trace
@@ -96,6 +98,7 @@ def test_safe_needs_evidence_and_harm_needs_evidence(quantity: str) -> None:
         assert not verdicts["harm", "0.001"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("shown", "drop"), [("safe", 0.05), ("harm", 0.05)])
 def test_rules_are_wrong_at_most_as_often_as_their_level_says(shown: str, drop: float) -> None:
     """A true drop that equals the limit is called safe, or harmful, in at most 5 % of cases (plus noise)."""
@@ -341,3 +344,52 @@ def test_history_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFix
     assert "2 samples that were right once are wrong in v2" in out
     assert f"wrote {page_file}" in err.replace("\n", "")
     assert page_file.stat().st_size > 1000
+
+
+def recorded(folder: Path, right: list[bool], *, ids: list[str], dark: list[bool]) -> Path:
+    recorder = engram.Recorder()
+    recorder.record(
+        1,
+        "pets",
+        right,
+        ids=ids,
+        labels=["cat" if place % 2 else "dog" for place in map(int, ids)],
+        slices={"dark": dark},
+    )
+    recorder.save(folder)
+    return folder
+
+
+def test_runs_are_joined_by_the_ids_of_their_samples(tmp_path: Path) -> None:
+    numbers = [str(number) for number in range(100)]
+    right = [int(number) < 90 for number in numbers]
+    dark = [int(number) < 20 for number in numbers]
+    old = recorded(tmp_path / "old", right, ids=numbers, dark=dark)
+    worse = [fine and int(number) >= 10 for fine, number in zip(right, numbers, strict=True)]
+    new = recorded(tmp_path / "new", worse[::-1], ids=numbers[::-1], dark=dark[::-1])
+    outcome = engram.gate(old, new)
+    assert (outcome.overall.lost, outcome.overall.gained) == (10, 0)
+    by_name = {change.name: change.lost for change in outcome.slices}
+    assert by_name == {"task=pets": 10, "dark": 10, "class=cat": 5, "class=dog": 5}
+
+
+def test_runs_with_other_samples_are_refused(tmp_path: Path) -> None:
+    numbers = [str(number) for number in range(40)]
+    old = recorded(tmp_path / "old", [True] * 40, ids=numbers, dark=[False] * 40)
+    new = recorded(tmp_path / "new", [True] * 39, ids=numbers[1:], dark=[False] * 39)
+    with pytest.raises(InputError, match=r"1 ids are only in .*old: 'pets:0'; leave them out with --common"):
+        engram.gate(old, new)
+    assert engram.gate(old, new, common=True).overall.total == 39
+
+
+def test_runs_without_samples_are_joined_by_place(tmp_path: Path) -> None:
+    for name, updates in (("old", 5), ("new", 8)):
+        engram.run("split-digits", "er", updates=updates).save(tmp_path / name)
+    joined = engram.gate(tmp_path / "old", tmp_path / "new")
+    # As an earlier version wrote it.
+    loaded = engram.Run.load(tmp_path / "old")
+    earlier = replace(loaded, tables=Tables(loaded.trace))
+    assert engram.gate(earlier, tmp_path / "new").overall == joined.overall
+    other = replace(earlier, test_data=tuple(replace(t, samples=3) for t in loaded.test_data))
+    with pytest.raises(InputError, match="the test data of task 0 differ"):
+        engram.gate(other, tmp_path / "new")

@@ -13,7 +13,7 @@ from engram.cli import STOPPED
 from engram.cli.app import app
 from engram.cli.clicks import Click, ClickException, UsageError
 from engram.cli.output import INTERRUPTED, fail, is_verbose, set_verbosity, stderr
-from engram.core.errors import InputError, nearest
+from engram.core.errors import InputError, nearest, needs_torch
 from engram.core.stopping import exit_code
 
 
@@ -50,6 +50,8 @@ def _lacking(error: Exception) -> str | None:
     text = " ".join(str(error).split())
     if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
         return "out of memory: use a smaller network or batch, or raise the limit of the process (ulimit -v)"
+    if isinstance(error, ModuleNotFoundError) and (advice := needs_torch(error, "this command")):
+        return advice
     if isinstance(error, ImportError):
         mapped = any(words in text.lower() for words in ("failed to map", "cannot allocate memory"))
         return f"out of memory ({text}): raise the limit of the process (ulimit -v)" if mapped else None

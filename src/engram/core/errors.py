@@ -47,6 +47,22 @@ class NonFinite(InputError):
         return type(self), (self.what, self.value, self.hint)
 
 
+def needs_torch(error: ModuleNotFoundError, what: str = "this") -> str:
+    """What to install, where torch or scikit-learn is missing; empty for other errors.
+
+    Args:
+        error: The error of an import.
+        what: What needs it.
+
+    Example:
+        >>> needs_torch(ModuleNotFoundError("No module named 'torch'", name="torch"), "engram run")
+        "engram run needs torch, which is not installed: pip install 'engram-eval[torch]'"
+    """
+    if (error.name or "").partition(".")[0] not in ("torch", "sklearn"):
+        return ""
+    return f"{what} needs torch, which is not installed: pip install 'engram-eval[torch]'"
+
+
 LISTED_BY = {
     "scenario": "engram list scenarios",
     "method": "engram list methods",

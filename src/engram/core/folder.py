@@ -9,11 +9,14 @@ from typing import Protocol, runtime_checkable
 
 from engram.core.jsons import Json
 
-EXPERIMENT, TRACE, ENDS, PROBES, RESULT, FAILURE, LEASE = (
+EXPERIMENT, TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAILURE, LEASE = (
     "experiment.json",
     "trace.parquet",
     "ends.parquet",
+    "scores.parquet",
     "probes.parquet",
+    "samples.parquet",
+    "answers.parquet",
     "result.json",
     "failure.json",
     "lease.json",

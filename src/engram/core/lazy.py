@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
 
+from engram.core.errors import needs_torch
+
 
 def lazy_package(
     package: str, names: Mapping[str, Sequence[str]], *, list_modules: bool = True
@@ -41,7 +43,12 @@ def lazy_package(
 
     def get(name: str) -> object:
         if name in homes:
-            return getattr(import_module(homes[name], package), name)
+            try:
+                return getattr(import_module(homes[name], package), name)
+            except ModuleNotFoundError as error:
+                if advice := needs_torch(error, f"{package}.{name}"):
+                    raise ModuleNotFoundError(advice, name=error.name) from error
+                raise
         # Python itself looks up names with underscores: they are not worth a look into the folder.
         if not name.startswith("_") and name in modules():
             return import_module(f"{package}.{name}")

@@ -372,16 +372,27 @@ def as_fields(value: object) -> Json:
     if is_dataclass(value) and not isinstance(value, type):
         if _writes_itself(value):
             return value.as_fields()
-        return {
-            name: as_fields(item)
-            for name, since, default in _written(type(value))
-            if not ((item := getattr(value, name)) == default and since)
-        }
+        return {name: as_fields(item) for name, item in written_items(value)}
     if isinstance(value, dict):
         return {key: as_fields(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return type(value)(as_fields(item) for item in value)
     return value
+
+
+def written_items(value: DataclassInstance) -> list[tuple[str, object]]:
+    """The fields of a dataclass that `as_fields` writes, with their values.
+
+    Example:
+        >>> from engram.scenarios.values import Source
+        >>> written_items(Source("mnist", (0, 1)))
+        [('dataset', 'mnist'), ('classes', (0, 1))]
+    """
+    return [
+        (name, item)
+        for name, since, default in _written(type(value))
+        if not ((item := getattr(value, name)) == default and since)
+    ]
 
 
 def _writes_itself(value: DataclassInstance) -> TypeGuard[WritesItself]:

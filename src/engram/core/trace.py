@@ -116,15 +116,19 @@ class Trace:
             InputError: It cannot be read.
             Damaged: It is not what was written, or contradicts itself.
         """
-        frame = read_table(path, "trace", sha256=sha256)
+        return cls.of_frame(read_table(path, "trace", sha256=sha256), str(path))
+
+    @classmethod
+    def of_frame(cls, frame: polars.DataFrame, where: str) -> Trace:
+        """The trace in a table with the columns of the file; `where` is named in messages."""
         missing = [name for name in COLUMNS if name not in frame.columns]
         if missing:
-            raise Damaged(f"{path} is not a trace: it lacks the columns {', '.join(missing)}")
+            raise Damaged(f"{where} is not a trace: it lacks the columns {', '.join(missing)}")
         trace = cls(*(frame[name].to_list() for name in COLUMNS))
         row = _contradiction(trace.correct, trace.total, trace.bits)
         if row is not None:
             raise Damaged(
-                f"the trace {path} is damaged: in row {row}, the number of correct samples is not that of "
+                f"the trace {where} is damaged: in row {row}, the number of correct samples is not that of "
                 "its bits"
             )
         return trace

@@ -14,10 +14,10 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,9 @@ Labels = NDArray[np.int64]
 
 MOST_UNPACKED = 50
 """How many times its size a packed file of images may unpack to; photographs and digits have 1 to 20."""
+
+ALWAYS_ALLOWED = 64 << 20
+"""What any packed file may unpack to, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +90,7 @@ def check_ratio(unpacked_bytes: int, packed_bytes: int, path: Path) -> None:
         Traceback (most recent call last):
         engram.core.errors.InputError: train-images-idx3-ubyte.gz unpacks to more than 50 times its size, ...
     """
-    if unpacked_bytes > max(64 << 20, MOST_UNPACKED * packed_bytes):
+    if unpacked_bytes > max(ALWAYS_ALLOWED, MOST_UNPACKED * packed_bytes):
         raise InputError(
             f"{path} unpacks to more than {MOST_UNPACKED} times its size, which no data set does; "
             "delete it and get it again"
@@ -118,6 +121,34 @@ def unpacked(packed: bytes, stream: Readable, path: Path) -> bytes:
         total += len(piece)
         check_ratio(total, len(packed), path)
     return b"".join(pieces)
+
+
+class Limited(io.RawIOBase):
+    """A stream that unpacks a file, and stops where that is far more than the file's size.
+
+    Args:
+        stream: What unpacks it.
+        path: The file.
+
+    Example:
+        >>> Limited(io.BytesIO(b"abc"), Path(__file__)).read(2)
+        b'ab'
+    """
+
+    def __init__(self, stream: Readable, path: Path) -> None:
+        self.stream, self.path = stream, path
+        self.packed_bytes, self.total = path.stat().st_size, 0
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Up to `size` bytes; none at the end.
+
+        Raises:
+            InputError: It unpacks to far more than its size: see `check_ratio`.
+        """
+        piece = self.stream.read(size)
+        self.total += len(piece)
+        check_ratio(self.total, self.packed_bytes, self.path)
+        return piece
 
 
 def channels_first(x: Pixels) -> Pixels:
@@ -399,14 +430,73 @@ def read_cifar(place: Path, files: CifarFiles) -> Arrays:
 
 
 def _tar_members(place: Path, names: set[str]) -> dict[str, bytes]:
-    """The files of these names, in any folder of the archive; nothing is unpacked to disk."""
+    """The files of these names, in any folder of the archive; nothing is unpacked to disk.
+
+    The archive is read as a stream, so that what it unpacks to is counted, including files that are skipped.
+    """
     contents = {}
-    with reading(place), tarfile.open(place) as archive:
+    with (
+        reading(place),
+        _unpacking(place) as stream,
+        tarfile.open(fileobj=Limited(stream, place), mode="r|") as archive,
+    ):
         for member in archive:
+            # A sparse file is larger than what the archive has of it.
+            check_ratio(member.size, place.stat().st_size, place)
             name = Path(member.name).name
             if name in names and (file := archive.extractfile(member)) is not None:
                 contents[name] = file.read()
     return contents
+
+
+def _unpacking(path: Path) -> AbstractContextManager[Readable]:
+    """The file as it is before it was packed, by its first bytes: gzip, bzip2, xz, or not packed."""
+    with path.open("rb") as file:
+        first = file.read(6)
+    if first.startswith(b"\x1f\x8b"):
+        return gzip.open(path)
+    if first.startswith(b"BZh"):
+        return bz2.open(path)
+    if first.startswith(b"\xfd7zXZ\0"):
+        return lzma.open(path)
+    return path.open("rb")
+
+
+def _check_mat(path: Path) -> None:
+    """Refuse a mat file of format 5 whose variables unpack to far more than its size, before they are read.
+
+    Such a file is a header of 128 bytes, and elements that begin with their type and size; type 15 is packed.
+    Cells and structures name their number of entries without having them.
+    """
+    import scipy.io
+
+    total, size = 0, path.stat().st_size
+    with path.open("rb") as file:
+        order: Literal["big", "little"] = "big" if file.read(128)[126:128] == b"MI" else "little"
+        while len(tag := file.read(8)) == 8:
+            kind, length = (int.from_bytes(tag[at : at + 4], order) for at in (0, 4))
+            if kind != _PACKED_ELEMENT:
+                file.seek(length, io.SEEK_CUR)
+                continue
+            for unpacked_bytes in _sizes_of_pieces(file.read(length)):
+                total += unpacked_bytes
+                check_ratio(total, size, path)
+    for name, shape, kind_of_array in scipy.io.whosmat(path):
+        if name in ("X", "y") and kind_of_array in ("cell", "struct", "object", "sparse", "char", "function"):
+            raise ValueError(f"{name} is no array of numbers")
+        if name in ("X", "y"):
+            check_ratio(math.prod(shape), size, path)
+
+
+_PACKED_ELEMENT = 15
+
+
+def _sizes_of_pieces(packed: bytes) -> Iterator[int]:
+    """How much an element unpacks to, piece by piece; nothing is kept."""
+    unpacking = zlib.decompressobj()
+    while packed and not unpacking.eof:
+        yield len(unpacking.decompress(packed, 1 << 22))
+        packed = unpacking.unconsumed_tail
 
 
 def read_svhn(folder: Path) -> Arrays:
@@ -421,6 +511,7 @@ def read_svhn(folder: Path) -> Arrays:
                 version, _ = scipy.io.matlab.matfile_version(str(path))
                 if version > 1:
                     raise ValueError("it is in MATLAB's later format 7.3, SVHN's in format 5")
+                _check_mat(path)
                 file = scipy.io.loadmat(path, variable_names=("X", "y"))
                 x, y = np.asarray(file["X"]), np.asarray(file["y"])
         except (KeyError, ValueError, TypeError, scipy.io.matlab.MatReadError) as error:

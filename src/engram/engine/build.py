@@ -79,6 +79,9 @@ def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Eval
             tasks=spec.tasks,
             full_ends=spec.full_ends,
             losses=spec.losses,
+            answers=spec.answers,
+            # Positions in the data set, so that runs with other splits of it can be joined.
+            ids=[test_set.index.tolist() for test_set in test_sets],
             classes=scenario.classes_seen,
             shuffle=not isinstance(scenario.setting, TaskSetting),
         )

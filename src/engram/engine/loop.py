@@ -64,7 +64,7 @@ def run_steps(
                     state.steps,
                     state.tasks[-1],
                     loss,
-                    state.evaluator.accuracies() if evaluated else {},
+                    state.evaluator.latest if evaluated else {},
                     ends_task=last,
                     snapshot=state.state_dict,
                     method=state.method.method,

@@ -157,13 +157,15 @@ def changed(base: Experiment, chosen: JsonMapping) -> Experiment:
         )
     if "epochs" in training:
         training.setdefault("updates", None)
-    return replace(
-        base,
-        model=replace(base.model, **network),
-        optimizer=replace(base.optimizer, **of_part("optimizer", chosen)),
-        evaluation=replace(base.evaluation, **of_part("evaluation", chosen)),
-        **training,
-    )
+    changes: JsonObject = dict(training)
+    for part, value, fields in (
+        ("model", base.model, network),
+        ("optimizer", base.optimizer, of_part("optimizer", chosen)),
+        ("evaluation", base.evaluation, of_part("evaluation", chosen)),
+    ):
+        if fields:
+            changes[part] = replace(value, **fields)
+    return replace(base, **changes) if changes else base
 
 
 def value_of(experiment: Experiment, name: str) -> Json:

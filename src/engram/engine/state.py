@@ -106,9 +106,7 @@ class RunState:
         self.meter.begin_phase(place.phase)
         data = self.stream.phase(place.phase)
         answers = self.scenario.answers(place.phase)
-        self.evaluator.look(
-            answers=answers, schedule=Schedule(spec.every_in(self.info.steps), spec.per_epoch)
-        )
+        self.evaluator.look(units=answers, schedule=Schedule(spec.every_in(self.info.steps), spec.per_epoch))
         self.ledger.note_answers(answers)
         self._set_rate()
         if not place.begun:

@@ -36,10 +36,10 @@ def answers_of(network: object, data: Mapping[str, object]) -> dict[str, Sequenc
     watch = Evaluator(list(data.values()), tasks="all")
     watch.before(network)
     columns: dict[str, list[object]] = {"id": [], "correct": [], "label": [], "data": []}
-    for row, (name, test_set) in enumerate(zip(data, watch.sets, strict=True)):
+    for row, (name, labels) in enumerate(zip(data, watch.labels, strict=True)):
         right = watch.trace.right(row).tolist()
         columns["id"] += [f"{name}:{place}" for place in range(len(right))]
         columns["correct"] += right
-        columns["label"] += test_set.y.tolist()
+        columns["label"] += [None] * len(right) if labels is None else labels.tolist()
         columns["data"] += [name] * len(right)
     return dict(columns)

@@ -23,8 +23,8 @@ def scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
 
     A chain of dense layers and ReLUs in 32 bits on the CPU is computed by oneDNN, each layer fused with its
     ReLU. The products are then summed in another order, so scores differ in their last digits, as they do
-    between two batch sizes. In all other cases (other layers, other devices, hooks, `torch.compile`, a
-    PyTorch without the fused function) the network itself is returned.
+    between two batch sizes. In all other cases (other layers, other devices, autocast, hooks,
+    `torch.compile`, a PyTorch without the fused function) the network itself is returned.
 
     Args:
         network: In evaluation mode.
@@ -41,7 +41,7 @@ def scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
         return network
 
     def scores(x: Tensor) -> Tensor:
-        if x.dtype is not torch.float32 or not x.is_cpu:
+        if x.dtype is not torch.float32 or not x.is_cpu or torch.is_autocast_enabled("cpu"):
             plain: Tensor = network(x)
             return plain
         x = x.flatten(1)

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engram.evaluation.batch_sets import BatchSet
+from engram.evaluation.batches import digest, labels_of, pick
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.samples import EvaluationSet, chunks
 from engram.record.test_data import TestData
@@ -30,7 +32,7 @@ class Stored(Protocol):
         """Some inputs, before they are prepared."""
 
 
-def fingerprint(data: EvaluationSet, chosen: Tensor | None) -> TestData:
+def fingerprint(data: EvaluationSet | BatchSet, chosen: Tensor | None) -> TestData:
     """The fingerprint of a test set.
 
     Samples are hashed one by one, input and label together, and the sorted hashes are hashed, so that the
@@ -50,6 +52,8 @@ def fingerprint(data: EvaluationSet, chosen: Tensor | None) -> TestData:
         >>> one.differs(fingerprint(TensorSet(x.flip(0), y), None))
         True
     """
+    if isinstance(data, BatchSet):
+        return _of_batches(data, chosen)
     y = data.y.cpu()
     everything = torch.arange(len(y))
     with same_randomness():
@@ -69,6 +73,19 @@ def fingerprint(data: EvaluationSet, chosen: Tensor | None) -> TestData:
         evaluated = _combined([content.encode(), chosen.numpy().tobytes()])
     labels = _combined([y.sort().values.numpy().tobytes()])
     return TestData(len(y), labels, len(index), content, evaluated)
+
+
+def _of_batches(data: BatchSet, chosen: Tensor | None) -> TestData:
+    """The fingerprint of batches, whose inputs may be anything; padding is part of a sample."""
+    samples, labels = [], []
+    for batch, size in zip(data.batches, np.diff(data.ends).tolist(), strict=True):
+        for row in range(size):
+            one = pick(batch, slice(row, row + 1), of=size)
+            samples.append(digest(one))
+            labels.append(digest(labels_of(one)))
+    evaluated = None if chosen is None else _combined(sorted(samples[place] for place in chosen.tolist()))
+    content = _combined(sorted(samples))
+    return TestData(len(samples), _combined(sorted(labels)), len(samples), content, evaluated)
 
 
 def _bytes(data: EvaluationSet) -> int:

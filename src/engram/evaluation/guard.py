@@ -33,6 +33,7 @@ def same_randomness() -> Iterator[None]:
     """
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     on_gpu = torch.cuda.get_rng_state_all() if cuda else []
+    on_mps = torch.mps.get_rng_state() if torch.backends.mps.is_available() else None
     on_cpu, numpy_state, python_state = torch.get_rng_state(), np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
         yield
@@ -42,6 +43,8 @@ def same_randomness() -> Iterator[None]:
         random.setstate(python_state)
         if cuda:
             torch.cuda.set_rng_state_all(on_gpu)
+        if on_mps is not None:
+            torch.mps.set_rng_state(on_mps)
 
 
 @contextmanager
@@ -101,6 +104,9 @@ class Guard:
     are not copied: a write to one is noticed by PyTorch's own count of writes. Where all modules are
     PyTorch's or engram's and have no hooks, no code of the user's is run, and only the modes are restored.
 
+    Args:
+        own_code: Whether functions of the user's, such as `forward`, are run in evaluations.
+
     Example:
         >>> class Counter(nn.Module):
         ...     calls = 0
@@ -114,7 +120,8 @@ class Guard:
         (0, ['calls'])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_code: bool = False) -> None:
+        self.own_code = own_code
         self.changes: dict[Change, None] = {}
         self._evaluations = 0
         self._wary = False
@@ -130,7 +137,7 @@ class Guard:
         """
         self._evaluations += 1
         complete = self._wary or self._evaluations & (self._evaluations - 1) == 0
-        modules = None if complete else self._library_modules(network)
+        modules = None if complete or self.own_code else self._library_modules(network)
         if modules is None:
             with self._watched(network, complete=complete):
                 yield

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from engram.core.errors import InputError
 from engram.evaluation.accuracy import answered_right
+from engram.evaluation.asking import scores_in
 from engram.evaluation.loss import answer_loss
-from engram.models.heads import Units
+from engram.models.heads import Units, scores_of, units_at
 
 Sought = Sequence[Units | None]
 """For each of some tasks, the output units that compete for the answer; None for all."""
@@ -25,6 +26,7 @@ class Judge:
 
     Args:
         labels: The labels of each task.
+        names: The names of the tasks, for messages (default: their numbers).
 
     Raises:
         InputError: A label is not a class number from 0 on.
@@ -37,9 +39,10 @@ class Judge:
                 [ 0.,  3.]]), tensor([True, True]))
     """
 
-    def __init__(self, labels: Sequence[Tensor]) -> None:
+    def __init__(self, labels: Sequence[Tensor], *, names: Sequence[str] | None = None) -> None:
+        self.names = list(map(str, range(len(labels)))) if names is None else list(names)
         self.highest: list[int] = []
-        for task, y in enumerate(labels):
+        for task, y in zip(self.names, labels, strict=True):
             if y.ndim != 1 or y.is_floating_point():
                 kind = f"shape {list(y.shape)} and type {str(y.dtype).removeprefix('torch.')}"
                 raise InputError(f"labels must be one whole number per sample, task {task} has {kind}")
@@ -63,11 +66,7 @@ class Judge:
         Raises:
             InputError: The outputs cannot be read, or a label or a competing unit has no output.
         """
-        if not isinstance(outputs, Tensor):
-            raise InputError(
-                f"a network must return a tensor of scores, one row per sample, got {_named(outputs)}: "
-                "wrap it in a module that returns the scores"
-            )
+        outputs = scores_in(outputs)
         if outputs.ndim == 2 and outputs.shape[0] == samples and outputs.shape[1] > 1:
             self._refuse_missing(outputs.shape[1], tasks, sought)
             return outputs
@@ -81,6 +80,11 @@ class Judge:
     def right(self, scores: Tensor, y: Tensor, units: Units | None = None) -> Tensor:
         """Which samples are classified correctly; see `answered_right`."""
         return answered_right(scores, y, units)
+
+    def answers(self, scores: Tensor, units: Units | None = None) -> Tensor:
+        """The class that each sample is classified as: the unit with the highest score among those sought."""
+        place = scores_of(scores, units).argmax(dim=1)
+        return units_at(place, units, scores.shape[1])
 
     def loss(self, scores: Tensor, y: Tensor, units: Units | None = None) -> Tensor:
         """The loss of each sample; see `answer_loss`. With a single logit it is the binary cross-entropy."""
@@ -130,21 +134,16 @@ class Judge:
         for task, units in zip(tasks, sought, strict=True):
             if self.highest[task] >= outputs:
                 raise InputError(
-                    f"task {task} has the label {self.highest[task]}, but the network has "
+                    f"task {self.names[task]} has the label {self.highest[task]}, but the network has "
                     f"{_counted(outputs)}, for labels 0 to {outputs - 1}: "
                     "give it one output per class, or number the classes from 0"
                 )
             if units is not None and units[-1] >= outputs:
                 raise InputError(
-                    f"the answers of task {task} are sought among output unit {units[-1]} and others, "
-                    f"but the network has {_counted(outputs)}, 0 to {outputs - 1}: change `answers`"
+                    f"the answers of task {self.names[task]} are sought among output unit {units[-1]} and "
+                    f"others, but the network has {_counted(outputs)}, 0 to {outputs - 1}: change `units`"
                 )
 
 
 def _counted(outputs: int) -> str:
     return f"{outputs} output{'s' * (outputs != 1)}"
-
-
-def _named(outputs: object) -> str:
-    name = type(outputs).__name__
-    return f"an {name}" if name[0] in "AEIOUaeiou" else f"a {name}"

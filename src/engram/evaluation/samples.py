@@ -6,7 +6,6 @@ from typing import Protocol, SupportsInt, runtime_checkable
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from engram.core.errors import InputError
 
@@ -97,25 +96,25 @@ def _class_number(label: SupportsInt) -> int:
     return number
 
 
-def as_evaluation_set(data: object) -> EvaluationSet:
-    """A test set from a pair of tensors or arrays, a `DataLoader`, or a map-style data set.
+def as_pair(data: Sequence[object]) -> tuple[Tensor, Tensor]:
+    """Inputs and labels as tensors.
+
+    Raises:
+        InputError: They are not numbers.
 
     Example:
-        >>> as_evaluation_set((torch.zeros(3, 2), torch.tensor([0, 1, 0]))).rows(torch.tensor([2])).shape
-        torch.Size([1, 2])
+        >>> as_pair(([[0.5], [1.5]], [0, 1]))
+        (tensor([[0.5000],
+                [1.5000]]), tensor([0, 1]))
     """
-    if isinstance(data, EvaluationSet):
-        return data
-    if isinstance(data, tuple | list) and len(data) == 2:
-        return TensorSet(torch.as_tensor(data[0]), torch.as_tensor(data[1]))
-    if isinstance(data, DataLoader):
-        pairs = [(batch[0], batch[1]) for batch in data]
-        return TensorSet(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]))
-    if isinstance(data, Items):
-        return ItemSet(data)
-    raise InputError(
-        f"cannot evaluate on a {type(data).__name__}: give (inputs, labels), a DataLoader or a Dataset"
-    )
+    try:
+        return torch.as_tensor(data[0]), torch.as_tensor(data[1])
+    except (TypeError, ValueError, RuntimeError):
+        kinds = " and ".join(type(part).__name__ for part in data)
+        raise InputError(
+            f"cannot evaluate on {kinds}: give (inputs, labels) as tensors or arrays, a DataLoader "
+            "or a Dataset"
+        ) from None
 
 
 def draw(size: int, subset: int | None, generator: torch.Generator) -> Tensor:

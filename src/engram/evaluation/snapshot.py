@@ -43,6 +43,7 @@ from engram.evaluation.records import (
     Uninitialised,
     Values,
 )
+from engram.evaluation.scripted import ScriptedAttributes
 
 DEPTH = 5
 """How deeply containers and objects in an attribute of a module are looked into."""
@@ -209,11 +210,13 @@ class Snapshot:
                 self._tensor(value, owner, key, copied=name == "_buffers")
 
     def _scripted(self, module: torch.jit.ScriptModule, owner: _Owner, depth: int) -> None:
-        """A scripted module: its other attributes are not Python's."""
-        for key, parameter in module.named_parameters(recurse=False):
-            self._tensor(parameter, owner, key)
-        for key, buffer in module.named_buffers(recurse=False):
-            self._tensor(buffer, owner, key, copied=True)
+        """A scripted module, whose attributes are not Python's."""
+        attributes = ScriptedAttributes(module, Change(owner.path, owner.kind, "").module)
+        self._records.append((owner, attributes))
+        learned = {id(parameter) for parameter in module.parameters(recurse=False)}
+        for key, tensor in attributes.tensors():
+            if id(tensor) not in self._met:
+                self._tensor(tensor, owner, key, copied=id(tensor) not in learned)
         for key, part in module.named_children():
             self._module(part, f"{owner.path}.{key}" if owner.path else key, depth)
 

@@ -160,7 +160,7 @@ def windowed_forgetting(curve: Curve, *, window: int | None = 10, mode: Mode = "
     """
     check_window(window)
     check_mode(mode)
-    return _by_column(curve, lambda series: _running_maximum(_sliding_maximum(series, window) - series))
+    return History(largest_drops(curve.accuracy, window))
 
 
 @metric(
@@ -205,7 +205,9 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
     check_window(window)
     check_mode(mode)
     if mode == "exact":
-        return _by_column(curve, lambda series: _running_maximum(_sliding_maximum(-series, window) + series))
+        return _by_column(
+            curve.accuracy, lambda series: _running_maximum(_sliding_maximum(-series, window) + series)
+        )
 
     def rise_from_oldest(series: Matrix) -> Matrix:
         n = series.shape[1]
@@ -213,7 +215,7 @@ def windowed_plasticity(curve: Curve, *, window: int | None = 10, mode: Mode = "
         oldest = series[:, np.maximum(np.arange(n) - reach + 1, 0)]
         return _running_maximum(_sliding_maximum(series, window) - oldest)
 
-    return _by_column(curve, rise_from_oldest)
+    return _by_column(curve.accuracy, rise_from_oldest)
 
 
 @metric(
@@ -304,13 +306,28 @@ def check_beta(beta: int) -> None:
         raise InputError(f"beta must be at least 1, got {beta}")
 
 
-def _by_column(curve: Curve, change: Callable[[Matrix], Matrix]) -> History:
+def largest_drops(cells: Matrix, window: int | None) -> Matrix:
+    """The largest drop of each task within a window of evaluations, so far; at least 0.
+
+    Args:
+        cells: One row per evaluation, one column per task; NaN where it was not evaluated.
+        window: How many evaluations a drop may take, its two ends included; None is the whole history.
+
+    Example:
+        >>> largest_drops(np.array([[9.0], [7.0], [6.0], [8.0]]), window=2)[:, 0]
+        array([0., 2., 2., 2.])
+    """
+    drops = _by_column(cells, lambda series: _running_maximum(_sliding_maximum(series, window) - series))
+    return drops.values
+
+
+def _by_column(cells: Matrix, change: Callable[[Matrix], Matrix]) -> History:
     """Apply `change` to the evaluations of each task; in between and after, the latest value is kept.
 
     Tasks that were evaluated at the same times are changed together, one row per task.
     """
     # With many tasks, a copy in which the evaluations of a task are contiguous is worth its cost.
-    by_task = np.ascontiguousarray(curve.accuracy.T)
+    by_task = np.ascontiguousarray(cells.T)
     known = ~np.isnan(by_task)
     together: dict[bytes, list[int]] = {}
     for row, evaluated in enumerate(known):

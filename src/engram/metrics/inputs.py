@@ -106,6 +106,7 @@ def gather_inputs(
     classes_seen: Sequence[int] | None = None,
     initial: Vector | None = None,
     phases: Phases | None = None,
+    names: Sequence[str] | None = None,
 ) -> Inputs:
     """The inputs of metrics; see `engram.metrics.summary.summarise` for the arguments.
 
@@ -135,7 +136,10 @@ def gather_inputs(
     unlearned = matrix.unlearned_tasks(acc)
     if any(np.count_nonzero(~np.isnan(acc[:, column])) > 1 for column in unlearned):
         values["unlearned"] = unlearned
-    return Inputs(acc, values, counts, counted, unlearned, () if task_ends is None else task_ends.tasks)
+    tasks = () if task_ends is None else task_ends.tasks
+    if names is not None:
+        tasks = tuple(names[task] if isinstance(task, int) else task for task in tasks)
+    return Inputs(acc, values, counts, counted, unlearned, tasks)
 
 
 def _as_curve(source: Curve | Trace | Matrix, phases: Phases | None) -> Curve | None:

@@ -57,6 +57,7 @@ def summarise(
     classes_seen: Sequence[int] | None = None,
     initial: Vector | None = None,
     phases: Phases | None = None,
+    names: Sequence[str] | None = None,
     windows: Sequence[int | None] = WINDOWS,
     beta: int = 10,
     span: Span = "after",
@@ -75,6 +76,7 @@ def summarise(
         initial: The accuracy of each task at random initialisation, needed by FWT; a history that begins at
             step 0 contains it.
         phases: The tasks for each value of a trace's `learning`, if several tasks are learned together.
+        names: What the tasks of a trace are called, for messages.
         windows: The windows of WF and WP; None is the whole history.
         beta: The number of evaluations in the learning-curve area.
         span: Which evaluations count for min-ACC.
@@ -95,7 +97,9 @@ def summarise(
         >>> result.why["min-ACC"]
         'needs evaluations during learning; a matrix has only task ends'
     """
-    inputs = gather_inputs(source, ends=ends, classes_seen=classes_seen, initial=initial, phases=phases)
+    inputs = gather_inputs(
+        source, ends=ends, classes_seen=classes_seen, initial=initial, phases=phases, names=names
+    )
     options = Options(windows=windows, beta=beta, span=span, mode=mode, clamp=clamp)
     values: dict[str, Value] = {}
     why: dict[str, str] = {}

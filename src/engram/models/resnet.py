@@ -6,7 +6,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from engram.models.image_input import Convolutions, image_shape, output_shape
+from engram.models.image_input import Convolutions, image_shape
 from engram.models.network import Network
 from engram.models.options import Residual
 
@@ -74,10 +74,10 @@ def slim_resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Ne
     image = image_shape("slim-resnet18", shape)
     layers = _layers(BasicBlock, (2, 2, 2, 2), first=20, stem=options.stem, channels=image[0])
     # Small images leave less than one square, which is averaged as a whole.
-    channels, height, width = output_shape(layers, image)
+    height, width = (_side_after(side, options.stem) for side in image[1:])
     square = min(4, height), min(4, width)
     layers.extend([nn.AvgPool2d(square), nn.Flatten(1)])
-    return Network(layers, nn.Linear(channels * (height // square[0]) * (width // square[1]), n_units))
+    return Network(layers, nn.Linear(160 * (height // square[0]) * (width // square[1]), n_units))
 
 
 def resnet18(shape: tuple[int, ...], n_units: int, options: Residual) -> Network:
@@ -178,6 +178,13 @@ def _layers(
             layers.append(block(channels, width, 2 if stage and number == 0 else 1))
             channels = width * block.expansion
     return Convolutions(*layers)
+
+
+def _side_after(side: int, stem: str) -> int:
+    """Height or width after stem and stages: each halving rounds up."""
+    for _ in range(3 if stem == "32" else 5):
+        side = -(-side // 2)
+    return side
 
 
 def _conv(channels: int, width: int, *, kernel: int, stride: int = 1) -> nn.Conv2d:

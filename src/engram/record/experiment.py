@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +18,7 @@ from engram.core.errors import InputError
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.plugins import PLUGIN_MODULE
 from engram.core.registries import METHODS
-from engram.core.schema import INTERNAL, Flag, Since, as_fields, from_fields, later_fields
+from engram.core.schema import INTERNAL, Flag, Since, as_fields, from_fields, later_fields, written_items
 from engram.core.values import OptimizerSpec
 from engram.models.spec import MODELS, ModelSpec
 from engram.record.revisions import revisions_of
@@ -177,7 +179,10 @@ class Experiment:
 
     def as_json(self) -> JsonObject:
         """What `experiment.json` says."""
-        return {"format": FORMAT, "id": self.id, "label": self.label, **self._fields()}
+        written = self._fields()
+        name = f"{self.stem}-{_digest(written)}"
+        # What experiments share is copied, so that whoever gets this may change it.
+        return {"format": FORMAT, "id": name, "label": self.label, **copy.deepcopy(written)}
 
     @classmethod
     def of_json(cls, written: JsonMapping, *, weights: Path | None = None) -> Experiment:
@@ -215,7 +220,11 @@ class Experiment:
 
     def _fields(self) -> JsonObject:
         """Every field by name."""
-        written: JsonObject = as_fields(self) | {"settings": self._written_settings()}
+        written: JsonObject = {
+            name: _scenario_fields(_Same(self.scenario)) if name == "scenario" else as_fields(item)
+            for name, item in written_items(self)
+        }
+        written["settings"] = self._written_settings()
         if code := self._own_code():
             written["code"] = code
         if revised := [revision.name for revision in revisions_of(self)]:
@@ -240,6 +249,27 @@ class Experiment:
             **{f"data set {name}": DATASETS[name].digest for name in sets if name in DATASETS},
         }
         return {what: digest for what, digest in hashes.items() if digest}
+
+
+class _Same:
+    """A scenario as a key, equal only to itself: equal ones may be written differently (1 and 1.0)."""
+
+    __slots__ = ("scenario",)
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+
+    def __hash__(self) -> int:
+        return id(self.scenario)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.scenario is other.scenario
+
+
+@lru_cache(maxsize=256)
+def _scenario_fields(same: _Same) -> Json:
+    """A scenario as it is written. Many experiments share one, and it is most of what their ids hash."""
+    return as_fields(same.scenario)
 
 
 def _digest(written: JsonObject) -> str:

@@ -18,34 +18,27 @@ from engram.core.files import is_file, read_json, remove_file, write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
+from engram.core.scores import Scores
 from engram.core.trace import Counts, Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
+from engram.record.answers import Answers
 from engram.record.card import Card
+from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.later import LazyField, nothing
 from engram.record.revisions import revisions_of
-from engram.record.seal import CHECKSUMS, check_seal, digest_of, sealed
-from engram.record.tables import StoredTables, Tables
+from engram.record.samples import Samples
+from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
+from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
-
-ProbeKey = tuple[str, int | None]
-"""What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
-
-
-@dataclass(frozen=True)
-class ProbeSeries:
-    """What one probe measured over a run: its values, and after how many updates each was taken."""
-
-    step: NDArray[np.int64]
-    value: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +211,28 @@ class Run:
         return self.tables.ends
 
     @property
+    def scores(self) -> Scores:
+        """The score of every sample in every evaluation; empty where none were recorded."""
+        return self.tables.scores
+
+    @property
     def readings(self) -> tuple[Reading, ...]:
         """What probes measured, in the order of measuring."""
         return self.tables.readings
+
+    @property
+    def samples(self) -> Samples | None:
+        """The ids, labels and slices of the test samples; None where they were not recorded."""
+        return self.tables.samples
+
+    @property
+    def answers(self) -> Answers:
+        """What was answered in each evaluation; empty unless that was asked for."""
+        return self.tables.answers
+
+    def confusion(self, *, task: int | None = None, step: int | None = None) -> Confusion:
+        """How often each class was answered for the samples of each class; see `confusion_of`."""
+        return confusion_of(self.tables, task=task, step=step)
 
     @cached_property
     def metrics(self) -> Mapping[str, float]:
@@ -310,7 +322,12 @@ class Run:
             0.9
         """
         if name not in self.metrics:
-            raise unknown_name("metric", name, self.metrics)
+            refused = name in self.why and not len(self.trace)
+            raise (
+                InputError(f"{name} {self.why[name]}")
+                if refused
+                else unknown_name("metric", name, self.metrics)
+            )
         return self.metrics[name]
 
     def after_each_task(self, name: str) -> list[float]:
@@ -326,16 +343,7 @@ class Run:
     @cached_property
     def probes(self) -> dict[ProbeKey, ProbeSeries]:
         """What each probe measured, of each task or of all; empty where nothing was probed."""
-        series: dict[ProbeKey, list[tuple[int, float]]] = {}
-        for step, _, task, name, value in self.readings:
-            series.setdefault((name, task), []).append((step, value))
-        return {
-            key: ProbeSeries(
-                np.array([step for step, _ in points], dtype=np.int64),
-                np.array([value for _, value in points], dtype=np.float64),
-            )
-            for key, points in series.items()
-        }
+        return probe_series(self.readings)
 
     @cached_property
     def curve(self) -> Curve:
@@ -348,6 +356,8 @@ class Run:
         return self._curve_of(self.ends.counts()).matrix() if len(self.ends) else self.curve.matrix()
 
     def _curve_of(self, counts: Counts) -> Curve:
+        if not np.size(counts.step) and len(self.scores):
+            raise InputError(f"the run {self.folder or self.id} has only scores, no right and wrong answers")
         try:
             return Curve.of_counts(**counts._asdict(), phases=self._phases())
         except InputError as error:
@@ -420,14 +430,19 @@ class Run:
         if place is None:
             raise InputError("the run has no folder yet: name one, as in run.save('runs/mine')")
         save_description(place, self.description)
+        failed = None
         if self.failure is not None and not self.finished:
             # Before the tables: where memory ran out, writing them may be the end of the process.
-            write_json(place / FAILURE, {"id": self.id, "label": self.label, **self.failure.as_json()})
+            failed = {"id": self.id, "label": self.label, **self.failure.as_json()}
+            write_json(place / FAILURE, sealed(failed))
         checksums = self.tables.save(place) if self.finished or len(self.trace) else {}
         used = dict(self.versions) or versions()
+        if checksums:
+            checksums[EXPERIMENT] = digest_of(finite(dict(self.description)))
+        if failed is not None and checksums:
+            write_json(place / FAILURE, sealed({**failed, CHECKSUMS: checksums}))
         if self.finished:
             remove_file(place / FAILURE)
-            checksums[EXPERIMENT] = digest_of(finite(dict(self.description)))
             result = {**self.result(), "versions": used, CHECKSUMS: checksums}
             write_json(place / RESULT, sealed(finite(result)))
         return replace(self, folder=place, versions=used)
@@ -479,7 +494,7 @@ class Run:
             raise Damaged(
                 f"the run {place} is not complete: {EXPERIMENT} is missing; run it again or leave it out"
             )
-        description = _object(place / EXPERIMENT)
+        description = read_object(place / EXPERIMENT)
         for name in ("id", "label"):
             if name not in description:
                 raise Damaged(f"{place / EXPERIMENT} has no {name!r}: it was not written by engram")
@@ -498,7 +513,10 @@ class Run:
         """
         folder, description = out / experiment.id, experiment.as_json()
         try:
-            return _read(folder, description, experiment)
+            run = _read(folder, description, experiment)
+            # Answers do not change the id, but a run without them is not what was asked for.
+            lacking = run.finished and experiment.evaluation.answers and not run.tables.has_answers
+            return replace(run, finished=False) if lacking else run
         except Damaged as error:
             failure = Failure(FailureKind.DAMAGED, str(error))
             return Run(description=description, planned=experiment, folder=folder, failure=failure)
@@ -521,24 +539,21 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
             raise Damaged(
                 f"the run {folder} is not complete: {TRACE} is missing; run it again or leave it out"
             )
-        result = _object(folder / RESULT)
+        result = read_object(folder / RESULT)
         check_seal(result, folder / RESULT)
         if planned is None:
-            _check_description(description, result, folder / EXPERIMENT)
+            check_description(description, result, folder / EXPERIMENT)
         checksums = result.get(CHECKSUMS)
         tables = StoredTables(folder, None if checksums is None else dict(checksums))
         return with_result(run, result, str(folder / RESULT), tables)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
-        return replace(run, failure=Failure.of_json(read_json(path), source=str(path)))
+        failure = Failure.of_json(read_json(path), source=str(path))
+        check_seal(written := read_object(path), path)
+        if planned is None:
+            check_description(description, written, folder / EXPERIMENT)
+        return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run
-
-
-def _check_description(description: JsonMapping, result: JsonMapping, path: Path) -> None:
-    """Check that `experiment.json` is what it was when the run was saved, where that is recorded."""
-    recorded = (result.get(CHECKSUMS) or {}).get(EXPERIMENT)
-    if recorded is not None and recorded != digest_of(description):
-        raise Damaged(f"{path} is damaged: it is not the experiment that was run")
 
 
 def with_result(run: Run, result: JsonMapping, where: str, tables: Tables) -> Run:
@@ -592,10 +607,3 @@ def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{value!r} is not a number")
     return float(value)
-
-
-def _object(path: Path) -> JsonObject:
-    value = read_json(path)
-    if not isinstance(value, dict):
-        raise Damaged(f"{path} is not a JSON object: it was not written by engram")
-    return value

@@ -6,7 +6,8 @@ import json
 from pathlib import Path
 
 from engram.core.errors import Damaged
-from engram.core.files import checksum
+from engram.core.files import checksum, read_json
+from engram.core.folder import EXPERIMENT
 from engram.core.jsons import JsonMapping, JsonObject
 
 DIGEST, CHECKSUMS = "digest", "checksums"
@@ -48,3 +49,30 @@ def check_seal(value: JsonMapping, path: Path) -> None:
     content = {name: item for name, item in value.items() if name != DIGEST}
     if value.get(DIGEST) != digest_of(content):
         raise Damaged(f"{path} is damaged: its digest is not that of its content")
+
+
+def check_description(description: JsonMapping, result: JsonMapping, path: Path) -> None:
+    """Check that `experiment.json` is what it was when the run was saved, where that is recorded.
+
+    Raises:
+        Damaged: It is not.
+
+    Example:
+        >>> check_description({"id": "a"}, {"checksums": {"experiment.json": digest_of({"id": "a"})}}, Path())
+    """
+    recorded = (result.get(CHECKSUMS) or {}).get(EXPERIMENT)
+    if recorded is not None and recorded != digest_of(description):
+        raise Damaged(f"{path} is damaged: it is not the experiment that was run")
+
+
+def read_object(path: Path) -> JsonObject:
+    """The JSON object in a file.
+
+    Raises:
+        InputError: The file cannot be read.
+        Damaged: It holds something else.
+    """
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise Damaged(f"{path} is not a JSON object: it was not written by engram")
+    return value

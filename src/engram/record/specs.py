@@ -103,6 +103,8 @@ class EvaluationSpec:
         before: Also before the first update.
         full_ends: Also on everything at the end of each task.
         losses: Record the loss of each task as well.
+        answers: Record what was answered as well. The experiment stays the same: a run that was made without
+            is made once more, with the same result.
         gradients: Record the plasticity and stability parts of each evaluated update: the norms of their
             gradients, and their losses.
         transfer: Try what was learned on the next task, at the end of each task.
@@ -130,6 +132,9 @@ class EvaluationSpec:
     full_ends: Annotated[bool, Field(description="Also evaluate all samples at the end of each task")] = False
     losses: Annotated[bool, Field(description="Record losses as well")] = False
     gradients: Annotated[bool, Field(description="Record stability and plasticity gradient norms")] = False
+    answers: Annotated[bool, Field(description="Record what was answered as well")] = field(
+        default=False, compare=False
+    )
     transfer: Annotated[TransferSpec | None, Since("2"), INTERNAL] = None
     balances: Annotated[bool, Since("2"), INTERNAL] = False
     upstream: Annotated[str, Since("2"), INTERNAL] = ""

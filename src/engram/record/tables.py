@@ -2,22 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from engram.core.errors import Damaged
 from engram.core.files import checksum, write_parquet
-from engram.core.folder import ENDS, PROBES, TRACE, Reading
+from engram.core.folder import ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
+from engram.core.scores import Scores
 from engram.core.trace import Counts, Trace, read_table
+from engram.record.answers import Answers
+from engram.record.samples import Samples
 
 if TYPE_CHECKING:
     import polars
 
+ProbeKey = tuple[str, int | None]
+"""What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
+
+
+@dataclass(frozen=True)
+class ProbeSeries:
+    """What one probe measured over a run: its values, and after how many updates each was taken."""
+
+    step: NDArray[np.int64]
+    value: NDArray[np.float64]
+
+
+def probe_series(readings: Iterable[Reading]) -> dict[ProbeKey, ProbeSeries]:
+    """What each probe measured, of each task or of all.
+
+    Example:
+        >>> probe_series([(1, 0, None, "loss", 0.5)])[("loss", None)].value
+        array([0.5])
+    """
+    series: dict[ProbeKey, list[tuple[int, float]]] = {}
+    for step, _, task, name, value in readings:
+        series.setdefault((name, task), []).append((step, value))
+    return {
+        key: ProbeSeries(
+            np.array([step for step, _ in points], dtype=np.int64),
+            np.array([value for _, value in points], dtype=np.float64),
+        )
+        for key, points in series.items()
+    }
+
 
 class Tables:
-    """Every evaluation of a run, those on full test sets at task ends, and what probes measured.
+    """The trace of a run, evaluations on full test sets at task ends, scores, probes, samples, answers.
 
     Example:
         >>> tables = Tables()
@@ -26,19 +63,40 @@ class Tables:
     """
 
     def __init__(
-        self, trace: Trace | None = None, *, ends: Trace | None = None, readings: Sequence[Reading] = ()
+        self,
+        trace: Trace | None = None,
+        *,
+        ends: Trace | None = None,
+        scores: Scores | None = None,
+        readings: Sequence[Reading] = (),
+        samples: Samples | None = None,
+        answers: Answers | None = None,
     ) -> None:
         self.trace = Trace() if trace is None else trace
         self.ends = Trace() if ends is None else ends
+        self.scores = Scores() if scores is None else scores
         self.readings = tuple(readings)
+        self.samples = samples
+        self.answers = Answers() if answers is None else answers
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded."""
+        return len(self.answers) > 0
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write the trace, and the other tables where they have rows; returns the checksums of the files."""
         checksums = {TRACE: self.trace.save(folder / TRACE)}
         if len(self.ends):
             checksums[ENDS] = self.ends.save(folder / ENDS)
+        if len(self.scores):
+            checksums[SCORES] = self.scores.save(folder / SCORES)
         if self.readings:
             checksums[PROBES] = write_parquet(folder / PROBES, self.readings_frame())
+        if self.samples is not None:
+            checksums[SAMPLES] = self.samples.save(folder / SAMPLES)
+        if len(self.answers):
+            checksums[ANSWERS] = self.answers.save(folder / ANSWERS)
         return checksums
 
     def counts(self) -> Counts:
@@ -77,7 +135,7 @@ class StoredTables(Tables):
             return super().save(folder)
         if self.checksums is not None:
             return dict(self.checksums)
-        files = (folder / name for name in (TRACE, ENDS, PROBES))
+        files = (folder / name for name in (TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS))
         return {file.name: checksum(file.read_bytes()) for file in files if file.is_file()}
 
     @cached_property
@@ -91,9 +149,35 @@ class StoredTables(Tables):
         return self._trace(ENDS)
 
     @cached_property
+    def scores(self) -> Scores:  # type: ignore[override]
+        """The scores of every evaluation."""
+        return (
+            Scores.load(self.folder / SCORES, sha256=self._known(SCORES)) if self._has(SCORES) else Scores()
+        )
+
+    @cached_property
     def readings(self) -> tuple[Reading, ...]:  # type: ignore[override]
         """What probes measured."""
         return _readings(self.folder / PROBES, self._known(PROBES)) if self._has(PROBES) else ()
+
+    @cached_property
+    def samples(self) -> Samples | None:  # type: ignore[override]
+        """Who the test samples are; None where that was not recorded."""
+        if not self._has(SAMPLES):
+            return None
+        return Samples.load(self.folder / SAMPLES, sha256=self._known(SAMPLES))
+
+    @cached_property
+    def answers(self) -> Answers:  # type: ignore[override]
+        """What was answered; empty where that was not recorded."""
+        if not self._has(ANSWERS):
+            return Answers()
+        return Answers.load(self.folder / ANSWERS, sha256=self._known(ANSWERS))
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded, without reading them."""
+        return self._has(ANSWERS)
 
     def _trace(self, name: str) -> Trace:
         return Trace.load(self.folder / name, sha256=self._known(name)) if self._has(name) else Trace()

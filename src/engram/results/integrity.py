@@ -53,7 +53,7 @@ def check_run(run: Run) -> Checked:
     if not run.finished:
         return Checked(run.folder, run.status, (why_incomplete(run),))
     problems = []
-    for name in ("trace", "ends", "readings"):
+    for name in ("trace", "ends", "readings", "samples", "answers"):
         try:
             getattr(run, name)
         except InputError as error:

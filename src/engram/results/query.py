@@ -16,7 +16,8 @@ from engram.core.trace import Trace
 from engram.metrics.curve import Curve, min_accuracy
 from engram.metrics.extremes import Extremes, mean_extremes
 from engram.metrics.intervals import Summary
-from engram.record.run import ProbeKey, Run
+from engram.record.run import Run
+from engram.record.tables import ProbeKey
 from engram.results.runs import RunGroup
 from engram.results.summaries import over_runs
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from engram.core.errors import InputError
@@ -62,7 +63,13 @@ class Benchmark:
             chosen = setting_of(setting, what=self.name, allowed=self.setting_names)
             if isinstance(setting, str):
                 chosen = next(option for option in self.settings if option.kind == chosen.kind)
-        return replace(self.make(chosen, seed), name=self.name)
+        return _made(self.make, self.name, chosen, seed)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _made(make: Callable[[Setting, int], Scenario], name: str, setting: Setting, seed: int) -> Scenario:
+    """A scenario is a value, so the same one serves all experiments: a table plans thousands."""
+    return replace(make(setting, seed), name=name)
 
 
 BENCHMARKS: Registry[Benchmark] = Registry(

@@ -122,8 +122,12 @@ def _times(known: Benchmark) -> str:
     """About how long a run takes on one core, for a few methods."""
     from engram.cli.describe import estimated_seconds
     from engram.core.errors import InputError
-    from engram.engine.recipe import experiment
 
+    try:
+        from engram.engine.recipe import experiment
+    except ModuleNotFoundError:
+        # Nothing can be run without torch.
+        return ""
     times = []
     for method in TIMED:
         try:

@@ -17,7 +17,7 @@ from engram.core.folder import finite
 from engram.core.jsons import JsonObject
 from engram.metrics.arrays import Matrix
 from engram.record.run import looks_like_run
-from engram.results.gate.comparing import read_answers
+from engram.results.gate.comparing import read_all
 from engram.results.gate.judging import Change, judge
 from engram.results.gate.pairs import (
     CLASS,
@@ -181,7 +181,7 @@ def read_history(
     """
     import polars as pl
 
-    answers = [read_answers(path, path.name, score) for path in paths]
+    answers = read_all([(path, path.name) for path in paths], score)
     if common:
         answers = _in_all(answers)
     aligned = [join(answers[0], other) for other in answers[1:]]

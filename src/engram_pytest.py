@@ -1,6 +1,7 @@
 """The pytest plugin: the fixture `engram_gate`, which fails a test if a new model forgot something.
 
-It is there as soon as engram is installed; nothing heavy is imported before a test uses it.
+It is there as soon as engram is installed. It is a module of its own, beside the package, so that pytest
+imports nothing of engram before a test uses the fixture.
 """
 
 from __future__ import annotations
@@ -12,6 +13,18 @@ import pytest
 
 if TYPE_CHECKING:
     from engram.results.gate import Gate
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    """Take engram off the list of packages whose assertions pytest rewrites.
+
+    pytest puts every package of a distribution that has a plugin on it, and would parse and rewrite some 400
+    modules of engram in every project that has it installed. There is no public way to say no. Where a later
+    pytest keeps its list elsewhere, nothing happens here, and imports take longer.
+    """
+    marked = vars(pluginmanager.rewrite_hook).get("_must_rewrite")
+    if isinstance(marked, set):
+        marked.discard("engram")
 
 
 @pytest.fixture
