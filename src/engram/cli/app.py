@@ -60,6 +60,31 @@ class _Engram(Verbs):
             "Write a page about many versions of a model: slices over time, samples lost and back.",
             RESULTS,
         ),
+        "flips": LazyVerb(
+            "engram.cli.flips:flips",
+            "Count the samples that were lost and gained between two moments of a run.",
+            RESULTS,
+        ),
+        "gaps": LazyVerb(
+            "engram.cli.gaps:gaps",
+            "List every stability gap of a run: one row per task switch and earlier task.",
+            RESULTS,
+        ),
+        "samples": LazyVerb(
+            "engram.cli.samples:samples",
+            "Count how often each test sample was forgotten; list those never and always known.",
+            RESULTS,
+        ),
+        "autopsy": LazyVerb(
+            "engram.cli.autopsy:autopsy",
+            "Write a page about the deepest dip of a run: what fell, why, and how it came back.",
+            RESULTS,
+        ),
+        "compute": LazyVerb(
+            "engram.cli.compute:compute",
+            "Compare methods at equal compute: accuracy over counted operations instead of updates.",
+            RESULTS,
+        ),
         "audit": LazyVerb(
             "engram.cli.audit:audit",
             "Print the protocol card of finished runs: measured during the run, not declared.",

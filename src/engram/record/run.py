@@ -25,6 +25,7 @@ from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
 from engram.record.answers import Answers
 from engram.record.card import Card
+from engram.record.choices import choices_of
 from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
@@ -269,6 +270,8 @@ class Run:
             ends=self.ends if len(self.ends) else None,
             classes_seen=self._classes_seen(),
             phases=self._phases(),
+            choices=choices_of(self.description),
+            redrawn=self.redrawn,
             only=only,
         )
 
@@ -283,15 +286,20 @@ class Run:
             return self.estimates
         if not self.finished:
             return Extremes(why="the run is not finished")
-        evaluation = self.description.get("evaluation")
         return estimate_extremes(
             self.trace,
             sizes=self._test_sizes(),
-            redrawn=isinstance(evaluation, Mapping) and bool(evaluation.get("redraw")),
+            redrawn=self.redrawn,
             ends=self.ends if len(self.ends) else None,
             classes_seen=self._classes_seen(),
             phases=self._phases(),
         )
+
+    @property
+    def redrawn(self) -> bool:
+        """Whether other samples were drawn for every evaluation."""
+        evaluation = self.description.get("evaluation")
+        return isinstance(evaluation, Mapping) and bool(evaluation.get("redraw"))
 
     def _test_sizes(self) -> dict[int, int]:
         """How many samples the whole test sets have, as far as this was recorded or can be concluded."""

@@ -333,10 +333,8 @@ def _events(run: Run, task: int) -> NDArray[np.int64] | None:
 
     None if no evaluation followed, or if the evaluated samples changed.
     """
-    evaluation = run.description.get("evaluation")
-    redrawn = isinstance(evaluation, Mapping) and bool(evaluation.get("redraw"))
     learned = np.flatnonzero(run.curve.being_learned()[:, task])
-    if redrawn or not learned.size or learned[-1] == len(run.curve) - 1:
+    if run.redrawn or not learned.size or learned[-1] == len(run.curve) - 1:
         return None
     try:
         return forgetting_events(
