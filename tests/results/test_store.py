@@ -12,6 +12,7 @@ from pathlib import Path
 import duckdb
 import polars as pl
 import pytest
+import torch
 
 import engram
 from engram.core.errors import Damaged, InputError
@@ -63,6 +64,25 @@ def test_every_part_of_every_run_is_there(folder: Path, store: Path) -> None:
             assert getattr(kept, part) == getattr(run, part), part
         assert kept.seconds == run.seconds and kept.updates == run.updates and kept.versions == run.versions
         assert kept.experiment.id == name
+
+
+def test_scores_answers_and_samples_are_kept(tmp_path: Path) -> None:
+    test_sets = {"dogs": (torch.eye(4), torch.tensor([0, 1, 2, 3]))}
+    ids = [["a", "b", "c", "d"]]
+    scored = engram.Evaluator(test_sets, ids=ids, score=engram.score.cross_entropy())
+    answered = engram.Evaluator(test_sets, ids=ids, answers=True, slices=[{"light": ["day"] * 4}])
+    for watch, name in ((scored, "scored"), (answered, "answered")):
+        watch(torch.nn.Linear(4, 4), learning="dogs", last=True)
+        watch.save(tmp_path / "runs" / name)
+    compact(engram.load(tmp_path / "runs"), tmp_path / "store")
+    before, after = by_id(engram.load(tmp_path / "runs")), by_id(engram.load(tmp_path / "store"))
+    for name, run in before.items():
+        kept = after[name]
+        assert kept.scores == run.scores and kept.answers.codes == run.answers.codes
+        assert kept.samples is not None and run.samples is not None
+        assert kept.samples.frame.equals(run.samples.frame)
+        assert kept.tables.has_answers == run.tables.has_answers == (name == "answered")
+        assert kept.task_names == ["dogs"]
 
 
 def test_runs_leave_a_store_as_they_came(store: Path, tmp_path: Path) -> None:

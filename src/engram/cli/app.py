@@ -50,6 +50,11 @@ class _Engram(Verbs):
             "Compare methods on the same scenario, paired by seed: ranking, tests, effect sizes.",
             RESULTS,
         ),
+        "table": LazyVerb(
+            "engram.cli.table:table",
+            "Lay out finished runs as a table: experiments by metrics, over seeds, one block per scenario.",
+            RESULTS,
+        ),
         "gate": LazyVerb(
             "engram.cli.gate:gate",
             "Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.",

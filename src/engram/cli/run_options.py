@@ -18,8 +18,10 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    SaveWeights,
     Strict,
     Timeout,
+    Track,
     check_seconds,
     load_own,
     start_computing,
@@ -33,6 +35,7 @@ from engram.engine.options import checked, parts
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
+    from engram.interop.trackers import Tracker
     from engram.record.experiment import Experiment
 
 
@@ -65,6 +68,8 @@ class RunOptions:
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     checkpoint_every: CheckpointEvery = None
     timeout: Timeout = None
+    track: Track = None
+    save_weights: SaveWeights = None
     json: Json = False
 
     @classmethod
@@ -90,6 +95,7 @@ class RunOptions:
         if subset is not None and subset < 0:
             raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
         check_seconds(self.checkpoint_every, self.timeout)
+        self.where()
         if "epochs" in self.chosen and "updates" in self.chosen:
             raise InputError("--epochs and --updates cannot be used together: use one of them")
         checked(self.chosen, text=True)
@@ -106,7 +112,14 @@ class RunOptions:
             strict=self.strict,
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,
+            save_weights=self.save_weights,
         )
+
+    def trackers(self) -> list[Tracker]:
+        """The trackers; to be called when all else is checked, because they make folders."""
+        from engram.interop.trackers import trackers_of
+
+        return trackers_of(self.track)
 
     def start(self) -> None:
         """Prepare torch, and load the plugin."""

@@ -16,8 +16,10 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    SaveWeights,
     Strict,
     Timeout,
+    Track,
     check_seconds,
     load_own,
     start_computing,
@@ -31,6 +33,7 @@ from engram.core.stopping import exit_code
 from engram.core.words import duration
 
 if TYPE_CHECKING:
+    from engram.engine.observers import Observer
     from engram.engine.where import Where
     from engram.protocols.sweep_file import SweepPlan
     from engram.record.experiment import Experiment
@@ -54,6 +57,8 @@ def sweep(
     strict: Strict = False,
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
+    track: Track = None,
+    save_weights: SaveWeights = None,
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails.
@@ -73,9 +78,11 @@ def sweep(
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
+        save_weights=save_weights,
     )
     start_computing(None, device)
     from engram.executors.survey import seconds_left, survey
+    from engram.interop.trackers import trackers_of
 
     load_own(plugin)
     plan = read_plan(file)
@@ -83,7 +90,7 @@ def sweep(
     if not json:
         describe(plan, runs, seconds_left(runs, jobs))
     if not dry_run:
-        runs = run_all(plan.experiments, where)
+        runs = run_all(plan.experiments, where, trackers_of(track))
     if json:
         print_json(as_json(plan, runs, seconds_left(runs, jobs)))
     elif not dry_run:
@@ -93,13 +100,13 @@ def sweep(
         raise typer.Exit(1)
 
 
-def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
+def run_all(experiments: Sequence[Experiment], where: Where, observers: Sequence[Observer] = ()) -> list[Run]:
     """Run what is missing in local processes, with progress on stderr."""
     from engram.executors.processes import Processes
 
     with ProgressDisplay(len(experiments)) as display:
         try:
-            return Processes(where, [display])(experiments)
+            return Processes(where, [display, *observers])(experiments)
         except KeyboardInterrupt:
             display.close()
             done = display.done

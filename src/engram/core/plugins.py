@@ -6,6 +6,7 @@ import sys
 import traceback
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 from engram.core.errors import InputError
 from engram.core.registry import OPEN
@@ -31,12 +32,32 @@ def load_plugin(path: Path | str) -> None:
         engram.core.errors.InputError: the plugin ...mine.py, line 3: NameError: name 'undefined_name' ...
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"the plugin {path} does not exist: name a Python file")
-    spec = spec_from_file_location(f"{PLUGIN_MODULE}{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"the plugin {path} is not a Python file: its name must end in .py")
     before = _added()
+    run_script(path, what="plugin")
+    if _added() == before:
+        decorators = [registry.decorator for registry in OPEN]
+        raise InputError(
+            f"the plugin {path} registers nothing: write a decorator above your class or function, "
+            f"such as {' or '.join(decorators)}"
+        )
+
+
+def run_script(path: Path, *, what: str, digest: str = "") -> ModuleType:
+    """Run a user's own script as a module, and return the module.
+
+    Args:
+        path: The script.
+        what: What messages call it.
+        digest: Tells the module apart from those of other scripts with the same name.
+
+    Raises:
+        InputError: The script does not exist, or fails; the message says in which line.
+    """
+    if not path.is_file():
+        raise InputError(f"the {what} {path} does not exist: name a Python file")
+    spec = spec_from_file_location(f"{PLUGIN_MODULE}{path.stem}{digest}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"the {what} {path} is not a Python file: its name must end in .py")
     module = module_from_spec(spec)
     # Dataclasses look up the module that they are written in.
     sys.modules[spec.name] = module
@@ -44,13 +65,8 @@ def load_plugin(path: Path | str) -> None:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         # Whatever the error, the user's script failed; its traceback is that of the exception's cause.
-        raise InputError(f"the plugin {path}{_line(error, str(path))}: {_reason(error)}") from error
-    if _added() == before:
-        decorators = [registry.decorator for registry in OPEN]
-        raise InputError(
-            f"the plugin {path} registers nothing: write a decorator above your class or function, "
-            f"such as {' or '.join(decorators)}"
-        )
+        raise InputError(f"the {what} {path}{_line(error, str(path))}: {_reason(error)}") from error
+    return module
 
 
 def _added() -> int:

@@ -36,14 +36,16 @@ from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
 from engram.core.schema import Option
 from engram.engine.check import check_needs, warn_redrawn
+from engram.engine.composed import check_scenario_name, find_benchmark
 from engram.engine.options import all_options
 from engram.engine.recipe import experiment
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
-from engram.models.spec import MODELS, option_of
+from engram.models.from_file import check_model_name
+from engram.models.spec import option_of
 from engram.protocols.candidates import combinations
 from engram.record.experiment import Experiment
-from engram.scenarios import benchmark
+from engram.scenarios.named import Benchmark
 
 OPTIONS: dict[str, Option] = {
     "scenario": Option("scenario", "scenario", str, None, "A scenario: see `engram list scenarios`"),
@@ -53,7 +55,10 @@ OPTIONS: dict[str, Option] = {
 """The options of `engram run` that decide what is computed; users' own networks may have more."""
 
 _ELSEWHERE = ("data", "out", "jobs", "device", "plugin")
-_NAMES = {"scenario": benchmark, "method": METHODS.__getitem__, "model": MODELS.__getitem__}
+_NAMES = {"scenario": check_scenario_name, "method": METHODS.__getitem__, "model": check_model_name}
+
+_LISTS = ("order", "features", "angles")
+"""Options whose value is a list; several values are a list of lists."""
 
 Grid = dict[str, tuple[Json, ...]]
 """For every name, the values to try."""
@@ -254,7 +259,7 @@ class _Block:
 def _experiment(chosen: JsonMapping, fields: JsonObject, *, seed: int) -> Experiment | Skipped:
     """One combination as an experiment, or why it is not possible."""
     scenario, method, setting = chosen["scenario"], chosen["method"], chosen.get("setting")
-    known = benchmark(scenario)
+    known = find_benchmark(scenario, chosen)
     what = f"{method} on {scenario} ({setting or known.setting_names[0]})"
     if setting is not None and setting not in known.setting_names:
         return Skipped(what, f"{scenario} supports only the settings {', '.join(known.setting_names)}")
@@ -262,15 +267,16 @@ def _experiment(chosen: JsonMapping, fields: JsonObject, *, seed: int) -> Experi
     try:
         return experiment(scenario, method, settings=fields, seed=seed, **rest)
     except InputError as error:
-        if _lacks_what_it_needs(Experiment(known.scenario(setting), method, settings=fields)):
+        planned = Experiment(known.scenario(setting), method, settings=fields)
+        if _lacks_what_it_needs(planned, known):
             return Skipped(what, str(error))
         raise
 
 
-def _lacks_what_it_needs(planned: Experiment) -> bool:
+def _lacks_what_it_needs(planned: Experiment, known: Benchmark) -> bool:
     """Whether the setting hides what the method needs to know; other errors are ignored."""
     method, kind = METHODS[planned.method], planned.scenario.setting.kind
-    usual = benchmark(planned.scenario.name).recipe.fields(planned.method, kind)
+    usual = known.recipe.fields(planned.method, kind)
     try:
         settings = validate_fields(planned.method, method, {**usual, **planned.settings})
     except InputError:
@@ -289,7 +295,8 @@ def _option(key: str, value: Json) -> tuple[Json, ...]:
     option = OPTIONS.get(key) or option_of(key)
     if option is None:
         raise unknown_name("key", key, (*OPTIONS, "seeds", "first_seed", "set", "run"))
-    if option.kind is tuple and isinstance(value, list) and all(type(item) is int for item in value):
+    listed = isinstance(value, list) and not any(isinstance(item, list) for item in value)
+    if listed and (key in _LISTS or (option.kind is tuple and all(type(item) is int for item in value))):
         # A list of whole numbers is a single value: the widths of one network.
         value = [value]
     return tuple(_checked(option, item) for item in _several(key, value))

@@ -30,29 +30,20 @@ from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.later import LazyField, nothing
+from engram.record.result import Seconds, with_result
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
 from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
+from engram.record.weights import network_of
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
+    from engram.models.network import Network
+    from engram.record.weights import NetworkSource
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """How long a run took: learning, evaluating, and both together."""
-
-    train: float = 0.0
-    evaluate: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Both together."""
-        return self.train + self.evaluate
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -80,6 +71,7 @@ class Run:
         seconds: How long it took.
         account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
+        weights: The files of weights that the run kept, with the SHA-256 of their content.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
 
@@ -109,6 +101,7 @@ class Run:
     seconds: Seconds = field(default_factory=Seconds)
     account: LazyField[Account | None] = LazyField(nothing)
     card: LazyField[Card | None] = LazyField(nothing)
+    weights: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
 
@@ -423,6 +416,11 @@ class Run:
         write_report([self], Path(page))
         return Path(page)
 
+    def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
+        """The network with the weights that the run kept: see `engram.record.weights.network_of`."""
+        code = self.description.get("code")
+        return network_of(self.folder, self.weights, code, task=task, source=source)
+
     # On disk -------------------------------------------------------------------------------------
 
     def save(self, folder: str | Path | None = None) -> Run:
@@ -481,6 +479,7 @@ class Run:
             },
             **account,
             **card,
+            **({"weights": dict(self.weights)} if self.weights else {}),
         }
 
     @classmethod
@@ -562,56 +561,3 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
             check_description(description, written, folder / EXPERIMENT)
         return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run
-
-
-def with_result(run: Run, result: JsonMapping, where: str, tables: Tables) -> Run:
-    """The run with what `result.json` says, checked.
-
-    Args:
-        run: The run as its description tells it.
-        result: The content of `result.json`.
-        where: What it was read from, for messages.
-        tables: Its tables.
-
-    Raises:
-        Damaged: It cannot have been written by engram.
-    """
-    if not isinstance(result.get("metrics"), Mapping):
-        raise Damaged(f"{where} has no metrics: run it again with --again")
-    try:
-        seconds = result.get("seconds") or {}
-        account, card, extremes = result.get("account"), result.get("card"), result.get("extremes")
-        return replace(
-            run,
-            finished=True,
-            stored={str(name): _number(value) for name, value in result["metrics"].items()},
-            by_task={
-                str(name): [_number(value) for value in values]
-                for name, values in (result.get("by_task") or {}).items()
-            },
-            why={str(name): str(reason) for name, reason in (result.get("why") or {}).items()},
-            estimates=None if extremes is None else Extremes.of_json(extremes),
-            sizes=None if result.get("sizes") is None else tuple(map(int, result["sizes"])),
-            classes=None if result.get("classes") is None else tuple(map(int, result["classes"])),
-            phases={int(learning): tuple(tasks) for learning, tasks in result.get("phases") or ()},
-            test_data=tuple(TestData.of_json(task) for task in result.get("test_data") or ()),
-            updates=int(result.get("updates") or 0),
-            evaluations=int(result.get("evaluations") or 0),
-            seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
-            account=None if account is None else Account.of_json(account),
-            card=None if card is None else Card.of_json(card, of=f"the run {run.folder or run.id}"),
-            versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
-            tables=tables,
-        )
-    except InputError as error:
-        raise Damaged(str(error)) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"{where} cannot be read ({error}): run it again with --again") from error
-
-
-def _number(value: object) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is not a number")
-    return float(value)

@@ -18,7 +18,10 @@ from engram.record.run import Run, looks_like_run
 if TYPE_CHECKING:
     import polars
 
+    from engram.models.network import Network
+    from engram.record.weights import NetworkSource
     from engram.results.compare import CompareOptions, RunComparison
+    from engram.results.table import Table
 
 
 class Runs(Sequence[Run]):
@@ -59,6 +62,18 @@ class Runs(Sequence[Run]):
         rest = f", {len(self.incomplete)} not finished" if self.incomplete else ""
         return f"<Runs: {len(self)} finished{rest}{f': {shown}' if shown else ''}>"
 
+    def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
+        """The network of the only run, with the weights that it kept; see `Run.model`.
+
+        Raises:
+            InputError: There is not exactly one run.
+        """
+        if len(self) != 1:
+            raise InputError(
+                f"a network is that of one run, and these are {len(self)}: choose one, runs[0].model()"
+            )
+        return self[0].model(source, task=task)
+
     def groups(self) -> list[RunGroup]:
         """The runs grouped by experiment: those of a group differ only in the seed."""
         return group_runs(self)
@@ -98,6 +113,16 @@ class Runs(Sequence[Run]):
         for run in self:
             parts.setdefault(scenario_key(run), []).append(run)
         return [Runs(part) for part in parts.values()]
+
+    def table(self, *metrics: str, by: Sequence[str] = (), best: bool = False) -> Table:
+        """Lay out the runs as a table over seeds, one block per scenario.
+
+        `markdown()`, `latex()` and `frame()` of the table write it; `engram.results.table.table_of` has the
+        details.
+        """
+        from engram.results.table import table_of
+
+        return table_of(self, metrics, by=by, best=best)
 
     def report(self, page: str | Path = "report.html") -> Path:
         """Write one self-contained HTML page about these runs, and return its path."""

@@ -64,11 +64,12 @@ def executor(request: ProtocolRequest) -> Executor:
     from engram.executors import executor_for
 
     where = replace(request.options.where(), jobs=request.jobs)
+    trackers = request.options.trackers()
 
     def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
         runs = len({planned.id for planned in experiments})
         with ProgressDisplay(runs, name_failures=False) as display:
-            return executor_for(where, [display], serial=request.jobs == 1)(experiments)
+            return executor_for(where, [display, *trackers], serial=request.jobs == 1)(experiments)
 
     return run_some
 

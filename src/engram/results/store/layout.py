@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     import polars
 
 INDEX: Final = "runs.parquet"
-KINDS: Final = ("trace", "ends", "probes")
+KINDS: Final = ("trace", "ends", "probes", "scores", "answers")
+SAMPLES: Final = "samples"
+"""Tables of test samples, which most runs share: one file for each that differs, named by its digest."""
 
 OWN: Final = ("id", "seed")
 """What tells the runs of one experiment apart; null in `experiment`, which is one text for all of them."""
@@ -32,6 +34,7 @@ LIGHT: Final = (
     "train_seconds",
     "evaluate_seconds",
     "file",
+    SAMPLES,
     *(f"{kind}_{part}" for kind in KINDS for part in ("offset", "rows", "digest")),
 )
 """The columns of the index that a run is read from."""
@@ -43,8 +46,10 @@ def digest_of_table(frame: polars.DataFrame) -> str:
     Example:
         >>> import polars as pl
         >>> frame = pl.DataFrame({"step": [1, 2], "bits": [b"a", b"bc"]})
-        >>> digest_of_table(frame) == digest_of_table(frame.slice(0)), digest_of_table(frame.head(1))[:8]
-        (True, 'eedbc83d')
+        >>> digest_of_table(frame) == digest_of_table(frame.slice(0))
+        True
+        >>> digest_of_table(frame) == digest_of_table(frame.head(1))
+        False
     """
     import polars as pl
 
@@ -53,7 +58,10 @@ def digest_of_table(frame: polars.DataFrame) -> str:
         content.update(f"{column.name}:{column.dtype}:{len(column)};".encode())
         if column.null_count():
             content.update(column.is_null().cast(pl.UInt8).to_numpy().tobytes())
-        if column.dtype in (pl.Binary, pl.String):
+        if isinstance(column.dtype, pl.List):
+            content.update(column.list.len().to_numpy().tobytes())
+            content.update(column.explode().to_numpy().tobytes())
+        elif column.dtype in (pl.Binary, pl.String):
             texts = [item or b"" for item in column.cast(pl.Binary).to_list()]
             content.update(struct.pack(f"<{len(texts)}q", *map(len, texts)))
             content.update(b"".join(texts))

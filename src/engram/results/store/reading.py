@@ -18,14 +18,18 @@ from numpy.typing import NDArray
 from engram.core.errors import Damaged, InputError
 from engram.core.folder import Reading
 from engram.core.jsons import JsonObject
+from engram.core.scores import Scores
 from engram.core.trace import COLUMNS, Counts, Trace
 from engram.metrics.extremes import Extremes
+from engram.record.answers import Answers
 from engram.record.later import Later
-from engram.record.run import Run, Seconds, with_result
+from engram.record.result import Seconds, with_result
+from engram.record.run import Run
+from engram.record.samples import Samples
 from engram.record.seal import check_seal
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
-from engram.results.store.layout import INDEX, KINDS, LIGHT, OWN, digest_of_table
+from engram.results.store.layout import INDEX, KINDS, LIGHT, OWN, SAMPLES, digest_of_table
 
 if TYPE_CHECKING:
     import polars
@@ -104,7 +108,8 @@ class _Row:
 def _run(row: _Row, place: str, files: _Files) -> Run:
     where = f"the run {row.text('id')} in {place}"
     description = _description(row)
-    tables = _StoreTables(where, {kind: files.piece(row, kind) for kind in KINDS})
+    pieces = {kind: files.piece(row, kind) for kind in KINDS}
+    tables = _StoreTables(where, pieces, f"{place}/{SAMPLES}", row.text(SAMPLES))
     whole = _Whole(row, where)
     return Run(
         description=description,
@@ -231,8 +236,9 @@ class _Files:
 class _StoreTables(Tables):
     """The tables of a run in a compact store, each read and checked on first use."""
 
-    def __init__(self, where: str, pieces: Mapping[str, _Piece | None]) -> None:
+    def __init__(self, where: str, pieces: Mapping[str, _Piece | None], shared: str, samples: str) -> None:
         self._where, self._pieces = where, pieces
+        self._shared, self._samples = shared, samples
 
     @cached_property
     def trace(self) -> Trace:  # type: ignore[override]
@@ -250,6 +256,28 @@ class _StoreTables(Tables):
         frame = self._frame("probes")
         return () if frame is None else tuple(frame.iter_rows())
 
+    @cached_property
+    def scores(self) -> Scores:  # type: ignore[override]
+        """The scores of every evaluation."""
+        frame = self._frame("scores")
+        return Scores() if frame is None else Scores.of_frame(frame, self._where)
+
+    @cached_property
+    def answers(self) -> Answers:  # type: ignore[override]
+        """What was answered; empty where that was not recorded."""
+        frame = self._frame("answers")
+        return Answers() if frame is None else Answers.of_frame(frame, self._where)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded, without reading them."""
+        return self._pieces["answers"] is not None
+
+    @cached_property
+    def samples(self) -> Samples | None:  # type: ignore[override]
+        """Who the test samples are; None where that was not recorded."""
+        return _samples(f"{self._shared}/{self._samples}.parquet", self._samples) if self._samples else None
+
     def counts(self) -> Counts:
         """The trace without its bits, read together with those of the other runs in its file."""
         piece = self._pieces["trace"]
@@ -260,7 +288,7 @@ class _StoreTables(Tables):
 
     def _trace(self, kind: str) -> Trace:
         frame = self._frame(kind)
-        return Trace() if frame is None else Trace(*(frame[name].to_list() for name in COLUMNS))
+        return Trace() if frame is None else Trace.of_frame(frame, self._where)
 
     def _frame(self, kind: str) -> polars.DataFrame | None:
         piece = self._pieces[kind]
@@ -270,6 +298,14 @@ class _StoreTables(Tables):
         if digest_of_table(frame) != piece.digest:
             raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
         return frame
+
+
+@lru_cache(16)
+def _samples(path: str, digest: str) -> Samples:
+    frame = _collected(path, lambda table: table)
+    if digest_of_table(frame) != digest:
+        raise Damaged(f"the samples {path} are damaged: their digest is not the recorded one")
+    return Samples.of_frame(frame, path)
 
 
 @contextmanager

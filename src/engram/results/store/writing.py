@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -15,7 +15,7 @@ from engram.core.folder import EXPERIMENT, finite
 from engram.core.jsons import Json, JsonObject
 from engram.record.run import Run
 from engram.record.seal import CHECKSUMS, digest_of, sealed
-from engram.results.store.layout import INDEX, KINDS, OWN, digest_of_table
+from engram.results.store.layout import INDEX, KINDS, OWN, SAMPLES, digest_of_table
 
 if TYPE_CHECKING:
     import polars
@@ -97,7 +97,12 @@ def _row(run: Run) -> JsonObject:
     """What the index says about a run, but for its tables."""
     description = finite(dict(run.description))
     assert isinstance(description, dict)
-    result = {**run.result(), "versions": dict(run.versions), CHECKSUMS: {EXPERIMENT: digest_of(description)}}
+    # Weights stay in the folder of the run.
+    result = {
+        **replace(run, weights={}).result(),
+        "versions": dict(run.versions),
+        CHECKSUMS: {EXPERIMENT: digest_of(description)},
+    }
     whole = sealed(finite(result))
     return {
         "id": run.id,
@@ -142,7 +147,7 @@ class _Writer:
         """Add the tables of a run; returns what the index says about them."""
         if self.size > FILE_BYTES:
             self.flush()
-        entry: JsonObject = {"file": f"{self.part}-{self.number}"}
+        entry: JsonObject = {"file": f"{self.part}-{self.number}", SAMPLES: self._keep_samples(run)}
         for kind, frame in zip(KINDS, _frames(run), strict=True):
             entry[f"{kind}_offset"], entry[f"{kind}_rows"] = self.rows[kind], len(frame)
             entry[f"{kind}_digest"] = digest_of_table(frame) if len(frame) else ""
@@ -151,6 +156,16 @@ class _Writer:
                 self.rows[kind] += len(frame)
                 self.size += int(frame.estimated_size())
         return entry
+
+    def _keep_samples(self, run: Run) -> str:
+        """Write the table of test samples unless it is there; returns its digest, or "" if there is none."""
+        if run.samples is None:
+            return ""
+        digest = digest_of_table(run.samples.frame)
+        path = self.place / SAMPLES / f"{digest}.parquet"
+        if not path.is_file():
+            write_parquet(path, run.samples.frame)
+        return digest
 
     def flush(self) -> None:
         """Write what was collected."""
@@ -166,7 +181,14 @@ class _Writer:
 
 def _frames(run: Run) -> Sequence[polars.DataFrame]:
     """The tables of a run, in the order of `KINDS`."""
-    return run.trace.frame(), run.ends.frame(), run.tables.readings_frame()
+    tables = run.tables
+    return (
+        tables.trace.frame(),
+        tables.ends.frame(),
+        tables.readings_frame(),
+        tables.scores.frame(),
+        tables.answers.frame(),
+    )
 
 
 def _with_id(frame: polars.DataFrame, name: str) -> polars.DataFrame:
