@@ -180,7 +180,8 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
     `incomplete`.
 
     Args:
-        paths: Run folders, or folders that contain run folders.
+        paths: Run folders, folders that contain run folders, or compact stores, also at any address that
+            Polars reads (`s3://bucket/runs`).
 
     Example:
         >>> import tempfile, engram

@@ -100,6 +100,11 @@ class _Engram(Verbs):
             "Print the protocol card of finished runs: measured during the run, not declared.",
             RESULTS,
         ),
+        "compact": LazyVerb(
+            "engram.cli.compacting:compact",
+            "Write finished runs to few Parquet files, which other commands read like the folder.",
+            RESULTS,
+        ),
         "import": LazyVerb(
             "engram.cli.importing:import_",
             "Turn the log of another tool into a table for `engram metrics`.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +20,7 @@ COLOURS = {"held": "green", "broken": "red", "unknown": "yellow"}
 
 def audit(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that contain some.", metavar="RUNS")
+        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
     ],
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if a method read or did what it should not.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,7 +22,7 @@ MOST_PAIRS = 45
 
 def compare(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that hold some.", metavar="RUNS")
+        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
     ],
     metric: Annotated[
         list[str] | None,
@@ -101,7 +100,7 @@ def _looks(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _with_looks(comparisons: Sequence[RunComparison], paths: Sequence[Path]) -> list[RunComparison]:
+def _with_looks(comparisons: Sequence[RunComparison], paths: Sequence[str]) -> list[RunComparison]:
     """The comparisons with the earlier looks that they extend; each is added to the log beside the runs."""
     from dataclasses import replace
 

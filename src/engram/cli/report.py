@@ -11,7 +11,7 @@ from engram.cli.output import name_incomplete
 
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that contain runs.", metavar="RUNS")
+        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     plugin: Plugin = None,

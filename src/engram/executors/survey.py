@@ -45,7 +45,7 @@ def seconds_left(runs: Sequence[Run], jobs: int | None = None) -> float | None:
 
     Example:
         >>> from engram.engine.recipe import experiment
-        >>> from engram.record.run import Seconds
+        >>> from engram.record.result import Seconds
         >>> done = Run(planned=experiment("split-digits", "er"), finished=True, seconds=Seconds(train=8.0))
         >>> left = [Run(planned=experiment("split-digits", "er", seed=seed)) for seed in (1, 2, 3)]
         >>> seconds_left([done, *left], jobs=2), seconds_left(left)

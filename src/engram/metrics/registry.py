@@ -8,13 +8,15 @@ the columns of tables and reports.
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from engram.core.errors import InputError, unknown_name
@@ -417,8 +419,28 @@ def computed(options: Options | None = None) -> dict[str, Metric]:
         >>> [name for name, metric in computed().items() if not metric.higher_is_better][:7]
         ['FORG', 'AF', 'FORG-unlearned', 'RAF', 'WF10', 'WF100', 'WFinf']
     """
-    chosen = options or Options()
-    return {name: metric for metric in all_metrics() if metric.of_history for name in chosen.variants(metric)}
+    metrics = all_metrics()
+    if options is not None:
+        return _variants(metrics, options)
+    # Many runs ask for the same names; plugins may register more metrics at any time.
+    if not any(map(operator.is_not, metrics, _latest.metrics)) and len(metrics) == len(_latest.metrics):
+        return dict(_latest.names)
+    _latest.metrics, _latest.names = metrics, _variants(metrics, Options())
+    return dict(_latest.names)
+
+
+class _Latest:
+    """The metrics that were registered when their names were last asked for, and these names."""
+
+    metrics: tuple[Metric, ...] = ()
+    names: Mapping[str, Metric] = MappingProxyType({})
+
+
+_latest = _Latest()
+
+
+def _variants(metrics: Iterable[Metric], options: Options) -> dict[str, Metric]:
+    return {name: metric for metric in metrics if metric.of_history for name in options.variants(metric)}
 
 
 def users_metrics() -> tuple[str, ...]:

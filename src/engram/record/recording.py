@@ -16,7 +16,8 @@ from engram.core.trace import Trace
 from engram.metrics.arrays import Label
 from engram.record.answers import Answers
 from engram.record.choices import choices_of
-from engram.record.run import Run, Seconds
+from engram.record.result import Seconds
+from engram.record.run import Run
 from engram.record.samples import Samples
 from engram.record.tables import Tables
 from engram.record.test_data import TestData

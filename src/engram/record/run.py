@@ -19,7 +19,7 @@ from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, fini
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
 from engram.core.scores import Scores
-from engram.core.trace import Trace
+from engram.core.trace import Counts, Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
@@ -29,6 +29,8 @@ from engram.record.choices import choices_of
 from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
+from engram.record.later import LazyField, nothing
+from engram.record.result import Seconds, with_result
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
 from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
@@ -42,19 +44,6 @@ if TYPE_CHECKING:
     from engram.record.weights import NetworkSource
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """How long a run took: learning, evaluating, and both together."""
-
-    train: float = 0.0
-    evaluate: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Both together."""
-        return self.train + self.evaluate
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -100,9 +89,9 @@ class Run:
     finished: bool = False
     failure: Failure | None = None
     stored: Mapping[str, float] = field(default_factory=dict)
-    by_task: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    why: Mapping[str, str] = field(default_factory=dict)
-    estimates: Extremes | None = None
+    by_task: LazyField[Mapping[str, Sequence[float]]] = LazyField(dict)
+    why: LazyField[Mapping[str, str]] = LazyField(dict)
+    estimates: LazyField[Extremes | None] = LazyField(nothing)
     sizes: tuple[int, ...] | None = None
     classes: tuple[int, ...] | None = None
     phases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -110,8 +99,8 @@ class Run:
     updates: int = 0
     evaluations: int = 0
     seconds: Seconds = field(default_factory=Seconds)
-    account: Account | None = None
-    card: Card | None = None
+    account: LazyField[Account | None] = LazyField(nothing)
+    card: LazyField[Card | None] = LazyField(nothing)
     weights: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
@@ -360,18 +349,18 @@ class Run:
     @cached_property
     def curve(self) -> Curve:
         """The trace as a table of accuracies, tasks in the order in which they were learned."""
-        return self._curve_of(self.trace)
+        return self._curve_of(self.tables.counts())
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """`acc[learned, evaluated]`, on full test sets where the run kept such evaluations."""
-        return self._curve_of(self.ends).matrix() if len(self.ends) else self.curve.matrix()
+        return self._curve_of(self.ends.counts()).matrix() if len(self.ends) else self.curve.matrix()
 
-    def _curve_of(self, trace: Trace) -> Curve:
-        if not len(trace) and len(self.scores):
+    def _curve_of(self, counts: Counts) -> Curve:
+        if not np.size(counts.step) and len(self.scores):
             raise InputError(f"the run {self.folder or self.id} has only scores, no right and wrong answers")
         try:
-            return Curve.of_trace(trace, phases=self._phases())
+            return Curve.of_counts(**counts._asdict(), phases=self._phases())
         except InputError as error:
             raise InputError(f"the run {self.folder or self.id} cannot be read: {error}") from error
 
@@ -561,7 +550,9 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         check_seal(result, folder / RESULT)
         if planned is None:
             check_description(description, result, folder / EXPERIMENT)
-        return _with_result(run, result, folder / RESULT)
+        checksums = result.get(CHECKSUMS)
+        tables = StoredTables(folder, None if checksums is None else dict(checksums))
+        return with_result(run, result, str(folder / RESULT), tables)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
         failure = Failure.of_json(read_json(path), source=str(path))
@@ -570,49 +561,3 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
             check_description(description, written, folder / EXPERIMENT)
         return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run
-
-
-def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
-    """The run with what `result.json` says, checked."""
-    if not isinstance(result.get("metrics"), Mapping):
-        raise Damaged(f"{path} has no metrics: run it again with --again")
-    try:
-        assert run.folder is not None
-        checksums = result.get(CHECKSUMS)
-        seconds = result.get("seconds") or {}
-        account, card, extremes = result.get("account"), result.get("card"), result.get("extremes")
-        return replace(
-            run,
-            finished=True,
-            stored={str(name): _number(value) for name, value in result["metrics"].items()},
-            by_task={
-                str(name): [_number(value) for value in values]
-                for name, values in (result.get("by_task") or {}).items()
-            },
-            why={str(name): str(reason) for name, reason in (result.get("why") or {}).items()},
-            estimates=None if extremes is None else Extremes.of_json(extremes),
-            sizes=None if result.get("sizes") is None else tuple(map(int, result["sizes"])),
-            classes=None if result.get("classes") is None else tuple(map(int, result["classes"])),
-            phases={int(learning): tuple(tasks) for learning, tasks in result.get("phases") or ()},
-            test_data=tuple(TestData.of_json(task) for task in result.get("test_data") or ()),
-            updates=int(result.get("updates") or 0),
-            evaluations=int(result.get("evaluations") or 0),
-            seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
-            account=None if account is None else Account.of_json(account),
-            card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
-            weights={str(name): str(value) for name, value in (result.get("weights") or {}).items()},
-            versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
-            tables=StoredTables(run.folder, None if checksums is None else dict(checksums)),
-        )
-    except InputError as error:
-        raise Damaged(str(error)) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"{path} cannot be read ({error}): run it again with --again") from error
-
-
-def _number(value: object) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is not a number")
-    return float(value)

@@ -135,19 +135,24 @@ class Runs(Sequence[Run]):
 def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
     """All runs in some folders, without duplicates, ordered by path and then by folder name.
 
-    A path is the folder of a finished run, or a folder of runs; those that are not finished, or damaged, are
-    in `incomplete`.
+    A path is the folder of a finished run, a folder of runs, or a compact store, which may be at any address
+    that Polars reads (`s3://bucket/runs`). Runs that are not finished, or damaged, are in `incomplete`.
 
     Raises:
         InputError: There is no finished run, or a run that was named itself is not finished or damaged.
     """
-    places = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    finished: dict[Path, Run] = {}
-    incomplete: dict[Path, Run] = {}
+    from engram.results.store import is_store, read_store
+
+    places = [paths] if isinstance(paths, str | Path) else list(paths)
+    finished: dict[Path | str, Run] = {}
+    incomplete: dict[Path | str, Run] = {}
     for place in places:
-        for folder in run_folders(place):
+        if is_store(place):
+            finished |= {f"{place}/{run.id}": run for run in read_store(place)}
+            continue
+        for folder in run_folders(Path(place)):
             run = load_run(folder)
-            if folder == place and not run.finished:
+            if folder == Path(place) and not run.finished:
                 raise InputError(_cannot_be_used(run))
             (finished if run.finished else incomplete).setdefault(folder.resolve(), run)
     if not finished:
@@ -249,6 +254,10 @@ class RunGroup:
 
     label: str
     runs: tuple[Run, ...]
+
+    def first(self, most: int) -> RunGroup:
+        """The group with at most so many of its runs."""
+        return self if len(self.runs) <= most else RunGroup(self.label, self.runs[:most])
 
 
 def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
