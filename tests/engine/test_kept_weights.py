@@ -7,7 +7,8 @@ import pytest
 
 import engram
 from engram.core.errors import InputError
-from engram.core.folder import CHECKPOINT, write_checkpoint
+from engram.core.folder import CHECKPOINT
+from engram.engine.checkpoint import write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.loop import run_steps
 from engram.engine.observers import Step, Watcher
