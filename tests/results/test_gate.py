@@ -328,7 +328,7 @@ def test_history_refuses_what_does_not_match(tmp_path: Path) -> None:
         read_history(versions_in(tmp_path))
     assert len(read_history(versions_in(tmp_path), common=True, min_samples=1).right) == 3
     (tmp_path / "v2.csv").unlink()
-    with pytest.raises(InputError, match="has 1 versions"):
+    with pytest.raises(InputError, match="has one version: a history needs at least two"):
         versions_in(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         versions_in(tmp_path / "nowhere")

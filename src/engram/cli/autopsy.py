@@ -11,7 +11,7 @@ from engram.cli.options import Json
 
 
 def autopsy(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or STORE/ID.", metavar="RUN")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("autopsy.html"),
     task: Annotated[
         int | None,
@@ -30,9 +30,9 @@ def autopsy(
     from engram.cli.output import print_json, stderr, stdout
     from engram.results.autopsy import examine
     from engram.results.autopsy_page import write_autopsy
-    from engram.results.runs import load_run
+    from engram.results.runs import one_run
 
-    examined = examine(load_run(run), task=task, step=step)
+    examined = examine(one_run(run), task=task, step=step)
     write_autopsy(examined, out)
     if json:
         print_json({**examined.as_json(), "page": str(out)})

@@ -138,6 +138,8 @@ def _say(text: str) -> None:
 
 
 def _print_tables(compared: RunComparison) -> None:
+    from engram.metrics.scores import shown_times
+
     where = f"{compared.title}, " if compared.title else ""
     _say(f"{where}{_count(len(compared.seeds), 'seed')}: {_listed(compared.seeds)}")
     for line in _cautions(compared):
@@ -152,9 +154,11 @@ def _print_tables(compared: RunComparison) -> None:
         better = "higher" if ranking.higher_is_better else "lower"
         role = {"primary": "; primary metric", "exploratory": "; exploratory"}.get(ranking.role, "")
         several = role if len(compared.rankings) > 1 else ""
-        _say(f"\n{metric}, in percent: {better} is better; {_count(ranking.n, 'seed')}{several}")
-        _print_ranking(ranking)
-        _print_pairs(ranking)
+        times = shown_times(metric)
+        unit = ", in percent" if times != 1 else ""
+        _say(f"\n{metric}{unit}: {better} is better; {_count(ranking.n, 'seed')}{several}")
+        _print_ranking(ranking, times)
+        _print_pairs(ranking, times)
     for metric, why in compared.undefined.items():
         _say(f"\n{metric} is left out: {why}")
 
@@ -199,7 +203,7 @@ def _fewer_with_baseline(ranking: Ranking) -> str:
     return f" ({enough} with --baseline METHOD, which tests {others} pairs)" if fewer else ""
 
 
-def _print_ranking(ranking: Ranking) -> None:
+def _print_ranking(ranking: Ranking, times: float) -> None:
     from engram.cli.tables import Column, print_table
 
     letters = bool(ranking.groups) and ranking.role != "exploratory"
@@ -210,10 +214,10 @@ def _print_ranking(ranking: Ranking) -> None:
         [
             [
                 f"{standing.name} (baseline)" if standing.name == ranking.baseline else standing.name,
-                _percent(standing.over.mean),
-                _percent(standing.over.sd),
-                _interval(standing.over.ci95),
-                *[_interval(standing.bootstrap95)] * bootstrap,
+                _number(times * standing.over.mean),
+                _number(times * standing.over.sd),
+                _interval(standing.over.ci95, times),
+                *[_interval(standing.bootstrap95, times)] * bootstrap,
                 *[" ".join(map(_letter, standing.groups))] * letters,
             ]
             for standing in ranking.standings
@@ -221,7 +225,7 @@ def _print_ranking(ranking: Ranking) -> None:
     )
 
 
-def _print_pairs(ranking: Ranking) -> None:
+def _print_pairs(ranking: Ranking, times: float) -> None:
     from engram.cli.tables import Column, print_table
 
     best = ranking.standings[0].name
@@ -233,8 +237,8 @@ def _print_pairs(ranking: Ranking) -> None:
         [
             [
                 f"{pair.first} − {pair.second}",
-                f"{100 * pair.difference:+.2f}"
-                + (f" ({_interval(pair.ci95)})" if math.isfinite(pair.sd) else ""),
+                f"{times * pair.difference:+.2f}"
+                + (f" ({_interval(pair.ci95, times)})" if math.isfinite(pair.sd) else ""),
                 f"{pair.d_z:.2f}" if math.isfinite(pair.d_z) else "–",
                 f"{pair.wins}/{ranking.n}",
                 _p(pair.p),
@@ -319,12 +323,13 @@ def _listed(items: Iterable[object]) -> str:
     return ", ".join(map(str, items))
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:.2f}" if math.isfinite(value) else "–"
+def _number(value: float) -> str:
+    return f"{value:.2f}" if math.isfinite(value) else "–"
 
 
-def _interval(edges: tuple[float, float] | None) -> str:
-    return " … ".join(map(_percent, edges)) if edges and all(map(math.isfinite, edges)) else "–"
+def _interval(edges: tuple[float, float] | None, times: float) -> str:
+    known = edges and all(map(math.isfinite, edges))
+    return " … ".join(_number(times * edge) for edge in edges) if edges and known else "–"
 
 
 def _p(value: float) -> str:

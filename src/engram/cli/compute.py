@@ -13,7 +13,7 @@ from engram.core.errors import InputError
 
 def compute(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that contain runs.", metavar="RUNS")
+        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
     ],
     at: Annotated[
         float | None,

@@ -13,7 +13,7 @@ _MOMENT = "start, end, task2 (the end of the second task), or a number of update
 
 
 def flips(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or STORE/ID.", metavar="RUN")],
     first: Annotated[str, typer.Argument(help=f"The earlier moment: {_MOMENT}", metavar="A")],
     second: Annotated[str, typer.Argument(help="The later moment, likewise.", metavar="B")] = "end",
     json: Json = False,
@@ -28,9 +28,9 @@ def flips(
     from engram.cli.tables import Column, print_table
     from engram.results.gate.writing import p_value, percent
     from engram.results.moments import flips_between
-    from engram.results.runs import load_run
+    from engram.results.runs import one_run
 
-    table, steps = flips_between(load_run(run), first, second)
+    table, steps = flips_between(one_run(run), first, second)
     if json:
         print_json({"from": steps[0], "to": steps[1], "tasks": [row.as_json() for row in table]})
         return

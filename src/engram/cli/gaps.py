@@ -11,7 +11,7 @@ from engram.cli.options import Json
 
 
 def gaps(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or STORE/ID.", metavar="RUN")],
     tolerance: Annotated[
         float, typer.Option(help="A task is back once it is at most this far below its accuracy before.")
     ] = 0.01,
@@ -26,9 +26,9 @@ def gaps(
     from engram.cli.tables import Column, print_table
     from engram.metrics.gaps import mean_recovery, stability_gaps
     from engram.results.gate.writing import percent
-    from engram.results.runs import load_run
+    from engram.results.runs import one_run
 
-    loaded = load_run(run)
+    loaded = one_run(run)
     table = stability_gaps(loaded.curve, tolerance=tolerance)
     if json:
         print_json({"tolerance": tolerance, "gaps": [gap.as_json() for gap in table]})

@@ -26,7 +26,8 @@ def metrics(
         Path,
         typer.Argument(
             help="A long table (CSV or Parquet: step, learning, task, and accuracy or correct and total), "
-            "an accuracy matrix (CSV without header: a row after each task), or the folder of a run."
+            "an accuracy matrix (CSV without header: a row after each task), "
+            "the folder of a run, or STORE/ID."
         ),
     ],
     classes: Annotated[
@@ -47,9 +48,10 @@ def metrics(
     """Compute all metrics of an evaluation table, an accuracy matrix or a run."""
     from engram.cli.extremes import print_extremes
     from engram.cli.output import print_json
+    from engram.results.store import store_of
 
     load_own(plugin)
-    read = _of_run if file.is_dir() else _of_file
+    read = _of_run if file.is_dir() or store_of(file) is not None else _of_file
     measured, extremes, tasks = read(file, classes, test_sizes)
     if json:
         print_json({**measured.as_json(), "extremes": extremes.as_json()})
@@ -87,12 +89,11 @@ def _of_run(folder: Path, classes: str | None, test_sizes: str | None) -> Measur
     from dataclasses import replace
     from itertools import accumulate
 
-    from engram.record.run import Run
+    from engram.metrics.extremes import Extremes
+    from engram.results.runs import one_run
 
-    run = Run.load(folder)
-    if not run.finished:
-        raise InputError(f"the run {folder} is not finished: it has no metrics yet")
-    tasks = run.curve.tasks
+    run = one_run(folder)
+    tasks = run.tasks
     if classes is not None:
         counts = class_counts(classes, len(tasks))
         run = replace(run, classes=tuple(accumulate(counts)), estimates=None)
@@ -101,7 +102,8 @@ def _of_run(folder: Path, classes: str | None, test_sizes: str | None) -> Measur
         # Tasks that were not evaluated have no size, and need none.
         of_all = tuple(sizes.get(task, 0) for task in range(1 + max(sizes)))
         run = replace(run, sizes=of_all, estimates=None)
-    return run.measure(), run.extremes, tasks
+    extremes = Extremes() if run.only_scores else run.extremes
+    return run.measure(), extremes, [run.task_name(column) for column in range(len(tasks))]
 
 
 def _sizes(text: str, tasks: Sequence[int | str]) -> dict[int, int]:
@@ -134,23 +136,25 @@ def _print_tables(measured: Measurement, tasks: Sequence[int | str]) -> None:
     from rich.text import Text
 
     from engram.cli.output import stdout
-    from engram.metrics.registry import find, users_metrics
+    from engram.metrics.registry import users_metrics
+    from engram.metrics.scores import MEANINGS
 
-    final = Table("metric", title="At the end, in percent", title_justify="left")
+    unit = ", in percent" if set(measured.final) - set(MEANINGS) else ""
+    if unit and set(measured.final) & set(MEANINGS):
+        unit += "; scores as they are"
+    final = Table("metric", title=f"At the end{unit}", title_justify="left")
     final.add_column("value", justify="right")
     final.add_column("meaning")
     for name, value in measured.final.items():
-        metric = find(name)[0]
-        meaning = metric.definition.meaning or metric.title
-        final.add_row(name, _percent(value), Text(measured.why.get(name) or meaning))
+        final.add_row(name, _shown(name, value), Text(measured.why.get(name) or _meaning(name)))
     stdout.print(final)
 
-    shown = [name for name in (*_BY_TASK, *users_metrics()) if name in measured.by_task]
-    by_task = Table("task", title="By task, in percent", title_justify="left")
+    shown = [name for name in (*_BY_TASK, *users_metrics(), *MEANINGS) if name in measured.by_task]
+    by_task = Table("task", title=f"By task{unit}", title_justify="left")
     for name in shown:
         by_task.add_column(name, justify="right")
     for index, task in enumerate(tasks):
-        by_task.add_row(str(task), *(_percent(measured.by_task[name][index]) for name in shown))
+        by_task.add_row(str(task), *(_shown(name, measured.by_task[name][index]) for name in shown))
     stdout.print(by_task)
 
     left_out: dict[str, list[str]] = {}
@@ -161,5 +165,20 @@ def _print_tables(measured: Measurement, tasks: Sequence[int | str]) -> None:
         stdout.print(f"left out: {', '.join(names)}: {reason}", markup=False)
 
 
-def _percent(value: float) -> str:
-    return "–" if value != value else f"{100 * value:.2f}"
+def _meaning(name: str) -> str:
+    from engram.metrics.registry import find
+    from engram.metrics.scores import MEANINGS
+
+    if name in MEANINGS:
+        return MEANINGS[name]
+    metric = find(name)[0]
+    return metric.definition.meaning or metric.title
+
+
+def _shown(name: str, value: float) -> str:
+    """A percentage, or a score as it is."""
+    from engram.metrics.scores import MEANINGS
+
+    if value != value:
+        return "–"
+    return f"{value:.4g}" if name in MEANINGS else f"{100 * value:.2f}"

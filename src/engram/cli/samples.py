@@ -14,7 +14,7 @@ _NUMBERS = ("position", "id", "label", "events")
 
 
 def samples(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN")],
+    run: Annotated[Path, typer.Argument(help="The folder of a run, or STORE/ID.", metavar="RUN")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write all samples to this .csv or .parquet file.")
     ] = None,
@@ -28,12 +28,12 @@ def samples(
     from engram.cli.output import print_json, stderr, stdout
     from engram.cli.tables import Column, print_table
     from engram.core.files import write_parquet, write_whole
-    from engram.results.runs import load_run
+    from engram.results.runs import one_run
     from engram.results.sample_table import KINDS, sample_table
 
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise InputError(f"the file must end in .csv or .parquet, got {out}")
-    table = sample_table(load_run(run))
+    table = sample_table(one_run(run))
     if out is not None and out.suffix == ".parquet":
         write_parquet(out, table)
     elif out is not None:

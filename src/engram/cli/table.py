@@ -19,7 +19,7 @@ MOST_DIGITS = 6
 
 def table(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that contain runs.", metavar="RUNS")
+        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
     ],
     format: Annotated[
         str | None,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def runs(
     runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that contain some.", metavar="RUNS")
+        list[Path], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
     ],
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

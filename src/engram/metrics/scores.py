@@ -6,11 +6,13 @@ right. These four are the counterparts of ACC, min-ACC, FORG and WF.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from engram.core.errors import InputError
 from engram.core.scores import Scores
 from engram.metrics.arrays import Matrix, Vector, mean_of_known
 from engram.metrics.curve import largest_drops
@@ -21,6 +23,52 @@ from engram.metrics.summary import Measurement
 WINDOWS = (10, 100)
 
 UNDEFINED = "is defined for right and wrong answers, and only scores were recorded: give right= as well"
+
+MEANINGS: Final = {
+    "score": "The mean score of all tasks learned so far, at the end.",
+    "score-worst": "The worst mean score that earlier tasks have had since they were learned, on average.",
+    "score-FORG": "How much worse the mean score of earlier tasks is than when each was learned, on average.",
+    **{
+        f"score-WF{window}": f"How much worse the mean score of each task became within {window} evaluations, "
+        "on average."
+        for window in WINDOWS
+    },
+}
+"""What each metric of scores says. Their unit is that of the score."""
+
+
+def shown_times(metric: str) -> float:
+    """What a metric is multiplied by for people: shares become percentages, scores stay as they are.
+
+    Example:
+        >>> shown_times("ACC"), shown_times("score-FORG")
+        (100.0, 1.0)
+    """
+    return 1.0 if metric in MEANINGS else 100.0
+
+
+def higher_score_is_better(metric: str, scores: Iterable[Scores]) -> bool:
+    """Whether higher values of a metric of scores are better.
+
+    Args:
+        metric: Its name, one of `MEANINGS`.
+        scores: The scores of the runs that are compared.
+
+    Raises:
+        InputError: Higher scores are better in some of the runs only.
+
+    Example:
+        >>> losses = Scores(higher_is_better=False)
+        >>> higher_score_is_better("score", [losses]), higher_score_is_better("score-FORG", [losses])
+        (False, False)
+    """
+    directions = {each.higher_is_better for each in scores}
+    if len(directions) > 1:
+        raise InputError(
+            "higher scores are better in some of the runs and worse in others: compare them apart"
+        )
+    return metric in ("score", "score-worst") and directions == {True}
+
 
 _LATER = "undefined until a task is evaluated while a later one is learned"
 _WHY = {
@@ -61,7 +109,9 @@ def summarise_scores(scores: Scores, *, phases: Phases | None = None) -> dict[st
         >>> {name: value.final for name, value in summarise_scores(scores).items()}
         {'score': 0.625, 'score-worst': 2.0, 'score-FORG': 0.5, 'score-WF10': 0.75, 'score-WF100': 0.75}
     """
-    curve, means = _curve(scores, phases)
+    curve = curve_of_scores(scores, phases)
+    means = curve.total
+    assert means is not None
     # Above 0 is worse from here on.
     sign = -1.0 if scores.higher_is_better else 1.0
     at_ends = curve.totals()
@@ -80,7 +130,13 @@ def summarise_scores(scores: Scores, *, phases: Phases | None = None) -> dict[st
     return values
 
 
-def with_scores(measured: Measurement | None, scores: Scores, *, phases: Phases | None = None) -> Measurement:
+def with_scores(
+    measured: Measurement | None,
+    scores: Scores,
+    *,
+    phases: Phases | None = None,
+    only: Collection[str] | None = None,
+) -> Measurement:
     """All metrics of a run: of its right and wrong answers, and of its scores.
 
     Args:
@@ -88,6 +144,7 @@ def with_scores(measured: Measurement | None, scores: Scores, *, phases: Phases 
             metrics are refused with the reason.
         scores: Its scores; they may be empty.
         phases: The tasks for each value of `learning`, if several tasks are learned together.
+        only: The metrics to compute (default: all).
 
     Example:
         >>> scores = Scores()
@@ -101,6 +158,7 @@ def with_scores(measured: Measurement | None, scores: Scores, *, phases: Phases 
     if not len(scores):
         return measured
     values = summarise_scores(scores, phases=phases)
+    values = {name: value for name, value in values.items() if only is None or name in only}
     undefined = {name: _WHY[name] for name, value in values.items() if np.isnan(value.final)}
     return replace(
         measured,
@@ -110,9 +168,9 @@ def with_scores(measured: Measurement | None, scores: Scores, *, phases: Phases 
     )
 
 
-def _curve(scores: Scores, phases: Phases | None) -> tuple[Curve, Matrix]:
-    """The evaluations of a run as a curve, and the mean score of each of its cells."""
-    curve = Curve.of_table(
+def curve_of_scores(scores: Scores, phases: Phases | None = None) -> Curve:
+    """The evaluations of a run as a curve whose totals are mean scores; its accuracies mean nothing."""
+    return Curve.of_table(
         step=scores.step,
         learning=scores.learning,
         task=scores.task,
@@ -121,8 +179,6 @@ def _curve(scores: Scores, phases: Phases | None) -> tuple[Curve, Matrix]:
         total=scores.means(),
         phases=phases,
     )
-    assert curve.total is not None
-    return curve, curve.total
 
 
 def _at_end(at_ends: Matrix) -> ScoreValue:

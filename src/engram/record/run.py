@@ -251,14 +251,17 @@ class Run:
         return self.measure(only=names).final
 
     def measure(self, *, only: Collection[str] | None = None) -> Measurement:
-        """All metrics, or some of them, computed from the trace.
+        """All metrics, or some of them, computed from the trace and the scores.
 
         Args:
             only: The metrics to compute, by the names used in results (default: all).
         """
+        from engram.metrics.scores import with_scores
         from engram.metrics.summary import summarise
 
-        return summarise(
+        if self.only_scores:
+            return with_scores(None, self.scores, phases=self._phases(), only=only)
+        measured = summarise(
             self.trace,
             ends=self.ends if len(self.ends) else None,
             classes_seen=self._classes_seen(),
@@ -267,6 +270,25 @@ class Run:
             redrawn=self.redrawn,
             only=only,
         )
+        return with_scores(measured, self.scores, phases=self._phases(), only=only)
+
+    @property
+    def only_scores(self) -> bool:
+        """Whether scores were recorded, and no right and wrong answers."""
+        return len(self.scores) > 0 and not len(self.trace)
+
+    def refuse_only_scores(self) -> None:
+        """Refuse what needs right and wrong answers if only scores were recorded.
+
+        Raises:
+            InputError: Only scores were recorded.
+        """
+        if self.only_scores:
+            where = self.folder or self.id
+            raise InputError(
+                f"the run {where} has only scores, no right and wrong answers: `engram metrics` shows them; "
+                "give right= to record both"
+            )
 
     @cached_property
     def extremes(self) -> Extremes:
@@ -351,14 +373,21 @@ class Run:
         """The trace as a table of accuracies, tasks in the order in which they were learned."""
         return self._curve_of(self.tables.counts())
 
+    @property
+    def tasks(self) -> Sequence[int | str]:
+        """The tasks that were evaluated, in the order in which they were learned."""
+        from engram.metrics.scores import curve_of_scores
+
+        return curve_of_scores(self.scores, self._phases()).tasks if self.only_scores else self.curve.tasks
+
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """`acc[learned, evaluated]`, on full test sets where the run kept such evaluations."""
         return self._curve_of(self.ends.counts()).matrix() if len(self.ends) else self.curve.matrix()
 
     def _curve_of(self, counts: Counts) -> Curve:
-        if not np.size(counts.step) and len(self.scores):
-            raise InputError(f"the run {self.folder or self.id} has only scores, no right and wrong answers")
+        if not np.size(counts.step):
+            self.refuse_only_scores()
         try:
             return Curve.of_counts(**counts._asdict(), phases=self._phases())
         except InputError as error:
@@ -384,7 +413,7 @@ class Run:
 
     def task_name(self, column: int) -> str:
         """What people call a task: its number in the order of learning, from 1, and its name, if any."""
-        number, task = f"Task {column + 1}", self.curve.tasks[column]
+        number, task = f"Task {column + 1}", self.tasks[column]
         name = self.task_names[task] if isinstance(task, int) and task < len(self.task_names) else str(task)
         plain = ("", str(task), str(column + 1), number.lower(), f"task {task}")
         return number if name.lower() in plain else f"{number} ({name})"

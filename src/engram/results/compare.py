@@ -16,6 +16,7 @@ from engram.metrics.arrays import Vector
 from engram.metrics.comparison import Ranking, Role, rank
 from engram.metrics.paired import LEVEL, Test
 from engram.metrics.registry import bounds_of, higher_is_better, users_metrics
+from engram.metrics.scores import MEANINGS, higher_score_is_better
 from engram.metrics.spending import check_looks, level_of_look
 from engram.record.run import Run
 from engram.results.looks import Look
@@ -27,7 +28,8 @@ DEFAULT_METRICS: Final = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
 # These only record more; the metrics do not depend on them.
 _RECORDED_BESIDES: Final = tuple(
-    f"evaluation.{name}" for name in ("losses", "gradients", "balances", "transfer", "upstream")
+    f"evaluation.{name}"
+    for name in ("losses", "gradients", "answers", "plasticity", "balances", "transfer", "upstream")
 )
 _COMPARED: Final = ("format", "id", "label", "seed", "method", "settings", "scenario", "tasks", "evaluation")
 
@@ -281,11 +283,11 @@ def _rankings(
     def ranked(metric: str, role: Role, other_p: Sequence[float] = ()) -> Ranking:
         return rank(
             tables[metric],
-            higher_is_better=_direction(metric),
+            higher_is_better=_direction(metric, paired),
             test=judged.test,
             level=judged.level,
             baseline=judged.baseline,
-            bounds=bounds_of(metric),
+            bounds=None if metric in MEANINGS else bounds_of(metric),
             resolution=resolution(run, metric),
             bootstrap=judged.bootstrap,
             role=role,
@@ -326,8 +328,10 @@ def _tables(
     return tables, undefined
 
 
-def _direction(metric: str) -> bool:
+def _direction(metric: str, paired: Mapping[str, Sequence[Run]]) -> bool:
     """Whether higher values of a metric are better."""
+    if metric in MEANINGS:
+        return higher_score_is_better(metric, [run.scores for runs in paired.values() for run in runs])
     try:
         return higher_is_better(metric)
     except InputError:

@@ -11,6 +11,7 @@ from engram.core.errors import InputError
 from engram.record.incomplete import why_incomplete
 from engram.record.run import Run, Status
 from engram.results.runs import load_run, run_folders
+from engram.results.store import is_store, read_store
 
 _ROUNDING = 1e-9
 """Sums may differ in their last bits between versions of NumPy and between machines."""
@@ -21,7 +22,7 @@ class Checked:
     """One run that was checked.
 
     Attributes:
-        folder: Its folder.
+        folder: Its folder; its id for a run of a compact store.
         status: What it is; `damaged` if a problem was found in a finished one.
         problems: What is wrong with it, one line each; for a run that is not finished, why.
     """
@@ -32,12 +33,15 @@ class Checked:
 
 
 def check_runs(paths: Iterable[Path]) -> Iterator[Checked]:
-    """Check all runs in some folders: everything in them is read, and every metric is computed once more.
+    """Check all runs in some folders or compact stores: everything in them is read, and every metric is computed once more.
 
     Raises:
         InputError: A path is not a folder.
     """
     for path in paths:
+        if is_store(path):
+            yield from map(check_run, read_store(path))
+            continue
         for folder in run_folders(path):
             yield check_run(load_run(folder))
 
@@ -49,18 +53,18 @@ def check_run(run: Run) -> Checked:
         >>> check_run(Run(description={"id": "a", "label": "er"}, folder=Path("nowhere"))).status
         'missing'
     """
-    assert run.folder is not None
+    place = Path(run.id) if run.folder is None else run.folder
     if not run.finished:
-        return Checked(run.folder, run.status, (why_incomplete(run),))
+        return Checked(place, run.status, (why_incomplete(run),))
     problems = []
-    for name in ("trace", "ends", "readings", "samples", "answers"):
+    for name in ("trace", "ends", "readings", "samples", "answers", "scores"):
         try:
             getattr(run, name)
         except InputError as error:
             problems.append(str(error))
     if not problems:
         problems += _wrong_metrics(run)
-    return Checked(run.folder, "damaged" if problems else "done", tuple(problems))
+    return Checked(place, "damaged" if problems else "done", tuple(problems))
 
 
 def _wrong_metrics(run: Run) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
-from engram.core.errors import Damaged, InputError
+from engram.core.errors import Damaged, InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.record.failure import Failure, FailureKind
 from engram.record.incomplete import what_to_do, why_incomplete
@@ -179,6 +179,32 @@ def load_run(folder: Path) -> Run:
     except Damaged as error:
         damage = Failure(FailureKind.DAMAGED, str(error))
         return Run(description={"id": folder.name, "label": folder.name}, folder=folder, failure=damage)
+
+
+def one_run(place: str | Path) -> Run:
+    """The finished run at a place: its folder, or its id in a compact store (`STORE/ID`).
+
+    Raises:
+        InputError: There is none, or it is not finished; or a store has several.
+        Damaged: It is not what was written.
+    """
+    from engram.results.store import is_store, read_store, store_of
+
+    if (named := store_of(place)) is not None:
+        store, name = named
+        by_id = {run.id: run for run in read_store(store)}
+        if name not in by_id:
+            raise unknown_name("run", name, by_id)
+        return by_id[name]
+    if is_store(place):
+        runs = read_store(place)
+        if len(runs) != 1:
+            raise InputError(f"{place} is a store of {len(runs)} runs: name one, as in {place}/{runs[0].id}")
+        return runs[0]
+    run = load_run(Path(place))
+    if not run.finished:
+        raise InputError(_cannot_be_used(run))
+    return run
 
 
 def run_folders(place: Path) -> list[Path]:

@@ -21,6 +21,7 @@ from engram.record.planned import read_planned
 from engram.record.progress import Progress, progress_of
 from engram.record.run import Run, looks_like_run
 from engram.results.runs import load_run
+from engram.results.store import is_store, read_store
 
 _READ = 200
 """From so many finished runs, the latest ones, the time of a run is estimated."""
@@ -137,6 +138,8 @@ def folder_status(folder: Path) -> FolderStatus:
     """
     if not folder.is_dir():
         raise InputError(f"no such folder: {folder}; name the folder that `engram sweep` writes to (--out)")
+    if is_store(folder):
+        return FolderStatus(folder, len(read_store(folder)), (), (), (), {}, 0.0)
     planned = {name: label for plan in read_planned(folder) for name, label in plan.runs.items()}
     done: list[Path] = []
     failed: list[Run] = []

@@ -1,16 +1,17 @@
-"""Tables of results as text: Markdown, and LaTeX with booktabs. Numbers are in percent."""
+"""Tables of results as text: Markdown, and LaTeX with booktabs. Numbers are in percent, scores as they are."""
 
 from __future__ import annotations
 
 import math
 from typing import Final
 
-from engram.results.table import Block, Cell, Row, Spread, Table, direction
+from engram.metrics.scores import MEANINGS, shown_times
+from engram.results.table import Block, Row, Spread, Table, direction
 
 _SAID: Final = {
-    "interval": "mean (95 % interval) over seeds, in percent",
-    "sd": "mean ± SD (n − 1) over seeds, in percent",
-    "none": "mean over seeds, in percent",
+    "interval": "mean (95 % interval) over seeds",
+    "sd": "mean ± SD (n − 1) over seeds",
+    "none": "mean over seeds",
 }
 _LATEX: Final = {
     "\\": r"\textbackslash{}",
@@ -57,7 +58,7 @@ def markdown(table: Table, *, spread: Spread = "interval", digits: int = 2) -> s
             *(_line(_cells(row, spread, digits)) for row in block.rows),
         ]
         blocks.append("\n".join([*title, *lines]))
-    return "\n\n".join([*blocks, _SAID[spread], *table.notes])
+    return "\n\n".join([*blocks, _said(table, spread), *table.notes])
 
 
 def latex(table: Table, *, spread: Spread = "interval", digits: int = 2) -> str:
@@ -91,7 +92,7 @@ def latex(table: Table, *, spread: Spread = "interval", digits: int = 2) -> str:
         if len(table.blocks) > 1:
             lines.append(rf"\multicolumn{{{columns}}}{{l}}{{\emph{{{escaped(block.title)}}}}} \\")
         lines += _latex_rows(block, spread, digits)
-    notes = [f"% {escaped(note)}" for note in (_SAID[spread], *table.notes)]
+    notes = [f"% {escaped(note)}" for note in (_said(table, spread), *table.notes)]
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
 
 
@@ -105,12 +106,21 @@ def escaped(text: str) -> str:
     return "".join(_LATEX.get(letter, letter) for letter in text)
 
 
+def _said(table: Table, spread: Spread) -> str:
+    """What the numbers are."""
+    scores = [metric for metric in table.metrics if metric in MEANINGS]
+    if not scores:
+        return f"{_SAID[spread]}, in percent"
+    mixed = len(scores) < len(table.metrics)
+    return f"{_SAID[spread]}{', in percent; scores as they are' if mixed else ''}"
+
+
 def _latex_rows(block: Block, spread: Spread, digits: int) -> list[str]:
     return [
         _latex_line(
             [
                 *map(escaped, row.names),
-                *(_in_latex(cell, row, spread, digits) for cell in row.cells.values()),
+                *(_in_latex(metric, row, spread, digits) for metric in row.cells),
                 str(row.seeds),
             ]
         )
@@ -118,9 +128,9 @@ def _latex_rows(block: Block, spread: Spread, digits: int) -> list[str]:
     ]
 
 
-def _in_latex(cell: Cell, row: Row, spread: Spread, digits: int) -> str:
-    text = escaped(_value(cell, row, spread, digits))
-    return rf"\textbf{{{text}}}" if cell.best else text
+def _in_latex(metric: str, row: Row, spread: Spread, digits: int) -> str:
+    text = escaped(_value(metric, row, spread, digits))
+    return rf"\textbf{{{text}}}" if row.cells[metric].best else text
 
 
 def _latex_line(cells: list[str]) -> str:
@@ -138,23 +148,23 @@ def _line(cells: list[str]) -> str:
 
 
 def _cells(row: Row, spread: Spread, digits: int) -> list[str]:
-    values = [(_value(cell, row, spread, digits), cell.best) for cell in row.cells.values()]
+    values = [(_value(metric, row, spread, digits), cell.best) for metric, cell in row.cells.items()]
     return [*row.names, *(f"**{text}**" if best else text for text, best in values), str(row.seeds)]
 
 
-def _value(cell: Cell, row: Row, spread: Spread, digits: int) -> str:
-    over = cell.over
+def _value(metric: str, row: Row, spread: Spread, digits: int) -> str:
+    over, times = row.cells[metric].over, shown_times(metric)
     if not math.isfinite(over.mean):
         return "–"
-    text = _percent(over.mean, digits)
+    text = _number(times * over.mean, digits)
     if spread == "sd" and math.isfinite(over.sd):
-        text += f" ± {_percent(over.sd, digits)}"
+        text += f" ± {_number(times * over.sd, digits)}"
     elif spread == "interval" and all(map(math.isfinite, over.ci95)):
-        text += f" ({' … '.join(_percent(edge, digits) for edge in over.ci95)})"
+        text += f" ({' … '.join(_number(times * edge, digits) for edge in over.ci95)})"
     # Some seeds may have no value.
     return text if over.n == row.seeds else f"{text}, n = {over.n}"
 
 
-def _percent(value: float, digits: int) -> str:
+def _number(value: float, digits: int) -> str:
     # Adding zero turns a rounded -0.0 into 0.0.
-    return f"{round(100 * value, digits) + 0.0:.{digits}f}".replace("-", "−")
+    return f"{round(value, digits) + 0.0:.{digits}f}".replace("-", "−")

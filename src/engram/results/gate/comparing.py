@@ -13,6 +13,8 @@ from engram.record.test_data import other_tasks
 from engram.results.gate.judging import Gate, Rule, judge
 from engram.results.gate.pairs import choose_slices, join
 from engram.results.gate.predictions import Predictions, of_table, read_predictions
+from engram.results.runs import one_run
+from engram.results.store import is_store, store_of
 
 
 def compare_files(
@@ -71,6 +73,7 @@ def of_run(run: Run, *, by_place: bool = False) -> Predictions:
     name = str(run.folder or run.id)
     whole = len(run.ends) > 0
     trace = run.ends if whole else run.trace
+    run.refuse_only_scores()
     if not len(trace):
         raise InputError(f"the run {name} has no evaluations")
     last = max(trace.step)
@@ -135,9 +138,13 @@ def _as_run(source: object) -> Run | None:
     """The run that a source is or holds; None where it is something else."""
     if isinstance(source, Run):
         return source
-    if isinstance(source, str | Path) and looks_like_run(Path(source)):
-        return Run.load(source)
+    if isinstance(source, str | Path) and _may_be_run(source):
+        return one_run(source)
     return None
+
+
+def _may_be_run(place: str | Path) -> bool:
+    return looks_like_run(Path(place)) or is_store(place) or store_of(place) is not None
 
 
 def read_answers(source: object, name: str, score: str | None = None) -> Predictions:

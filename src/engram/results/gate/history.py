@@ -31,6 +31,7 @@ from engram.results.gate.pairs import (
     join,
 )
 from engram.results.gate.predictions import ID, Predictions
+from engram.results.store import is_store, read_store
 
 if TYPE_CHECKING:
     import polars
@@ -128,7 +129,7 @@ class History:
 
 
 def versions_in(folder: Path) -> list[Path]:
-    """The prediction files and runs in a folder, in the order of their names, numbers by their value.
+    """The prediction files and runs in a folder, or the runs in a compact store, in the order of their names, numbers by their value.
 
     Raises:
         InputError: There are fewer than two.
@@ -143,7 +144,8 @@ def versions_in(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise InputError(f"no such folder: {folder}; name one that holds a prediction file per version")
-    paths = [
+    stored = [folder / run.id for run in read_store(folder)] if is_store(folder) else None
+    paths = stored or [
         path
         for path in folder.iterdir()
         if not path.name.startswith(".")
@@ -151,7 +153,7 @@ def versions_in(folder: Path) -> list[Path]:
     ]
     if len(paths) < 2:
         raise InputError(
-            f"{folder} has {len(paths)} versions: a history needs at least two prediction files or runs"
+            f"{folder} has {'one version' if paths else 'no versions'}: a history needs at least two prediction files or runs"
         )
     return sorted(paths, key=_natural)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -51,20 +52,26 @@ def digest_of_table(frame: polars.DataFrame) -> str:
         >>> digest_of_table(frame) == digest_of_table(frame.head(1))
         False
     """
-    import polars as pl
-
     content = sha256()
     for column in frame.iter_columns():
         content.update(f"{column.name}:{column.dtype}:{len(column)};".encode())
-        if column.null_count():
-            content.update(column.is_null().cast(pl.UInt8).to_numpy().tobytes())
-        if isinstance(column.dtype, pl.List):
-            content.update(column.list.len().to_numpy().tobytes())
-            content.update(column.explode().to_numpy().tobytes())
-        elif column.dtype in (pl.Binary, pl.String):
-            texts = [item or b"" for item in column.cast(pl.Binary).to_list()]
-            content.update(struct.pack(f"<{len(texts)}q", *map(len, texts)))
-            content.update(b"".join(texts))
-        else:
-            content.update(column.fill_null(0).to_numpy().astype(column.to_numpy().dtype).tobytes())
+        for part in _content(column):
+            content.update(part)
     return content.hexdigest()
+
+
+def _content(column: polars.Series) -> Iterator[bytes]:
+    """The values of a column as bytes that depend on nothing else."""
+    import polars as pl
+
+    if column.null_count():
+        yield column.is_null().cast(pl.UInt8).to_numpy().tobytes()
+    if isinstance(column.dtype, pl.List):
+        yield column.list.len().fill_null(0).to_numpy().tobytes()
+        yield from _content(column.filter(column.list.len() > 0).explode())
+    elif column.dtype in (pl.Binary, pl.String):
+        texts = [item or b"" for item in column.cast(pl.Binary).to_list()]
+        yield struct.pack(f"<{len(texts)}q", *map(len, texts))
+        yield b"".join(texts)
+    else:
+        yield column.fill_null(0).to_numpy().astype(column.to_numpy().dtype).tobytes()

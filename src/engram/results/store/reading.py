@@ -58,6 +58,19 @@ def is_store(address: str | Path) -> bool:
     return is_remote(address) or (Path(address) / INDEX).is_file()
 
 
+def store_of(address: str | Path) -> tuple[str, str] | None:
+    """The compact store and the id of the run that an address like `STORE/ID` names; None if it names none.
+
+    Example:
+        >>> store_of("s3://bucket/runs/er-s0")
+        ('s3://bucket/runs', 'er-s0')
+        >>> store_of("nowhere/er-s0") is None
+        True
+    """
+    store, _, name = str(address).rstrip("/").rpartition("/")
+    return (store, name) if store and is_store(store) and not Path(address).exists() else None
+
+
 def read_store(address: str | Path) -> list[Run]:
     """The runs in a compact store. Tables, cards and accounts are read on first use.
 
