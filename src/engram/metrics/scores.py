@@ -29,8 +29,8 @@ MEANINGS: Final = {
     "score-worst": "The worst mean score that earlier tasks have had since they were learned, on average.",
     "score-FORG": "How much worse the mean score of earlier tasks is than when each was learned, on average.",
     **{
-        f"score-WF{window}": f"How much worse the mean score of each task became within {window} evaluations, "
-        "on average."
+        f"score-WF{window}": "How much worse the mean score of each task became within "
+        f"{window} evaluations, on average."
         for window in WINDOWS
     },
 }

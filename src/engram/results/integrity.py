@@ -33,7 +33,9 @@ class Checked:
 
 
 def check_runs(paths: Iterable[Path]) -> Iterator[Checked]:
-    """Check all runs in some folders or compact stores: everything in them is read, and every metric is computed once more.
+    """Check all runs in some folders or compact stores.
+
+    Everything in them is read, and every metric is computed once more.
 
     Raises:
         InputError: A path is not a folder.

@@ -14,7 +14,7 @@ from engram.results.moments import samples_of
 if TYPE_CHECKING:
     import polars
 
-KINDS: Final = ("never known", "always known", "unforgettable", "forgotten", "back")
+KINDS: Final = ("never known", "always known", "gained", "forgotten", "back")
 """What can become of a sample; see `sample_table`."""
 
 
@@ -28,7 +28,7 @@ def sample_table(run: Run) -> polars.DataFrame:
 
     - `never known`: wrong at every evaluation since its task began;
     - `always known`: right at every evaluation since its task was learned, whatever happened before;
-    - `unforgettable`: learned, and never forgotten since, but not right when its task ended;
+    - `gained`: wrong when its task ended, learned since, and never forgotten;
     - `forgotten`: forgotten at least once since, and wrong now;
     - `back`: forgotten at least once since, and right now.
 
@@ -84,7 +84,7 @@ def kinds_of(fates: Fates) -> list[str]:
         >>> events = np.array([0, 3, 0, 1, 2])
         >>> flags = [np.array([char == "1" for char in text]) for text in ("01111", "01000", "01101")]
         >>> kinds_of(Fates(learned=events, forgotten=events, ever=flags[0], kept=flags[1], now=flags[2]))
-        ['never known', 'always known', 'unforgettable', 'forgotten', 'back']
+        ['never known', 'always known', 'gained', 'forgotten', 'back']
     """
     states = [~fates.ever, fates.kept, fates.forgotten == 0, ~fates.now]
     return [str(kind) for kind in np.select(states, KINDS[:4], KINDS[4])]

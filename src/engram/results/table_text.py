@@ -1,4 +1,4 @@
-"""Tables of results as text: Markdown, and LaTeX with booktabs. Numbers are in percent, scores as they are."""
+"""Tables of results as text: Markdown, and LaTeX with booktabs. Numbers are in percent, scores are not."""
 
 from __future__ import annotations
 

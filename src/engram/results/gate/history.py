@@ -129,7 +129,9 @@ class History:
 
 
 def versions_in(folder: Path) -> list[Path]:
-    """The prediction files and runs in a folder, or the runs in a compact store, in the order of their names, numbers by their value.
+    """The prediction files and runs in a folder, or the runs in a compact store.
+
+    They are in the order of their names, numbers by their value.
 
     Raises:
         InputError: There are fewer than two.
@@ -152,9 +154,8 @@ def versions_in(folder: Path) -> list[Path]:
         and (looks_like_run(path) if path.is_dir() else path.suffix.lower() in _ENDINGS)
     ]
     if len(paths) < 2:
-        raise InputError(
-            f"{folder} has {'one version' if paths else 'no versions'}: a history needs at least two prediction files or runs"
-        )
+        found = "one version" if paths else "no versions"
+        raise InputError(f"{folder} has {found}: a history needs at least two prediction files or runs")
     return sorted(paths, key=_natural)
 
 
