@@ -134,3 +134,9 @@ def test_one_matrix_under_every_tools_definition(tmp_path: Path, engram: Engram)
     assert done.returncode == 0 and "FORG; Avalanche" in done.stdout and "0.4000" in done.stdout
     wrong = engram("explain", "ewc", "--matrix", file)
     assert wrong.returncode == 2 and "choose from forgetting, backward transfer" in wrong.stderr
+
+
+@pytest.mark.parametrize("name", ["churn", "dormant units", "effective rank", "score", "score-FORG"])
+def test_what_runs_record_besides_metrics_is_explained(engram: Engram, name: str) -> None:
+    done = engram("explain", name)
+    assert done.returncode == 0 and name in done.stdout

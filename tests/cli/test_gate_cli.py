@@ -115,3 +115,14 @@ def test_prediction_files_need_no_torch(models: tuple[Path, Path]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("30 False\n", "")
+
+
+def test_a_limit_of_everything_is_taken_for_a_slip(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "a.csv"
+    table.write_text("id,correct\n" + "".join(f"{n},1\n" for n in range(400)))
+    for option, meant in (("--max-drop", "1pp"), ("--max-flips", "1%")):
+        with pytest.raises(SystemExit) as stopped:
+            main(["gate", str(table), str(table), option, "1"])
+        assert stopped.value.code == 2 and f"did you mean {meant}?" in capsys.readouterr().err

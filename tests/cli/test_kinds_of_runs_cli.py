@@ -133,3 +133,22 @@ def test_recording_more_does_not_stop_a_comparison(engram: Engram, tmp_path: Pat
     package.run("split-digits", "finetune", updates=2, out=tmp_path)
     done = engram("compare", tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_report_shows_scores_as_they_are_and_folds_most_metrics(
+    engram: Engram, runs: Path, tmp_path: Path
+) -> None:
+    x, y = torch.eye(2), torch.tensor([0, 1])
+    watch = package.Evaluator([(x, y)], right=package.right.arg_max(), score=package.score.cross_entropy())
+    with torch.no_grad():
+        net = torch.nn.Linear(2, 2)
+        net.weight.copy_(torch.tensor([[0.0, 3.0], [3.0, 0.0]]))
+        net.bias.zero_()
+    watch(net, learning=0)
+    saved = watch.save(tmp_path / "both")
+    assert engram("report", tmp_path / "both", "-o", tmp_path / "page.html").returncode == 0
+    page = (tmp_path / "page.html").read_text()
+    row = page[page.index(">score<") :]
+    assert f"{saved.metrics['score']:.1f}" == "3.0" and "<td>3.0" in row[:300]
+    # The metrics that are read first are in a table of their own.
+    assert page.index(">ACC<") < page.index("more metrics") < page.index(">score<")

@@ -135,7 +135,8 @@ def _print(outcome: Gate) -> None:
     if len(outcome.slices) > _ROWS:
         stdout.print(f"and {len(outcome.slices) - _ROWS} slices that fell less; --json has all", markup=False)
     if outcome.too_small:
-        stdout.print(f"{outcome.too_small} slices are left out because they are too small", markup=False)
+        many = "one slice is" if outcome.too_small == 1 else f"{outcome.too_small:,} slices are"
+        stdout.print(f"{many} left out because of too few samples", markup=False)
     for judgement in outcome.judgements:
         word, style = ("passed", "green") if judgement.passed else ("failed", "bold red")
         line = Text.assemble((word, style), f"  {judgement.rule}: {judgement.reason}")

@@ -29,7 +29,13 @@ SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "AA", "AF", "RAA", 
 @with_config
 @with_run_options
 def run(
-    scenario: Annotated[str, typer.Argument(help="A benchmark: see `engram list scenarios`.")],
+    scenario: Annotated[
+        str,
+        typer.Argument(
+            help="A benchmark (see `engram list scenarios`), or your data: split:FILE, permuted:FILE, "
+            "rotated:FILE, domains:FILE,FILE."
+        ),
+    ],
     method: Annotated[str, typer.Argument(help="A method: see `engram list methods`.")],
     *,
     options: RunOptions,

@@ -48,7 +48,7 @@ def read_table(path: Path, label: str | None, features: tuple[str, ...] = ()) ->
     frame = _frame(path)
     column = LABEL if label is None else label
     if column not in frame.columns:
-        hint = "name the column of labels with label" if label is None else "choose one of these"
+        hint = "name the column of labels with --label (label=)" if label is None else "choose one of these"
         raise InputError(f"{path.name} has no column {column!r}: it has {', '.join(frame.columns)}; {hint}")
     for name in features:
         if name not in frame.columns:
@@ -96,7 +96,7 @@ def _inputs(frame: polars.DataFrame, path: Path) -> Pixels:
         if not (kind.is_numeric() or str(kind) == "Boolean"):
             raise InputError(
                 f"the column {name!r} of {path.name} holds {kind}, not numbers: turn it into numbers, or "
-                "name the columns that are inputs with features"
+                "name the columns that are inputs with --features (features=)"
             )
         if count := frame[name].null_count():
             raise InputError(

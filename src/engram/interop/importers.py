@@ -17,11 +17,11 @@ import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from engram.core.errors import InputError, unknown_name
+from engram.interop.libraries import library
 from engram.results.gate.predictions import read_predictions
 
 if TYPE_CHECKING:
@@ -357,11 +357,9 @@ def _tensorboard(path: Path, pattern: str | None, ends: Sequence[int] | None) ->
 
 def _scalars(file: Path) -> Iterator[tuple[int, str, float]]:
     """Step, tag and value of every scalar in an event file."""
-    try:
-        event_type = import_module("tensorboardX.proto.event_pb2").Event
-        damaged = import_module("google.protobuf.message").DecodeError
-    except ImportError as error:
-        raise InputError("event files need tensorboardX: pip install 'engram-eval[tensorboard]'") from error
+    extra = "engram-eval[tensorboard]"
+    event_type = library("tensorboardX.proto.event_pb2", user="an event file", install=extra).Event
+    damaged = library("google.protobuf.message", user="an event file", install=extra).DecodeError
     with file.open("rb") as records:
         while header := records.read(12):
             (length,) = struct.unpack("<Q", header[:8])

@@ -31,8 +31,21 @@ def library(name: str, *, user: str, install: str) -> ModuleType:
         Traceback (most recent call last):
         engram.interop.libraries.MissingLibrary: this page needs no_such_thing: pip install ...
     """
+    check_library(name, user=user, install=install)
     try:
         return import_module(name)
     except ImportError as error:
-        missing = "" if find_spec(name.partition(".")[0]) is None else f" ({error})"
-        raise MissingLibrary(f"{user} needs {name}: pip install '{install}'{missing}") from None
+        raise MissingLibrary(f"{user} needs {name}: pip install '{install}' ({error})") from None
+
+
+def check_library(name: str, *, user: str, install: str) -> None:
+    """Say in one line what to install if a library is missing, without importing it; arguments as above.
+
+    Raises:
+        MissingLibrary: It is not installed.
+
+    Example:
+        >>> check_library("math", user="this page", install="math")
+    """
+    if find_spec(name.partition(".")[0]) is None:
+        raise MissingLibrary(f"{user} needs {name}: pip install '{install}'")

@@ -17,7 +17,6 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, final
@@ -25,6 +24,7 @@ from typing import Any, Final, final
 from engram.core.errors import InputError, unknown_name
 from engram.core.files import make_folder
 from engram.engine.observers import Step, Watcher
+from engram.interop.libraries import check_library, library
 from engram.record.run import Run
 from engram.results.runs import settings_of
 
@@ -322,23 +322,16 @@ def trackers_of(texts: str | Iterable[str] | None) -> list[Tracker]:
         if text in named[:number]:
             raise InputError(f"the tracker {text!r} is named twice: leave one out")
         name = text.partition(":")[0]
-        if name in _LIBRARIES and find_spec(_LIBRARIES[name]) is None:
-            raise _missing(_LIBRARIES[name], name)
+        if name in _LIBRARIES:
+            check_library(_LIBRARIES[name], user=f"the tracker {name}", install=f"engram-eval[{name}]")
     return [tracker(text) for text in named]
 
 
 _LIBRARIES: Final = {"tensorboard": "tensorboardX", "mlflow": "mlflow", "wandb": "wandb"}
 
 
-def _missing(library: str, extra: str) -> InputError:
-    return InputError(f"the tracker {extra} needs {library}: pip install 'engram-eval[{extra}]'")
-
-
 def _library(name: str, extra: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise _missing(name, extra) from error
+    return library(name, user=f"the tracker {extra}", install=f"engram-eval[{extra}]")
 
 
 def _curve(run: Run) -> dict[int, dict[int, float]]:

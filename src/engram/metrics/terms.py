@@ -1,9 +1,11 @@
-"""The words of statistics that tables use: what `engram explain` says about them."""
+"""The words that tables use: what `engram explain` says about them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from engram.metrics.scores import MEANINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Term:
     lines: dict[str, str]
 
 
-TERMS: Final = {
+TERMS: Final[dict[str, Term]] = {
     "interval": Term(
         "interval: the 95 % interval of a mean over seeds",
         "Where the mean over all possible seeds lies: intervals computed like this include it in about 95"
@@ -110,5 +112,53 @@ TERMS: Final = {
             "not a look": "a comparison with too few seeds to find anything spends nothing.",
         },
     ),
+    "churn": Term(
+        "churn: the share of samples whose result changed between two moments",
+        "Samples that were lost (right before, wrong now) or gained (wrong before, right now), divided by "
+        "all samples. Two models with the same accuracy may differ in many samples. `engram flips` shows it "
+        "for two moments of a run.",
+        {
+            "lost": "negative flips; their share is the negative flip rate, NFR.",
+            "answers": (
+                "the share of samples that are answered differently, also where both answers are wrong: "
+                "at least the churn of right and wrong. Needs `--answers`."
+            ),
+            "example": "right right wrong wrong, then right wrong wrong right: one lost, one gained, 2/4.",
+            "source": "Yan et al. (2021) for negative flips; Milani Fard et al. (2016) for churn.",
+        },
+    ),
+    "dormant units": Term(
+        "dormant units: the share of units that hardly ever respond",
+        "A unit is dormant if its mean absolute activation is at most 1 % of the mean over the units of its "
+        "layer. Their number grows where a network loses its plasticity.",
+        {
+            "recorded": (
+                "with `engram run --plasticity`: of the last hidden layer, on the test set of the task just "
+                "learned."
+            ),
+            "example": "mean activations 2, 0, 2, 0: two of four units, 0.5.",
+            "source": "Sokar et al. (2023), Definition 3.1.",
+        },
+    ),
+    "effective rank": Term(
+        "effective rank: in how many directions features vary",
+        "exp(−Σ p ln p), with the singular values of the features divided by their sum as p. Between 1 and "
+        "the number of features; low where a network loses its plasticity.",
+        {
+            "recorded": (
+                "with `engram run --plasticity`: of the last hidden layer, on the test set of the task just "
+                "learned."
+            ),
+            "example": "three equal singular values: exp(ln 3) = 3.",
+            "source": "Roy and Vetterli (2007).",
+        },
+    ),
+    "score": Term(
+        "score: a number per sample instead of right or wrong, such as a loss",
+        "Recorded by `engram.Evaluator(score=…)` and `engram.Recorder`. Metrics of right and wrong answers "
+        "are not defined for scores; those below are, in the unit of the score.",
+        MEANINGS,
+    ),
 }
+TERMS.update(dict.fromkeys(MEANINGS, TERMS["score"]))
 """The terms by name."""

@@ -250,7 +250,9 @@ class ModelSpec:
         engram.core.errors.InputError: hidden must be at least 1, got 400,0
     """
 
-    name: Annotated[str, Called("model"), Field(description="Network: see `engram list models`")]
+    name: Annotated[
+        str, Called("model"), Field(description="Network: see `engram list models`; or FILE:FACTORY")
+    ]
     init: Annotated[Init, Field(description="Initial weights")]
     zero_head: Annotated[bool, Since("2"), Field(description="Start with the head at 0")]
     options: Annotated[JsonObject, INTERNAL]

@@ -21,7 +21,7 @@ from engram.record.tables import ProbeKey, ProbeSeries
 from engram.results.moments import samples_of
 
 NO_ANSWERS: Final = "what they were taken for was not recorded: run with --answers (answers=True)"
-NO_LABELS: Final = "the classes of the samples were not recorded: run it again with this version"
+NO_LABELS: Final = "the classes of the samples were not recorded: run it again, or record labels"
 NO_PROBES: Final = "losses and gradient norms were not recorded: run with --losses --gradients"
 
 

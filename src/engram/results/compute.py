@@ -102,8 +102,8 @@ def compute_curve(run: Run) -> tuple[Floats, Floats]:
     """
     if run.account is None or not run.account.work:
         raise InputError(
-            f"the run {run.folder or run.id} has no counted operations: run it again with this version, or "
-            "leave it out"
+            f"the run {run.folder or run.id} has no counted operations, as runs of your own loop and of "
+            "earlier versions: leave it out, or run it again"
         )
     cells = np.nan_to_num(run.curve.seen().accuracy)
     tasks = max(cells.shape[1], len(run.task_names))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,8 @@ from engram.core.files import write_whole
 from engram.core.jsons import Json, JsonMapping
 from engram.metrics.extremes import Estimate
 from engram.metrics.intervals import Summary
-from engram.metrics.registry import Metric, find
+from engram.metrics.registry import Metric, find, users_metrics
+from engram.metrics.scores import MEANINGS, shown_times
 from engram.record.run import Run
 from engram.results.card_section import cards_section
 from engram.results.document import document
@@ -41,6 +43,9 @@ _FEW = 10
 
 DRAWN = 30
 """Curves, matrices, samples and cards of a group with more seeds than this are those of its first ones."""
+
+FIRST: Final = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "BWT", "gap-depth", "gap-duration", "SF")
+"""The metrics of the first table; the others are folded below it."""
 
 _DENSE = 16
 """With more tasks than this, the matrix is drawn as small squares without numbers."""
@@ -351,21 +356,24 @@ def _metrics_section(groups: Sequence[RunGroup], table: Mapping[str, Sequence[Su
     head = [element("th", "Metric", scope="col")] + [
         element("th", group.label, scope="col") for group in groups
     ]
-    rows = [
-        element(
+    rows = {
+        name: element(
             "tr",
             element("th", _term(name), scope="row"),
             *(
-                _metric_cell(summary, corrected.values.get(name))
+                _metric_cell(name, summary, corrected.values.get(name))
                 for summary, corrected in zip(summaries, extremes, strict=True)
             ),
         )
         for name, summaries in table.items()
-    ]
+    }
+    first = [name for name in rows if name in FIRST or name in users_metrics()] or list(rows)
+    others = [name for name in rows if name not in first]
+    scores = ", scores as they are" if set(rows) & set(MEANINGS) else ""
     note = (
-        "Values in percent: mean and 95 % interval over seeds (on the logit scale where the metric has "
-        "bounds, otherwise Student t), with the sample standard deviation and the number of seeds below. A "
-        "dash means undefined. Hover over or focus a name to see its definition."
+        f"Values in percent{scores}: mean and 95 % interval over seeds (on the logit scale where the metric "
+        "has bounds, otherwise Student t), with the sample standard deviation and the number of seeds below. "
+        "A dash means undefined. Hover over or focus a name to see its definition."
     )
     if any(corrected.values and not corrected.exact for corrected in extremes):
         note += (
@@ -382,46 +390,59 @@ def _metrics_section(groups: Sequence[RunGroup], table: Mapping[str, Sequence[Su
         "section",
         element("h2", "Metrics"),
         element("p", note, class_="note"),
+        _metrics_table(head, [rows[name] for name in first], "Metrics of all experiments"),
         element(
-            "div",
-            element(
-                "table", element("thead", element("tr", *head)), element("tbody", *rows), class_="metrics"
-            ),
-            class_="scroll",
-            tabindex="0",
-            role="region",
-            aria_label="Metrics of all experiments",
-        ),
+            "details",
+            element("summary", f"{len(others)} more metrics: {', '.join(others[:3])}, …"),
+            _metrics_table(head, [rows[name] for name in others], "Further metrics of all experiments"),
+        )
+        if others
+        else "",
         id="metrics",
+    )
+
+
+def _metrics_table(head: Sequence[Html], rows: Sequence[Html], label: str) -> Html:
+    return element(
+        "div",
+        element("table", element("thead", element("tr", *head)), element("tbody", *rows), class_="metrics"),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label=label,
     )
 
 
 def _term(name: str) -> Html:
     metric = _registered(name)
-    if metric is None:
+    tip = MEANINGS.get(name) if metric is None else metric.short()
+    if tip is None:
         return element("span", name)
-    return element("button", name, type="button", class_="term", data_tip=metric.short())
+    return element("button", name, type="button", class_="term", data_tip=tip)
 
 
-def _metric_cell(summary: Summary, estimate: Estimate | None) -> Html:
+def _metric_cell(name: str, summary: Summary, estimate: Estimate | None) -> Html:
+    times = shown_times(name)
     seeds = f"n = {summary.n}"
     if not np.isfinite(summary.mean):
         return element("td", "–", element("small", seeds))
-    mean, corrected = _points(summary.mean), ""
+    mean, corrected = _points(times * summary.mean), ""
     if estimate is not None and estimate.low < estimate.high:
-        low, middle, high = (_points(part) for part in (estimate.low, estimate.corrected, estimate.high))
+        low, middle, high = (
+            _points(times * part) for part in (estimate.low, estimate.corrected, estimate.high)
+        )
         corrected = element("small", f"corrected {middle} ({low} to {high})")
     if not np.isfinite(summary.sd):
         return element("td", mean, element("small", seeds), corrected)
-    edges = [_points(edge) for edge in summary.ci95]
+    edges = [_points(times * edge) for edge in summary.ci95]
     interval = element("span", f"({edges[0]} … {edges[1]})", class_="interval")
-    spread = element("small", f"SD {100 * summary.sd:.1f} · {seeds}")
+    spread = element("small", f"SD {times * summary.sd:.1f} · {seeds}")
     return element("td", f"{mean} ", interval, spread, corrected)
 
 
 def _points(value: float) -> str:
     # Adding zero turns a rounded −0.0 into 0.0.
-    return f"{round(100 * value, 1) + 0.0:.1f}".replace("-", "−")
+    return f"{round(value, 1) + 0.0:.1f}".replace("-", "−")
 
 
 def _settings(group: RunGroup) -> Html:

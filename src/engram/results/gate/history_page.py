@@ -110,7 +110,8 @@ def _versions(history: History) -> Html:
         overall = changes[EVERYTHING]
         slices = [change for name, change in changes.items() if name != EVERYTHING]
         worst = min(slices, key=lambda change: change.change, default=None)
-        drop = "–" if worst is None else f"{worst.name} {100 * worst.change:+.2f}"
+        fell = worst is not None and worst.change < 0
+        drop = f"{worst.name} {100 * worst.change:+.2f}" if worst is not None and fell else "–"
         rows.append(
             [
                 version,

@@ -203,6 +203,9 @@ def parse_rule(quantity: Quantity, text: str) -> Rule:
     if not 0 <= limit <= 1:
         example = "1%" if quantity == "max-flips" else "1pp"
         raise InputError(f"--{quantity} must be a limit from 0 to 1 such as {example} or 0.01, got {text!r}")
+    if limit == factor == 1:
+        meant = "1%" if quantity == "max-flips" else "1pp"
+        raise InputError(f"--{quantity} {text} is 100 %, which allows everything: did you mean {meant}?")
     return Rule(quantity, limit, shown)  # type: ignore[arg-type]
 
 
