@@ -250,6 +250,14 @@ def test_the_commands_take_a_store(folder: Path, tmp_path: Path) -> None:
     command, place = CliRunner(), tmp_path / "store"
     made = command.invoke(app, ["compact", str(folder), "-o", str(place), "--json"])
     assert made.exit_code == 0 and '"runs": 4' in made.stdout
-    for verb in (["compare"], ["audit", "--json"], ["report", "-o", str(tmp_path / "page.html")]):
+    page = str(tmp_path / "page.html")
+    for verb in (["compare"], ["audit", "--json"], ["report", "-o", page], ["table"], ["compute"]):
         done = command.invoke(app, [verb[0], str(place), *verb[1:]])
         assert done.exit_code == 0, done.output
+    one = engram.load(place)[0].id
+    for verb in (["samples"], ["gaps"], ["flips", "start", "end"]):
+        done = command.invoke(app, [verb[0], str(place / one), *verb[1:]])
+        plain = command.invoke(app, [verb[0], str(folder / one), *verb[1:]])
+        assert (done.exit_code, done.stdout) == (0, plain.stdout), done.output
+    with pytest.raises(InputError, match="unknown run 'nothing'"):
+        command.invoke(app, ["samples", str(place / "nothing")], catch_exceptions=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import Plugin, load_own
+from engram.cli.options import Plugin, RunPlaces, load_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -21,9 +21,7 @@ MOST_PAIRS = 45
 
 
 def compare(
-    runs: Annotated[
-        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
-    ],
+    runs: RunPlaces,
     metric: Annotated[
         list[str] | None,
         typer.Option(

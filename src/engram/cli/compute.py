@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.options import Json
+from engram.cli.options import Json, RunPlaces
 from engram.core.errors import InputError
 
 
 def compute(
-    runs: Annotated[
-        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
-    ],
+    runs: RunPlaces,
     at: Annotated[
         float | None,
         typer.Option(

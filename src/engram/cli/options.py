@@ -56,6 +56,9 @@ Track = Annotated[
         help="Also log to tensorboard, mlflow or wandb, in a folder, database or server. May be repeated.",
     ),
 ]
+RunPlaces = Annotated[
+    list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import Json, Plugin, load_own, one_of
+from engram.cli.options import Json, Plugin, RunPlaces, load_own, one_of
 
 if TYPE_CHECKING:
     from engram.results.table import Spread, Table
@@ -18,9 +18,7 @@ MOST_DIGITS = 6
 
 
 def table(
-    runs: Annotated[
-        list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
-    ],
+    runs: RunPlaces,
     format: Annotated[
         str | None,
         typer.Option(help="csv, md, latex or parquet (default: by the ending of the file, or md)."),

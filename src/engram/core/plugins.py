@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 
 from engram.core.errors import InputError
 from engram.core.registry import OPEN
@@ -42,6 +43,14 @@ def load_plugin(path: Path | str) -> None:
         )
 
 
+class _Uncached(SourceFileLoader):
+    """Loads a script from its text: bytecode that is kept may be that of a script changed a moment ago."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the script as it is now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
 def run_script(path: Path, *, what: str, digest: str = "") -> ModuleType:
     """Run a user's own script as a module, and return the module.
 
@@ -55,8 +64,9 @@ def run_script(path: Path, *, what: str, digest: str = "") -> ModuleType:
     """
     if not path.is_file():
         raise InputError(f"the {what} {path} does not exist: name a Python file")
-    spec = spec_from_file_location(f"{PLUGIN_MODULE}{path.stem}{digest}", path)
-    if spec is None or spec.loader is None:
+    name = f"{PLUGIN_MODULE}{path.stem}{digest}"
+    spec = spec_from_file_location(name, path, loader=_Uncached(name, str(path)))
+    if spec is None or spec.loader is None or path.suffix != ".py":
         raise InputError(f"the {what} {path} is not a Python file: its name must end in .py")
     module = module_from_spec(spec)
     # Dataclasses look up the module that they are written in.

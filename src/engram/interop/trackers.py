@@ -318,9 +318,10 @@ def trackers_of(texts: str | Iterable[str] | None) -> list[Tracker]:
         engram.core.errors.InputError: the tracker 'wandb' is named twice: leave one out
     """
     named = [texts] if isinstance(texts, str) else list(texts or ())
-    for number, text in enumerate(named):
-        if text in named[:number]:
-            raise InputError(f"the tracker {text!r} is named twice: leave one out")
+    repeated = next((text for number, text in enumerate(named) if text in named[:number]), None)
+    if repeated is not None:
+        raise InputError(f"the tracker {repeated!r} is named twice: leave one out")
+    for text in named:
         name = text.partition(":")[0]
         if name in _LIBRARIES:
             check_library(_LIBRARIES[name], user=f"the tracker {name}", install=f"engram-eval[{name}]")

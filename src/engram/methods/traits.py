@@ -117,7 +117,7 @@ def declare(kind: type, **declared: object) -> Traits:
         ('boundaries',)
         >>> declare(Child, famly="prior")
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown trait 'famly'; did you mean 'family'? ...
+        engram.core.errors.InputError: unknown trait 'famly'; did you mean 'family'?...
     """
     known = Declaration.__annotations__.keys() | {"learner"}
     for name in declared.keys() - known:

@@ -173,8 +173,19 @@ def _cannot_be_used(run: Run) -> str:
 
 
 def load_run(folder: Path) -> Run:
-    """The run in a folder; a damaged one has a failure that says so."""
+    """The run in a folder, or, as `STORE/ID`, in a compact store; a damaged one has a failure that says so.
+
+    Raises:
+        InputError: There is no such run.
+    """
+    from engram.results.store import is_store, read_store
+
     try:
+        if not folder.exists() and is_store(folder.parent):
+            runs = {run.id: run for run in read_store(folder.parent)}
+            if folder.name not in runs:
+                raise unknown_name("run", folder.name, runs)
+            return runs[folder.name]
         return Run.load(folder)
     except Damaged as error:
         damage = Failure(FailureKind.DAMAGED, str(error))

@@ -64,14 +64,18 @@ def _content(column: polars.Series) -> Iterator[bytes]:
     """The values of a column as bytes that depend on nothing else."""
     import polars as pl
 
+    # Each call of Polars takes longer than hashing: most columns have no nulls.
     if column.null_count():
-        yield column.is_null().cast(pl.UInt8).to_numpy().tobytes()
+        yield column.is_null().to_numpy().tobytes()
+        column = column.drop_nulls()
     if isinstance(column.dtype, pl.List):
-        yield column.list.len().fill_null(0).to_numpy().tobytes()
-        yield from _content(column.filter(column.list.len() > 0).explode())
+        sizes = column.list.len()
+        yield sizes.to_numpy().tobytes()
+        # Texts in lists are hashed as texts: as objects they would be addresses.
+        yield from _content(column.filter(sizes > 0).explode())
     elif column.dtype in (pl.Binary, pl.String):
-        texts = [item or b"" for item in column.cast(pl.Binary).to_list()]
-        yield struct.pack(f"<{len(texts)}q", *map(len, texts))
-        yield b"".join(texts)
+        parts = [text.encode() if isinstance(text, str) else text for text in column.to_list()]
+        yield struct.pack(f"<{len(parts)}q", *map(len, parts))
+        yield b"".join(parts)
     else:
-        yield column.fill_null(0).to_numpy().astype(column.to_numpy().dtype).tobytes()
+        yield column.to_numpy().tobytes()
