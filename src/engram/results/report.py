@@ -44,7 +44,19 @@ _FEW = 10
 DRAWN = 30
 """Curves, matrices, samples and cards of a group with more seeds than this are those of its first ones."""
 
-FIRST: Final = ("ACC", "FORG", "min-ACC", "WC-ACC", "WF10", "WP10", "BWT", "gap-depth", "gap-duration", "SF")
+FIRST: Final = (
+    "ACC",
+    "FORG",
+    "RAA",
+    "RAF",
+    "min-ACC",
+    "WC-ACC",
+    "WF10",
+    "WP10",
+    "gap-depth",
+    "gap-duration",
+    "SF",
+)
 """The metrics of the first table; the others are folded below it."""
 
 _DENSE = 16
