@@ -443,3 +443,14 @@ def test_weights_without_data_and_broken_weights_are_refused(
         "gate", "cut.safetensors", two_versions[1], "--model", "nets.py:small", "--data", "slices.toml"
     )
     assert done.returncode == 2 and "are broken" in done.stderr
+
+
+def test_slips_in_names_of_own_data_and_models_are_told(engram: Engram, tmp_path: Path) -> None:
+    np.savez(tmp_path / "letters.npz", x=np.zeros((8, 3)), y=np.arange(8) % 2)
+    unknown = engram("run", f"slit:{tmp_path / 'letters.npz'}", "er")
+    assert (
+        unknown.returncode == 2
+        and "unknown kind of scenario 'slit:'; did you mean 'split:'" in unknown.stderr
+    )
+    nameless = engram("run", "split-digits", "er", "--model", "nets.py", "--out", tmp_path)
+    assert nameless.returncode == 2 and "name it, nets.py:FACTORY" in nameless.stderr

@@ -211,3 +211,12 @@ def test_table_is_read_by_metrics(tmp_path: Path, ending: str, capsys: pytest.Ca
     curve = read_accuracies(out)
     assert not isinstance(curve, np.ndarray)
     assert curve.matrix().tolist()[1] == pytest.approx([0.6, 0.8])
+
+
+def test_event_files_say_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    (tmp_path / "events.out.tfevents.1").write_bytes(b"")
+    with pytest.raises(InputError, match=r"an event file needs tensorboardX: pip install 'engram-eval"):
+        read_log(tmp_path)

@@ -54,11 +54,17 @@ MODELS_FOR: Final[dict[InputKind, str]] = {
 def is_composed(name: str) -> bool:
     """Whether a scenario's name says from which data it is composed.
 
+    Raises:
+        InputError: It says so, and is not composed in a known way.
+
     Example:
         >>> is_composed("split:letters.npz"), is_composed("split-digits")
         (True, False)
     """
-    return name.partition(":")[0] in KINDS and ":" in name
+    kind, colon, _ = name.partition(":")
+    if colon and kind not in KINDS:
+        raise unknown_name("kind of scenario", f"{kind}:", [f"{known}:" for known in KINDS])
+    return bool(colon)
 
 
 def check_scenario_name(name: str) -> None:

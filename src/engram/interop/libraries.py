@@ -47,5 +47,6 @@ def check_library(name: str, *, user: str, install: str) -> None:
     Example:
         >>> check_library("math", user="this page", install="math")
     """
-    if find_spec(name.partition(".")[0]) is None:
-        raise MissingLibrary(f"{user} needs {name}: pip install '{install}'")
+    package = name.partition(".")[0]
+    if find_spec(package) is None:
+        raise MissingLibrary(f"{user} needs {package}: pip install '{install}'")

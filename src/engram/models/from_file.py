@@ -20,12 +20,20 @@ from engram.models.spec import MODELS, Model, accept_model
 def names_a_file(model: str) -> bool:
     """Whether a network is given as `FILE.py:FACTORY`.
 
+    Raises:
+        InputError: Only the file is given.
+
     Example:
         >>> names_a_file("nets/mine.py:small"), names_a_file("mlp")
         (True, False)
     """
-    file, sign, factory = model.rpartition(":")
-    return bool(sign and factory) and file.endswith(".py")
+    if model.endswith((".py", ".py:")):
+        file = model.rstrip(":")
+        raise InputError(
+            f"a network is a function or module in a file: name it, {file}:FACTORY, got {model!r}"
+        )
+    file, _, factory = model.rpartition(":")
+    return bool(factory) and file.endswith(".py")
 
 
 def model_from_file(text: str) -> str:
