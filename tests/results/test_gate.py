@@ -393,3 +393,14 @@ def test_runs_without_samples_are_joined_by_place(tmp_path: Path) -> None:
     other = replace(earlier, test_data=tuple(replace(t, samples=3) for t in loaded.test_data))
     with pytest.raises(InputError, match="the test data of task 0 differ"):
         engram.gate(other, tmp_path / "new")
+
+
+def test_a_history_without_a_drop_names_none(tmp_path: Path) -> None:
+    from engram.results.gate.history import read_history
+    from engram.results.gate.history_page import page
+
+    for name, right in (("v1", 0), ("v2", 1)):
+        rows = "".join(f"{number},{right},{'day' if number % 2 else 'night'}\n" for number in range(20))
+        (tmp_path / f"{name}.csv").write_text(f"id,correct,light\n{rows}")
+    text = page(read_history([tmp_path / "v1.csv", tmp_path / "v2.csv"]))
+    assert "+100.00" not in text
