@@ -12,6 +12,7 @@ from engram.core.jsons import Json, JsonMapping
 if TYPE_CHECKING:
     from engram.engine.observers import Observer
     from engram.record.experiment import Experiment
+    from engram.record.half_checked import Precision
     from engram.record.run import Run
     from engram.results.compare import CompareOptions, RunComparison
     from engram.results.gate import Gate
@@ -28,6 +29,7 @@ def run(
     out: PathLike | None = None,
     data: PathLike | None = None,
     device: str = "cpu",
+    precision: Precision = "full",
     strict: bool = False,
     checkpoint_every: float | None = None,
     observers: Sequence[Observer] = (),
@@ -43,6 +45,8 @@ def run(
             interrupted one resumes. By default the run is kept in memory only; `run.save` writes it.
         data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
+        precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
+            bits; `auto` does so where it is faster.
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
@@ -69,7 +73,12 @@ def run(
     planned = _planned(scenario, method, options)
     warn_redrawn([planned])
     where = Where(
-        out=_path(out), data=_path(data), device=device, strict=strict, checkpoint_seconds=checkpoint_every
+        out=_path(out),
+        data=_path(data),
+        device=device,
+        precision=precision,
+        strict=strict,
+        checkpoint_seconds=checkpoint_every,
     )
     try:
         if out is None:
@@ -95,6 +104,7 @@ def sweep(
     data: PathLike | None = None,
     device: str = "cpu",
     plugin: PathLike | None = None,
+    precision: Precision = "full",
     strict: bool = False,
     checkpoint_every: float | None = None,
     timeout: float | None = None,
@@ -112,6 +122,8 @@ def sweep(
         data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
+        precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
+            bits; `auto` does so where it is faster.
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
@@ -141,6 +153,7 @@ def sweep(
         data=_path(data),
         device=device,
         plugin=_path(plugin),
+        precision=precision,
         strict=strict,
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,

@@ -32,7 +32,8 @@ from engram.methods.state import State
 from engram.record.card import ForbiddenRead
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
-from engram.record.run import Run, Seconds
+from engram.record.run import Run
+from engram.record.seconds import Seconds
 
 CHECKPOINT_FORMAT = 4
 """The layout of a snapshot; one with another layout is not used, and its run starts from the beginning."""
@@ -69,7 +70,7 @@ class RunState:
             method, name=experiment.method, network=network, ledger=self.ledger, meter=self.meter
         )
         self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
-        self.evaluator = make_evaluator(experiment, self.stream, seeds)
+        self.evaluator = make_evaluator(experiment, self.stream, seeds, precision=where.precision)
         self.evaluator.answering = self.method.asked
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
@@ -231,6 +232,7 @@ class RunState:
             evaluations=self.evaluator.evaluations,
             seconds=Seconds(self.meter.train_seconds, self.evaluator.seconds),
             account=self.meter.account(self.parameters),
+            precision=self.evaluator.precision_record,
             tables=self.evaluator.tables(),
         )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engram.core.errors import InputError
+from engram.record.half_checked import Precision, check_precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +19,8 @@ class Where:
         data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
+        precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
+            bits; `auto` does so where it is faster.
         strict: Whether to stop a method that reads data it must not read.
         jobs: Parallel runs (default: one per core).
         checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints (default:
@@ -36,6 +39,7 @@ class Where:
     data: Path | None = None
     device: str = "cpu"
     plugin: Path | None = None
+    precision: Precision = "full"
     strict: bool = False
     jobs: int | None = None
     checkpoint_seconds: float | None = None
@@ -43,6 +47,7 @@ class Where:
     threads: int | None = None
 
     def __post_init__(self) -> None:
+        check_precision(self.precision)
         if self.jobs is not None and self.jobs < 1:
             raise InputError(f"jobs must be at least 1, got {self.jobs}")
         for name in ("checkpoint_seconds", "timeout"):

@@ -28,9 +28,11 @@ from engram.record.card import Card
 from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
+from engram.record.half_checked import HalfChecked
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
 from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
+from engram.record.seconds import Seconds
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
 
@@ -38,19 +40,6 @@ if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
-
-
-@dataclass(frozen=True, slots=True)
-class Seconds:
-    """How long a run took: learning, evaluating, and both together."""
-
-    train: float = 0.0
-    evaluate: float = 0.0
-
-    @property
-    def total(self) -> float:
-        """Both together."""
-        return self.train + self.evaluate
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -78,6 +67,7 @@ class Run:
         seconds: How long it took.
         account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
+        precision: What was evaluated in half precision; None where that was not asked for.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
 
@@ -107,6 +97,7 @@ class Run:
     seconds: Seconds = field(default_factory=Seconds)
     account: Account | None = None
     card: Card | None = None
+    precision: HalfChecked | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
 
@@ -450,6 +441,7 @@ class Run:
         """What `result.json` says, but for the versions."""
         account = {} if self.account is None else {"account": self.account.as_json()}
         card = {} if self.card is None else {"card": self.card.as_json()}
+        precision = {} if self.precision is None else {"precision": self.precision.as_json()}
         extremes = {} if self.estimates is None else {"extremes": self.estimates.as_json()}
         sizes = {} if self.sizes is None else {"sizes": list(self.sizes)}
         return {
@@ -472,6 +464,7 @@ class Run:
             },
             **account,
             **card,
+            **precision,
         }
 
     @classmethod
@@ -581,6 +574,7 @@ def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
             seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
             account=None if account is None else Account.of_json(account),
             card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
+            precision=None if result.get("precision") is None else HalfChecked.of_json(result["precision"]),
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
             tables=StoredTables(run.folder, None if checksums is None else dict(checksums)),
         )
