@@ -52,6 +52,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int, precision: Precision = "fu
     from engram.engine.recipe import experiment
     from engram.engine.where import Where
 
+    length: dict[str, int] = {"epochs": 1} if updates == WHOLE_TASK else {"updates": updates}
     planned = experiment(
         "split-fashion-mnist",
         "er",
@@ -60,8 +61,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int, precision: Precision = "fu
         optimizer="sgd",
         lr=LR,
         momentum=MOMENTUM,
-        epochs=1,
-        updates=None if updates == WHOLE_TASK else updates,
+        **length,
         batch_size=BATCH,
         settings={"memory": MEMORY, "memory_batch": MEMORY_BATCH, "weight": NEW_WEIGHT},
         evaluation={"every": 1, "subset": ASKED, "before": False},
