@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, product
 
 import torch
 from torch import Tensor, nn
@@ -90,29 +90,24 @@ def measure(options: Options) -> list[Report]:
 
 def set_ups(seed: int, *, quick: bool) -> Iterator[tuple[str, str, str, Experiment]]:
     """The name of the network, the method, the optimiser, and the experiment."""
-    for name, (network, hidden, _, subset) in NETWORKS.items():
-        for method in METHODS:
-            for rate, (optimizer, lr) in RATES.items():
-                if quick and (method, rate) != ("er", "SGD"):
-                    continue
-                yield (
-                    name,
-                    method,
-                    rate,
-                    experiment(
-                        "split-fashion-mnist",
-                        method,
-                        setting="class",
-                        model=network,
-                        hidden=hidden,
-                        optimizer=optimizer,
-                        lr=lr,
-                        momentum=0.9 if optimizer == "sgd" else None,
-                        batch_size=64,
-                        seed=seed,
-                        evaluation={"subset": subset},
-                    ),
-                )
+    for method, rate, name in product(METHODS, RATES, NETWORKS):
+        if quick and (method, rate) != ("er", "SGD"):
+            continue
+        (network, hidden, _, subset), (optimizer, lr) = NETWORKS[name], RATES[rate]
+        planned = experiment(
+            "split-fashion-mnist",
+            method,
+            setting="class",
+            model=network,
+            hidden=hidden,
+            optimizer=optimizer,
+            lr=lr,
+            momentum=0.9 if optimizer == "sgd" else None,
+            batch_size=64,
+            seed=seed,
+            evaluation={"subset": subset},
+        )
+        yield name, method, rate, planned
 
 
 def run_counted(planned: Experiment, *, updates: int) -> Counts:

@@ -105,8 +105,12 @@ def settle(
     scale = half.scale.clamp(min=FLOOR * float(half.scale[finite].mean()) if bool(finite.any()) else 0.0)
     right, asked = margin > 0, torch.zeros(len(margin), dtype=torch.bool)
     drawn = torch.randint(len(margin), (probes,), generator=torch.Generator().manual_seed(seed))
-    rows, error = drawn.unique(), 0.0
-    while len(rows):
+    error, doubtful = 0.0, torch.zeros_like(asked)
+    if known_error > 0:
+        doubtful = ~(finite & (margin.abs() > factor * known_error * scale))
+    # Together: asking once is cheaper than asking twice.
+    doubtful[drawn] = True
+    while len(rows := torch.nonzero(doubtful & ~asked).squeeze(1)):
         if int(asked.sum()) + len(rows) > max(MOST * len(margin), 2 * probes):
             return Settled(None, asked, error)
         # Too few alone may be summed in another order than among others.
@@ -116,8 +120,7 @@ def settle(
         comparable = finite[index]
         errors = (full - margin[index])[comparable].abs() / scale[index][comparable]
         error = max(error, _largest(errors))
-        sure = finite & (margin.abs() > factor * max(error, known_error) * scale)
-        rows = torch.nonzero(~sure & ~asked).squeeze(1)
+        doubtful = ~(finite & (margin.abs() > factor * max(error, known_error) * scale))
     return Settled(right, asked, error)
 
 
