@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-slow test-integrations check bench dist clean
+.PHONY: demo test test-slow test-integrations check docs bench dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/engram demo
@@ -20,15 +20,20 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
 
-# Other libraries, with engram in their training loops or as trackers, have an environment of their own.
-test-integrations: .venv-integrations/.installed
-	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop $(ARGS)
+# Other libraries, with engram in their training loops or as trackers, have an environment of their own, and
+# Avalanche has another one. The examples of the modules that need them, and the pages about them, run here.
+test-integrations: .venv-integrations/.installed benchmarks/.avalanche-venv/complete
+	OMP_NUM_THREADS=1 .venv-integrations/bin/pytest -n 0 -m integrations tests/interop tests/docs src/engram/interop $(ARGS)
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation site, in _site. Warnings are errors, and so are links and anchors that lead nowhere.
+docs: .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet $(ARGS)
 
 bench: $(INSTALLED)
 	$(BIN)/python -m benchmarks $(ARGS)
@@ -48,8 +53,18 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 .venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
 	$(PYTHON) -m venv .venv-integrations
-	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,mlflow,tensorboard,wandb]' -r tests/interop/requirements.txt
+	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,lightning,mlflow,ray,slurm,tensorboard,torchmetrics,transformers,wandb]' -r tests/interop/requirements.txt
+	touch $@
+
+benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | .venv-integrations/.installed
+	.venv-integrations/bin/python -m benchmarks.avalanche_env
+
+# Only what the extra `docs` names: building the site imports neither torch nor anything else that engram needs.
+.venv-docs/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/requirements.txt
+	.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -r .venv-docs/requirements.txt
 	touch $@
 
 clean:
-	rm -rf .venv .venv-integrations build dist demo runs report.html
+	rm -rf .venv .venv-docs .venv-integrations benchmarks/.avalanche-venv _site build dist demo runs report.html

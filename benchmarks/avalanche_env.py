@@ -1,16 +1,20 @@
-"""Avalanche in an environment of its own, so that its 60 packages never mix with engram's.
+"""Avalanche in an environment of its own, so that its 60 packages never mix with those that engram needs.
 
-`python -m benchmarks.avalanche_env` creates `benchmarks/.avalanche-venv` with the torch that engram uses;
-after that the contestants of `python -m benchmarks job` include Avalanche.
+`python -m benchmarks.avalanche_env` creates `benchmarks/.avalanche-venv` with the torch that engram uses, and
+with engram itself; after that the contestants of `python -m benchmarks job` include Avalanche, and the tests
+of its plugin run.
 """
 
+import shutil
 import subprocess
 import sys
 import venv
 from importlib.metadata import version
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
 FOLDER = Path(__file__).parent / ".avalanche-venv"
+OPERATORS = Path(__file__).with_name("torchvision_operators.py")
 COMMAND = "python -m benchmarks.avalanche_env"
 AVALANCHE = "0.6.0"
 TORCHVISION = {"2.13": "0.28.0"}
@@ -33,7 +37,11 @@ def main() -> None:
     (FOLDER / ".gitignore").write_text("*\n")
     wanted = [f"torch=={torch}", f"torchvision=={TORCHVISION[series]}", f"avalanche-lib=={AVALANCHE}"]
     pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", *wanted], check=True)
+    constraints = ["-c", str(ROOT / "constraints.txt")]
+    subprocess.run([*pip, "install", "--quiet", *constraints, *wanted, "-e", f"{ROOT}[torch]"], check=True)
+    [packages] = FOLDER.glob("lib/python*/site-packages")
+    shutil.copy(OPERATORS, packages)
+    (packages / f"{OPERATORS.stem}.pth").write_text(f"import {OPERATORS.stem}\n")
     (FOLDER / "complete").touch()
     print(f"Avalanche {AVALANCHE} is in {FOLDER}")
 

@@ -35,12 +35,6 @@ from benchmarks.work import (
     read_arrays,
 )
 
-# torchvision's detection operators are compiled against CUDA; without CUDA their schemas are missing, and the
-# import fails. They are never called here.
-_SCHEMAS = torch.library.Library("torchvision", "DEF")
-for _operator in ("nms", "qnms"):
-    _SCHEMAS.define(f"{_operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
 
 def documented(folder: Path) -> tuple[Any, Any]:
     """The streams that Avalanche's documentation starts from: samples are read one by one."""

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 from benchmarks.report import Options, Report, figure
+from engram.core.folder import CHECKPOINT
 from engram.engine import checkpoint
-from engram.engine.checkpoint import CHECKPOINT, LEAST_SECONDS, SHARE, Checkpoints
+from engram.engine.checkpoint import LEAST_SECONDS, SHARE, Checkpoints
 from engram.engine.loop import run_steps
 from engram.engine.recipe import experiment
 from engram.record.experiment import Experiment

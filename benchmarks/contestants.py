@@ -52,7 +52,6 @@ def engram_job(lap: Lap, *, data: Path, updates: int, precision: Precision = "fu
     from engram.engine.recipe import experiment
     from engram.engine.where import Where
 
-    length: dict[str, int] = {"epochs": 1} if updates == WHOLE_TASK else {"updates": updates}
     planned = experiment(
         "split-fashion-mnist",
         "er",
@@ -61,7 +60,8 @@ def engram_job(lap: Lap, *, data: Path, updates: int, precision: Precision = "fu
         optimizer="sgd",
         lr=LR,
         momentum=MOMENTUM,
-        **length,
+        epochs=1 if updates == WHOLE_TASK else None,
+        updates=None if updates == WHOLE_TASK else updates,
         batch_size=BATCH,
         settings={"memory": MEMORY, "memory_batch": MEMORY_BATCH, "weight": NEW_WEIGHT},
         evaluation={"every": 1, "subset": ASKED, "before": False},

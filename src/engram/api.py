@@ -11,6 +11,7 @@ from engram.core.jsons import Json, JsonMapping
 
 if TYPE_CHECKING:
     from engram.engine.observers import Observer
+    from engram.executors import Machines
     from engram.record.experiment import Experiment
     from engram.record.half_checked import Precision
     from engram.record.run import Run
@@ -32,6 +33,8 @@ def run(
     precision: Precision = "full",
     strict: bool = False,
     checkpoint_every: float | None = None,
+    track: str | Sequence[str] = (),
+    save_weights: str | None = None,
     observers: Sequence[Observer] = (),
     **options: Json,
 ) -> Run:
@@ -50,6 +53,9 @@ def run(
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
+        track: Trackers that log the run: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
+        save_weights: Keep weights in the run's folder, `final` or after all `tasks`; `run.model()` gives the
+            network back.
         observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
@@ -79,7 +85,9 @@ def run(
         precision=precision,
         strict=strict,
         checkpoint_seconds=checkpoint_every,
+        save_weights=save_weights,
     )
+    observers = [*observers, *_trackers(track)]
     try:
         if out is None:
             return run_in_memory(planned, where, observers)
@@ -108,6 +116,9 @@ def sweep(
     strict: bool = False,
     checkpoint_every: float | None = None,
     timeout: float | None = None,
+    track: str | Sequence[str] = (),
+    save_weights: str | None = None,
+    on: str | Machines | None = None,
     observers: Sequence[Observer] = (),
 ) -> Runs:
     """Run every combination of options in a sweep file or dictionary, and return the runs.
@@ -128,6 +139,10 @@ def sweep(
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
         timeout: End a run that completes no update for so many seconds (default: never).
+        track: Trackers that log the runs: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
+        save_weights: Keep weights in each run's folder: `final`, or after all `tasks`.
+        on: `processes`, `serial`, `ray` or `slurm`, or `engram.executors.Machines` with more about them
+            (default: processes, or serial with one job).
         observers: Notified of every step of the runs.
 
     Returns:
@@ -141,7 +156,7 @@ def sweep(
     """
     from engram.core.plugins import load_plugin
     from engram.engine.where import Where
-    from engram.executors import executor_for
+    from engram.executors import Machines, executor_for
     from engram.protocols.sweep_file import expand, read_sweep
     from engram.results.runs import Runs
 
@@ -158,8 +173,12 @@ def sweep(
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
+        save_weights=save_weights,
     )
-    runs = executor_for(where, observers, serial=jobs == 1)(experiments)
+    if not isinstance(on, Machines):
+        on = Machines(on=on or ("serial" if jobs == 1 else "processes"))
+    observers = [*observers, *_trackers(track)]
+    runs = executor_for(where, observers, machines=on)(experiments)
     return Runs([run for run in runs if run.finished], incomplete=[run for run in runs if not run.finished])
 
 
@@ -170,7 +189,8 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
     `incomplete`.
 
     Args:
-        paths: Run folders, or folders that contain run folders.
+        paths: Run folders, folders that contain run folders, or compact stores, also at any address that
+            Polars reads (`s3://bucket/runs`).
 
     Example:
         >>> import tempfile, engram
@@ -236,8 +256,9 @@ def report(runs: Iterable[Run] | PathLike, page: PathLike = "report.html") -> Pa
 def gate(
     old: object,
     new: object,
-    data: Mapping[str, object] | None = None,
+    data: Mapping[str, object] | PathLike | None = None,
     *,
+    model: str | None = None,
     max_drop: float | str | None = None,
     max_flips: float | str | None = None,
     max_worst_slice_drop: float | str | None = None,
@@ -251,9 +272,12 @@ def gate(
     Args:
         old: The old model's answers: the path of a prediction file or run, a `Run`, a polars data frame or
             columns by name (`id`, and `correct`, or `label` and `prediction`; further columns are slices); or
-            a network, which then needs `data`.
+            a network or the path of its weights, which then need `data`.
         new: The same of the new model.
-        data: For networks, test sets by name, in any form that `Evaluator` takes.
+        data: For networks, test sets by name, in any form that `Evaluator` takes; for weights, the path of a
+            TOML file that names slices and their data files.
+        model: For weights, the network, by its name or as `FILE.py:FACTORY` (default: the one that the
+            weights of a run name).
         max_drop: The largest drop of accuracy: a fraction, or a text such as `1pp`. Limits are `safe` (they
             fail unless it is shown that the model keeps them) or end in `:harm` (they fail only if it is
             shown that it does not). Without any limit, this one is 0.01.
@@ -277,13 +301,28 @@ def gate(
     from engram.results.gate.comparing import compare_files
 
     rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
-    if data is not None:
+    if isinstance(data, PathLike):
+        old, new = _answers_of_weights(old, new, Path(data), model)
+    elif data is not None:
         from engram.evaluation.answers import answers_of
 
         old, new = answers_of(old, data), answers_of(new, data)
     elif callable(old) or callable(new):
         raise InputError("networks need test sets: gate(old, new, {'dogs': (x, y)})")
     return compare_files(old, new, rules, slices=slices, min_samples=min_samples, common=common, level=level)
+
+
+def _answers_of_weights(
+    old: object, new: object, data: Path, model: str | None
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """What two networks answer, whose weights are in files."""
+    from engram.core.errors import InputError
+    from engram.engine.gating import answers_of_weights, read_slices
+
+    if not isinstance(old, PathLike) or not isinstance(new, PathLike):
+        raise InputError("a file of slices is for weights in files: give test sets by name for networks")
+    slices = read_slices(data)
+    return answers_of_weights(Path(old), slices, model), answers_of_weights(Path(new), slices, model)
 
 
 def _planned(
@@ -318,6 +357,14 @@ def _described(path: Path) -> Experiment:
         return Experiment.of_json(description)
     except InputError as error:
         raise InputError(f"{path}: {error}") from error
+
+
+def _trackers(track: str | Sequence[str]) -> Sequence[Observer]:
+    if not track:
+        return ()
+    from engram.interop.trackers import trackers_of
+
+    return trackers_of(track)
 
 
 def _as_runs(runs: Iterable[Run] | PathLike) -> list[Run]:

@@ -52,7 +52,7 @@ def test_without_a_terminal_a_line_now_and_then() -> None:
         lines[0].startswith("er on split-digits (class), seed 0: ") and "of 1,000 updates, task 1" in lines[0]
     )
     assert "accuracy 4" in lines[0]
-    assert lines[1] == "0 of 2 runs ended, after 10 s"
+    assert lines[1] == "0 of 2 runs done, 1 under way, 1 left, after 10 s; time left: about 40 s"
     assert "er on split-digits (class), seed 0: done, 1,000 updates in 25 s, accuracy 100" in lines
     assert lines[-1] == "er on split-digits (class), seed 1: done, 1,000 updates in 25 s, accuracy 100"
     assert len(lines) <= 10

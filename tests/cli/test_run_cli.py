@@ -32,7 +32,12 @@ def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engra
     assert output["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "interval", "n"}
     assert output["summary"]["ACC"]["n"] == 2
     folder = Path(first["folder"])
-    assert {p.name for p in folder.iterdir()} == {"experiment.json", "trace.parquet", "result.json"}
+    assert {p.name for p in folder.iterdir()} == {
+        "experiment.json",
+        "trace.parquet",
+        "samples.parquet",
+        "result.json",
+    }
     account = json.loads((folder / "result.json").read_text())["account"]
     assert account["kept_bytes"][0] > 0 and account["flops"][1] > account["flops"][0]
 

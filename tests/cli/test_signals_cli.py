@@ -14,10 +14,10 @@ import pytest
 from tests.cli.command import Engram
 
 import engram as engram_package
-from engram.core.folder import FAILURE, LEASE, RESULT
+from engram.core.folder import CHECKPOINT, FAILURE, LEASE, RESULT
 from engram.core.plugins import load_plugin
 from engram.core.stopping import Stopped, StopSignals
-from engram.engine.checkpoint import CHECKPOINT, read_checkpoint
+from engram.engine.checkpoint import read_checkpoint
 from engram.engine.loop import run
 from engram.engine.observers import Step, Watcher
 from engram.record.run import Run
@@ -114,7 +114,7 @@ def check_resumed(plugin: Path, arguments: list[str]) -> None:
         finished = Run.load(folder)
         assert finished.trace == run(finished.experiment).trace
         assert {path.name for path in folder.iterdir()} == {
-            *("experiment.json", "result.json", "trace.parquet"),
+            *("experiment.json", "result.json", "samples.parquet", "trace.parquet"),
         }
 
 
@@ -175,7 +175,7 @@ def test_a_sweep_stops_as_after_ctrl_c(number: signal.Signals, whom: str, plugin
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number, errors
     assert "Traceback" not in errors and "error: interrupted: 0 of 2 runs are finished" in errors
-    [folder] = out.iterdir()
+    [folder] = [path for path in out.iterdir() if path.is_dir()]
     assert read_checkpoint(folder / CHECKPOINT)["place"]["step"] > 8
     check_resumed(plugin, arguments)
 
@@ -239,7 +239,7 @@ def test_a_method_that_hangs_is_ended(method: str, plugin: Path) -> None:
     assert process.returncode == 2, errors
     last = errors.strip().splitlines()[-1]
     assert last.startswith("error: ") and "was not completed in 3 s (--timeout)" in last
-    [folder] = (plugin.parent / "runs").iterdir()
+    [folder] = [path for path in (plugin.parent / "runs").iterdir() if path.is_dir()]
     failure = json.loads((folder / FAILURE).read_text())
     assert failure["kind"] == "timed out" and not (folder / LEASE).exists()
 
@@ -249,7 +249,7 @@ def test_a_run_in_a_process_of_its_own_has_the_same_bits(plugin: Path, engram: E
     out = plugin.parent / "runs"
     options = ("run", "split-digits", "er", "--updates", 4, "--subset", 20, "--out", out, "--json")
     there = engram(*options, "--timeout", 60).json
-    [folder] = out.iterdir()
+    [folder] = [path for path in out.iterdir() if path.is_dir()]
     trace = Run.load(folder).trace
     (folder / RESULT).unlink()
     here = engram(*options).json

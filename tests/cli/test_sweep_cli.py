@@ -2,19 +2,20 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 from tests.cli.command import Engram
 
-from engram.core.folder import EXPERIMENT, FAILURE, RESULT
+from engram.core.folder import CHECKPOINT, EXPERIMENT, FAILURE, RESULT
 from engram.core.trace import Trace
-from engram.engine.checkpoint import CHECKPOINT
 from engram.engine.loop import run
 from engram.protocols.sweep_file import expand, read_sweep
 
@@ -39,6 +40,18 @@ def test_a_dry_run_shows_and_runs_nothing(file: Path, tmp_path: Path, engram: En
     output = json.loads(engram("sweep", file, "--dry-run", "--out", tmp_path / "runs", "--json").stdout)
     assert output["counts"] == {**NONE, "missing": 6} and output["seconds_left"] is None
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(("on", "library"), [("ray", "ray"), ("slurm", "submitit")])
+def test_a_library_that_is_missing_is_one_line(
+    on: str, library: str, file: Path, tmp_path: Path, engram: Engram
+) -> None:
+    if find_spec(library) is not None:
+        pytest.skip(f"{library} is installed")
+    file.write_text(SHORT + 'method = "er"')
+    done = engram("sweep", file, "--on", on, "--out", tmp_path / "runs")
+    assert done.returncode == 2
+    assert f"--on {on} needs {library}, which is not installed: pip install" in done.stderr
 
 
 @pytest.mark.slow
@@ -83,6 +96,20 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
         (SHORT + 'method = "er"', ["--plugin", "nowhere.py"], "nowhere.py does not exist"),
         (SHORT + 'method = "er"', ["--device", "tpu"], "on this machine, got 'tpu'"),
         ('scenario = "split-kmnist"\nmethod = "er"', ["--data", "nowhere"], "nowhere"),
+        (SHORT + 'method = "er"', ["--on", "dask"], "unknown executor 'dask'"),
+        (SHORT + 'method = "er"', ["--address", "auto"], "address is for --on ray, got --on processes"),
+        (
+            SHORT + 'method = "er"',
+            ["--on", "slurm", "--runs-per-job", "0"],
+            "runs-per-job must be at least 1",
+        ),
+        (SHORT + 'method = "er"', ["--on", "ray", "--cpus-per-run", "0"], "cpus-per-run must be above 0"),
+        (SHORT + 'method = "er"', ["--done", "--dry-run"], "cannot be used together"),
+        (
+            SHORT + 'method = "er"\nper_epoch = true\nevery = 2',
+            ["--emit-commands"],
+            "cannot be written as one",
+        ),
     ],
 )
 def test_bad_input_is_one_line(
@@ -95,6 +122,34 @@ def test_bad_input_is_one_line(
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("error: ") and words in last
     assert not list((tmp_path / "runs").glob("*"))
+
+
+def test_emitted_commands_give_the_same_folder(file: Path, tmp_path: Path, engram: Engram) -> None:
+    file.write_text(
+        SHORT + 'lr = 0.1\nhidden = [20, 20]\n[[run]]\nmethod = "er"\nset.memory = [20, 30]\n'
+        '[[run]]\nmethod = "l2"\nfirst_seed = 3\n'
+    )
+    there, here = tmp_path / "there", tmp_path / "here"
+    emitted = engram("sweep", file, "--emit-commands", "--out", there)
+    assert emitted.returncode == 0, emitted.stderr
+    lines = emitted.stdout.splitlines()
+    assert len(lines) == 3 and not there.exists()
+    assert lines[0] == (
+        "engram run split-digits er --first-seed 0 --updates 4 --subset 20 --lr 0.1 --hidden 20,20 "
+        f"--set memory=20 --threads 1 --out {there}"
+    )
+    assert engram("sweep", file, "--done", "--out", there).returncode == 1, "nothing is done yet"
+    for line in lines:
+        done = engram(*shlex.split(line)[1:], "--json")
+        assert done.returncode == 0, done.stderr
+    collected = engram("sweep", file, "--done", "--out", there, "--json").json
+    swept = engram("sweep", file, "--on", "serial", "--out", here, "--json").json
+    assert collected["counts"] == swept["counts"] == {**NONE, "done": 3}
+    for name in [planned["id"] for planned in swept["runs"]]:
+        one, other = (Trace.load(out / name / "trace.parquet") for out in (there, here))
+        assert one == other
+    again = engram("sweep", file, "--emit-commands", "--out", there, "--json").json
+    assert again == {"commands": [], "done": 3}
 
 
 @pytest.mark.slow

@@ -17,14 +17,14 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError
 from engram.core.files import read_json, write_json
-from engram.core.folder import RESULT, finite
+from engram.core.folder import CHECKPOINT, RESULT, finite
 from engram.core.trace import Trace
 from engram.core.values import Batch, TaskInfo
 from engram.datasets import load
 from engram.datasets.accounting import Forbidden, Ledger
 from engram.datasets.stream import Stream
 from engram.engine.card import LaterStatistics, later_through_normalisation
-from engram.engine.checkpoint import CHECKPOINT, read_checkpoint, save_checkpoint, write_checkpoint
+from engram.engine.checkpoint import read_checkpoint, save_checkpoint, write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest

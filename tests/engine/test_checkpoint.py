@@ -11,17 +11,10 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
-from engram.core.folder import RESULT
+from engram.core.folder import CHECKPOINT, PREVIOUS, RESULT
 from engram.core.trace import Trace
 from engram.engine import checkpoint
-from engram.engine.checkpoint import (
-    CHECKPOINT,
-    PREVIOUS,
-    Checkpoints,
-    DamagedCheckpoint,
-    read_checkpoint,
-    write_checkpoint,
-)
+from engram.engine.checkpoint import Checkpoints, DamagedCheckpoint, read_checkpoint, write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.loop import run, run_steps
 from engram.engine.observers import Step, Watcher

@@ -14,6 +14,7 @@ from engram.core.schema import Option
 from engram.core.seeds import Seeds
 from engram.datasets.stream import Stream
 from engram.engine.build import make_network
+from engram.engine.data_options import DATA_OPTIONS
 from engram.engine.effects import without_effect
 from engram.engine.failures import RunFailed
 from engram.engine.loop import run_steps
@@ -41,6 +42,22 @@ STREAMS: dict[str, Callable[[], Scenario]] = {
 COMPANIONS: dict[str, dict[str, Any]] = {"per_epoch": {"every": 2}, "redraw": {"subset": 10}}
 """Options that need another one."""
 
+BESIDES = ("answers",)
+"""Options that only record more: they are no part of what an experiment is."""
+
+OF_DATA: dict[str, Any] = {
+    "classes_per_task": (1,),
+    "order": (1, 0),
+    "n_tasks": 3,
+    "angles": (0, 45),
+    "label": "y",
+    "features": ("a",),
+    "inputs": "table",
+    "test_share": 0.3,
+    "size": 16,
+}
+"""Options of scenarios that are composed from data; for others they are refused."""
+
 LIMITS = ("budget_bytes",)
 """Options that only say how far a run may go; see `test_a_budget_is_a_limit`."""
 
@@ -63,6 +80,7 @@ def outcome(planned: Experiment) -> tuple[str, str]:
     hashed = hashlib.sha256(repr((run.updates, run.readings, run.account.kept_bytes)).encode())
     for trace in (run.trace, run.ends):
         hashed.update(repr(trace.frame().drop("bits").rows()).encode() + b"".join(trace.bits))
+    hashed.update(b"".join(run.answers.codes))
     assert last.method is not None
     for name, weight in last.method.predictor().state_dict().items():
         hashed.update(name.encode() + weight.numpy().tobytes())
@@ -75,6 +93,8 @@ def other_values(option: Option, base: Experiment, folder: Path) -> list[Any]:
     """Values of an option that differ from the one that an experiment has."""
     if option.name == "model":
         return ["lwta"]
+    if option.name in OF_DATA:
+        return [OF_DATA[option.name]]
     if option.name == "weights":
         torch.manual_seed(0)
         network = make_network(base, Stream(base.scenario), Seeds.of(99))
@@ -112,11 +132,17 @@ def check(name: str, kind: str, folder: Path, bases: dict[Any, tuple[Experiment,
             continue
         except RunFailed as failed:
             pytest.fail(f"{name}={value} on {kind}: {failed.run.failure}")
-        assert planned.id != base.id, f"{name}={value} on {kind}: the same experiment"
+        same = planned.id == base.id
+        assert same == (name in BESIDES), f"{name}={value} on {kind}: {'the same' if same else 'another'} id"
+        assert name not in OF_DATA, f"{name}={value} on {kind} is not refused"
         if name in without_effect(planned, {name: value}):
             assert after[0] == before[0], f"{name}={value} on {kind} is said to have no effect"
         else:
             assert after != before, f"{name}={value} on {kind} has no effect"
+
+
+def test_the_options_of_data_are_known() -> None:
+    assert set(OF_DATA) == set(DATA_OPTIONS)
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from engram.core.errors import InputError
-from engram.core.folder import EXPERIMENT, PROBES, RESULT, finite
+from engram.core.folder import CHECKPOINT, EXPERIMENT, PROBES, RESULT, finite
 from engram.core.trace import Trace
 from engram.core.values import Batch
 from engram.engine.check import complete
-from engram.engine.checkpoint import CHECKPOINT, write_checkpoint
+from engram.engine.checkpoint import write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest

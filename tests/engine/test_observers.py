@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from engram.core.folder import TRACE, finite
-from engram.engine.checkpoint import CHECKPOINT, Checkpoints
+from engram.core.folder import CHECKPOINT, TRACE, finite
+from engram.engine.checkpoint import Checkpoints
 from engram.engine.execute import execute, run_in_memory
 from engram.engine.failures import RunFailed
 from engram.engine.isolation import weights_digest

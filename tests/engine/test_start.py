@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
+from engram.core.folder import CHECKPOINT
 from engram.core.trace import Trace
-from engram.engine.checkpoint import CHECKPOINT
 from engram.engine.execute import execute
 from engram.engine.loop import run, run_steps
 from engram.engine.observers import Step, Watcher

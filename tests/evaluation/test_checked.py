@@ -250,7 +250,7 @@ class OnlyFloat(nn.Module):
 
 def hooked() -> nn.Module:
     network = perceptron()
-    network[0].register_forward_hook(lambda *_: None)
+    network.get_submodule("0").register_forward_hook(lambda *_: None)
     return network
 
 
@@ -339,7 +339,7 @@ def test_answers_that_depend_on_the_batch() -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0], ids=str)
 def test_networks_that_have_diverged(value: float) -> None:
     tasks, network = tasks_of(64), perceptron()
-    nn.init.constant_(network[4].weight, value)
+    nn.init.constant_(list(network.parameters())[-2], value)
     full, half = both(tasks)
     for evaluator in (full, half, half):
         evaluator(network, learning=0)
@@ -358,11 +358,12 @@ def test_a_few_samples_that_are_not_numbers() -> None:
 
 
 def test_equal_scores_are_decided_by_full_precision() -> None:
-    network = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, CLASSES))
+    last = nn.Linear(32, CLASSES)
+    network = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), last)
     with torch.no_grad():
         # Classes 2 and 7 have equal scores: the first is the answer.
-        network[2].weight[7], network[2].bias[7] = network[2].weight[2], network[2].bias[2] + 0
-        network[2].bias[[2, 7]] += 2
+        last.weight[7] = last.weight[2]
+        last.bias[[2, 7]] = 2.0
     tasks = tasks_of(64)
     full, half = both(tasks)
     for evaluator in (full, half, half):
@@ -425,7 +426,12 @@ def no_trials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("no_trials")
 def test_auto_uses_what_is_faster(ratio: float, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     trials: list[float] = []
-    monkeypatch.setattr(checked, "_tried", lambda passes, x: trials.append(ratio) or ratio)
+
+    def tried(passes: object, x: object) -> float:
+        trials.append(ratio)
+        return ratio
+
+    monkeypatch.setattr(checked, "_tried", tried)
     tasks = tasks_of(64)
     for _ in range(2):
         full, auto = Evaluator(tasks, tasks="all"), Evaluator(tasks, tasks="all", precision="auto")

@@ -16,11 +16,10 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
-from engram.core.folder import FAILURE, RESULT
+from engram.core.folder import CHECKPOINT, FAILURE, RESULT
 from engram.core.plugins import load_plugin
 from engram.datasets import InMemory, arrays, load
 from engram.engine.check import complete
-from engram.engine.checkpoint import CHECKPOINT
 from engram.engine.loop import run
 from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment
@@ -192,7 +191,7 @@ if __name__ == "__main__":
     process.wait()
     _until(lambda: not _alive(worker) or _is_zombie(worker))
     assert len(list((tmp_path / "runs").glob(f"*/{CHECKPOINT}"))) == 1
-    [folder] = (tmp_path / "runs").iterdir()
+    [folder] = [path for path in (tmp_path / "runs").iterdir() if path.is_dir()]
     assert Run.load(folder).status == "unfinished"
     assert list((tmp_path / "data").glob("engram-data-*")) == [], (
         "the shared samples are cleared away as well"

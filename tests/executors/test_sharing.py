@@ -148,7 +148,7 @@ def test_a_damaged_result_is_run_again(content: str, tmp_path: Path) -> None:
         [again] = Serial(Where(out=tmp_path))([one])
     assert again.finished and again.trace == first.trace
     assert {path.name for path in (tmp_path / one.id).iterdir()} == {
-        *("experiment.json", "trace.parquet", "result.json")
+        *("experiment.json", "trace.parquet", "samples.parquet", "result.json")
     }
 
 

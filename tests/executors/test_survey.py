@@ -10,8 +10,8 @@ from engram.core.trace import Trace
 from engram.engine.recipe import experiment
 from engram.executors.survey import seconds_left, survey
 from engram.record.experiment import Experiment
+from engram.record.result import Seconds
 from engram.record.run import Run
-from engram.record.seconds import Seconds
 
 
 def run(method: str, seconds: float | None, *, scenario: str = "split-digits", seed: int = 0) -> Run:

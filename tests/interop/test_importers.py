@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +94,54 @@ def test_wandb(tmp_path: Path, name: str) -> None:
     assert rows(file) == MATRIX
 
 
+def test_wandb_table_of_a_page(tmp_path: Path) -> None:
+    """As the pages export it: the run's name before each curve, its least and greatest value after."""
+    name = "er-seed0 - accuracy/task {} {}"
+    heads = [
+        f"{name.format(*task)}{end}" for task in ((1, "0, 1"), (2, "2, 3")) for end in ("", "__MIN", "__MAX")
+    ]
+    file = tmp_path / "wandb_export.csv"
+    with file.open("w", newline="") as text:
+        csv.writer(text).writerows(
+            [["Step", *heads], ["1", ".9", ".9", ".9", "", "", ""], ["2", ".6", ".6", ".6", ".8", ".8", ".8"]]
+        )
+    assert rows(file) == [(1, 1, 1, 0.9), (2, 2, 1, 0.6), (2, 2, 2, 0.8)]
+
+
+def test_lm_eval(tmp_path: Path) -> None:
+    for task, answers in (("arc_easy", [1, 1, 0, 1]), ("gsm8k", [0, 1])):
+        lines = [
+            {
+                "doc_id": number,
+                "doc": {},
+                "target": "a",
+                "filtered_resps": ["a"],
+                "doc_hash": f"{task}{number}",
+            }
+            | {"acc": float(answer)}
+            for number, answer in enumerate(answers)
+        ]
+        (tmp_path / f"samples_{task}_2026-01-01T00-00-00.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    assert rows(tmp_path) == [(1, "arc_easy", "arc_easy", 0.75), (1, "arc_easy", "gsm8k", 0.5)]
+
+
+def test_mlflow_database(tmp_path: Path) -> None:
+    """The tables that matter of MLflow's schema; the latest run counts."""
+    file = tmp_path / "mlflow.db"
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE runs (run_uuid TEXT, start_time INTEGER)")
+        database.execute(
+            "CREATE TABLE metrics (key TEXT, value REAL, step INTEGER, is_nan INTEGER, run_uuid TEXT)"
+        )
+        database.executemany("INSERT INTO runs VALUES (?, ?)", [("old", 1), ("new", 2), ("empty", 3)])
+        logged = [("acc_task0", 0.9, 1), ("acc_task0", 0.6, 2), ("acc_task1", 0.8, 2), ("loss", 1.0, 1)]
+        database.executemany("INSERT INTO metrics VALUES (?, ?, ?, 0, 'new')", logged)
+        database.execute("INSERT INTO metrics VALUES ('acc_task0', 0.1, 1, 0, 'old')")
+    assert rows(file) == MATRIX
+    with pytest.raises(InputError, match="not a database of MLflow"):
+        read_log(Path(__file__), "mlflow")
+
+
 def test_what_is_learned_follows_from_first_evaluations_or_ends(tmp_path: Path) -> None:
     file = tmp_path / "history.jsonl"
     lines = [{"_step": step, "a": 0.1 * step, "b": 0.05 * step} for step in range(1, 7)]
@@ -124,6 +175,9 @@ def test_tensorboard_event_files(tmp_path: Path) -> None:
         ("history.csv", "loss\n1\n", "no accuracy per task among loss"),
         ("logs.pyd", "", "has no accuracies of tasks"),
         ("run.log", "nothing", "has no accuracies of tasks"),
+        ("run.log", "=> CNN: {'total': 1, '0-9': x}", "cannot read .* as a log of pycil"),
+        ("eval_results.csv", "eval_exp,training_exp\n0,0\n", "it has no 'eval_accuracy'"),
+        ("eval_results.csv", "eval_exp,training_exp,eval_accuracy\nx,0,1\n", "as a log of avalanche-csv"),
     ],
 )
 def test_other_files_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:

@@ -487,7 +487,14 @@ def test_levels_of_looks() -> None:
 
 def test_every_metric_has_a_direction() -> None:
     lower = {metric.name for metric in all_metrics() if not higher_is_better(metric.name)}
-    assert lower == {"FORG", "AF", "RAF", "WF", "FORG-unlearned"}
+    assert lower == {"FORG", "AF", "RAF", "WF", "FORG-unlearned"} | {
+        "gap-depth",
+        "gap-area",
+        "gap-duration",
+        "SF",
+        "SF-chance",
+        "never-known",
+    }
     with pytest.raises(InputError, match="ACCC"):
         higher_is_better("ACCC")
 

@@ -16,7 +16,9 @@ from engram.metrics.summary import summarise
 MATRIX_NAMES = {"ACC", "AA", "FORG", "AF", "AvgFgt", "AvgAcc", "AvgLAcc", "BWT"}
 CURVE_NAMES = {
     *("min-ACC", "WC-ACC", "WF10", "WF100", "WFinf", "WP10", "WP100", "WPinf", "LCA10", "current-ACC"),
+    *("gap-depth", "gap-area", "gap-duration"),
 }
+SAMPLE_NAMES = {"SF", "SBT", "SF-chance", "SBT-chance", "unforgettable", "never-known", "always-known"}
 
 
 def trace_of(table: list[tuple[int, int, int, int]], total: int = 10) -> Trace:
@@ -30,7 +32,9 @@ def test_a_matrix_allows_what_looks_at_task_ends() -> None:
     result = summarise(worked_matrix())
     assert set(result.final) == MATRIX_NAMES
     assert result.curve == {}
-    assert set(result.why) == CURVE_NAMES | {"RAA", "RAF", "ACC-pooled", "FWT", "FORG-unlearned"}
+    assert set(result.why) == CURVE_NAMES | SAMPLE_NAMES | {
+        *("RAA", "RAF", "ACC-pooled", "FWT", "FORG-unlearned"),
+    }
     assert all(len(values) == 5 for values in result.by_task.values())
 
 

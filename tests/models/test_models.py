@@ -18,9 +18,18 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "slim-resnet18": (3, 8, 8),
     "resnet18": (3, 8, 8),
     "efficientnet-lite0": (3, 32, 32),
+    "embedding-mlp": (7,),
+    "gru": (9, 2),
+    "conv1d": (9, 2),
 }
+# The tests' inputs are from 0 to 1: as tokens, they are all the same one.
+TOKENS = ModelSpec("embedding-mlp", hidden=(16, 8), vocabulary=1)
 SPECS = [
-    *(ModelSpec(name, hidden=(16, 8)) for name in MODELS if not name.startswith("contract-")),
+    *(
+        TOKENS if name == TOKENS.name else ModelSpec(name, hidden=(16, 8))
+        for name in MODELS
+        if not name.startswith("contract-")
+    ),
     ModelSpec("mlp", hidden=(16, 8), dropout_input=0.2, dropout_hidden=0.5),
     ModelSpec("mlp", hidden=(16, 8), init="truncated-normal"),
     ModelSpec("mlp", hidden=()),
@@ -65,6 +74,22 @@ def parameters(module: nn.Module) -> int:
 )
 def test_parameters_as_published(spec: ModelSpec, shape: tuple[int, ...], n_units: int, count: int) -> None:
     assert parameters(build(spec, shape=shape, n_units=n_units, seed=0)) == count
+
+
+def test_gated_units_are_those_of_pytorch() -> None:
+    net = build(ModelSpec("gru", width=6), shape=(9, 2), n_units=3, seed=0)
+    theirs = nn.GRU(2, 6, batch_first=True)
+    ours = net.features.state_dict()
+    theirs.load_state_dict(
+        {
+            "weight_ih_l0": ours["inputs.weight"],
+            "bias_ih_l0": ours["inputs.bias"],
+            "weight_hh_l0": ours["state.weight"],
+            "bias_hh_l0": ours["state.bias"],
+        }
+    )
+    x = torch.randn(4, 9, 2, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(net.features(x), theirs(x)[1][0])
 
 
 def test_slim_resnet_has_1_09_million_convolution_weights() -> None:

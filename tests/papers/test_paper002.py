@@ -11,7 +11,7 @@ import torch
 from tests.papers.made_up import failed
 
 from engram.engine.where import Where
-from engram.executors import Executor
+from engram.executors import Execute
 from engram.executors.serial import Serial
 from engram.models import build
 from engram.papers import paper002
@@ -28,7 +28,7 @@ STRENGTH_OF_BEST = 100.0
 STRENGTH_OF_WORST = 10000.0
 
 
-def made_up(score: Callable[[Experiment], float]) -> Executor:
+def made_up(score: Callable[[Experiment], float]) -> Execute:
     """Final averages from the experiment, falling evenly from 1 over the tasks."""
 
     def execute(experiments: Sequence[Experiment]) -> list[Run]:
@@ -54,7 +54,7 @@ def piece_of(name: str, piece: str) -> Piece:
     return next(candidate for candidate in artefact(name).pieces if candidate.name == piece)
 
 
-def returned(name: str, execute: Executor, seeds: int = 1) -> dict[str, Any]:
+def returned(name: str, execute: Execute, seeds: int = 1) -> dict[str, Any]:
     return {piece.name: drive(piece.plan(range(seeds)), execute) for piece in artefact(name).pieces}
 
 

@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
+from engram.core.folder import CHECKPOINT
 from engram.core.trace import Trace
 from engram.datasets.stream import Stream, held_out
 from engram.engine.check import complete
-from engram.engine.checkpoint import CHECKPOINT, write_checkpoint
+from engram.engine.checkpoint import write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps

@@ -16,9 +16,9 @@ from engram.core.folder import ENDS, EXPERIMENT, FAILURE, PROBES, RESULT, TRACE,
 from engram.core.trace import Trace
 from engram.metrics.summary import summarise
 from engram.record.failure import Failure, FailureKind
+from engram.record.result import Seconds
 from engram.record.run import Run
 from engram.record.seal import check_seal, digest_of, sealed
-from engram.record.seconds import Seconds
 from engram.record.tables import Tables
 from engram.results.integrity import check_run, check_runs
 from engram.results.runs import find_runs

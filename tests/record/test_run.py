@@ -22,8 +22,8 @@ from engram.record.account import Account
 from engram.record.card import Card, Constraint, Fact, Read
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
+from engram.record.result import Seconds
 from engram.record.run import Run
-from engram.record.seconds import Seconds
 from engram.record.tables import Tables
 from engram.results.runs import find_runs
 

@@ -40,6 +40,11 @@ class _Engram(Verbs):
             "Run what is missing of a table or figure, and show it beside the published one.",
             TRAIN,
         ),
+        "status": LazyVerb(
+            "engram.cli.status:status",
+            "Say which runs of FOLDER are done, under way, failed and left, and how long the rest takes.",
+            RESULTS,
+        ),
         "report": LazyVerb(
             "engram.cli.report:report",
             "Write one self-contained HTML page about finished runs.",
@@ -48,6 +53,11 @@ class _Engram(Verbs):
         "compare": LazyVerb(
             "engram.cli.compare:compare",
             "Compare methods on the same scenario, paired by seed: ranking, tests, effect sizes.",
+            RESULTS,
+        ),
+        "table": LazyVerb(
+            "engram.cli.table:table",
+            "Lay out finished runs as a table: experiments by metrics, over seeds, one block per scenario.",
             RESULTS,
         ),
         "gate": LazyVerb(
@@ -60,9 +70,39 @@ class _Engram(Verbs):
             "Write a page about many versions of a model: slices over time, samples lost and back.",
             RESULTS,
         ),
+        "flips": LazyVerb(
+            "engram.cli.flips:flips",
+            "Count the samples that were lost and gained between two moments of a run.",
+            RESULTS,
+        ),
+        "gaps": LazyVerb(
+            "engram.cli.gaps:gaps",
+            "List every stability gap of a run: one row per task switch and earlier task.",
+            RESULTS,
+        ),
+        "samples": LazyVerb(
+            "engram.cli.samples:samples",
+            "Count how often each test sample was forgotten; list those never and always known.",
+            RESULTS,
+        ),
+        "autopsy": LazyVerb(
+            "engram.cli.autopsy:autopsy",
+            "Write a page about the deepest dip of a run: what fell, why, and how it came back.",
+            RESULTS,
+        ),
+        "compute": LazyVerb(
+            "engram.cli.compute:compute",
+            "Compare methods at equal compute: accuracy over counted operations instead of updates.",
+            RESULTS,
+        ),
         "audit": LazyVerb(
             "engram.cli.audit:audit",
             "Print the protocol card of finished runs: measured during the run, not declared.",
+            RESULTS,
+        ),
+        "compact": LazyVerb(
+            "engram.cli.compacting:compact",
+            "Write finished runs to few Parquet files, which other commands read like the folder.",
             RESULTS,
         ),
         "import": LazyVerb(

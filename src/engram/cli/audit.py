@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from engram.cli.options import RunPlaces
 from engram.cli.output import incomplete_as_json, name_incomplete, print_json, stdout
 from engram.core.errors import InputError
 
@@ -20,9 +20,7 @@ COLOURS = {"held": "green", "broken": "red", "unknown": "yellow"}
 
 
 def audit(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that contain some.", metavar="RUNS")
-    ],
+    runs: RunPlaces,
     strict: Annotated[
         bool, typer.Option("--strict", help="Exit with 1 if a method read or did what it should not.")
     ] = False,

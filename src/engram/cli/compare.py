@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engram.cli.options import Plugin, load_own
+from engram.cli.options import Plugin, RunPlaces, load_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -22,9 +21,7 @@ MOST_PAIRS = 45
 
 
 def compare(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that hold some.", metavar="RUNS")
-    ],
+    runs: RunPlaces,
     metric: Annotated[
         list[str] | None,
         typer.Option(
@@ -101,7 +98,7 @@ def _looks(text: str) -> tuple[int, ...]:
         ) from None
 
 
-def _with_looks(comparisons: Sequence[RunComparison], paths: Sequence[Path]) -> list[RunComparison]:
+def _with_looks(comparisons: Sequence[RunComparison], paths: Sequence[str]) -> list[RunComparison]:
     """The comparisons with the earlier looks that they extend; each is added to the log beside the runs."""
     from dataclasses import replace
 

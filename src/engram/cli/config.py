@@ -110,6 +110,11 @@ def _value(path: Path, key: str, value: Json) -> Json:
         if not isinstance(value, Mapping) or any(isinstance(item, Mapping | list) for item in value.values()):
             raise InputError(f"{path}: set must be a table of FIELD = VALUE, such as set.memory = 100")
         return [f"{field}={item}" for field, item in value.items()]
+    if key == "track":
+        texts = value if isinstance(value, list) else [value]
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError(f'{path}: track must name trackers, such as track = ["tensorboard:logs"]')
+        return texts
     if key == "hidden" and isinstance(value, list):
         return ",".join(map(str, value))
     if isinstance(value, Mapping | list):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.options import Json, MinSamples, Score, Slices
+from engram.core.errors import InputError
 
 if TYPE_CHECKING:
     from engram.results.gate import Gate
@@ -16,8 +17,8 @@ _ROWS = 20
 
 
 def gate(
-    old: Annotated[Path, typer.Argument(help="The old model's predictions, or a run.", metavar="OLD")],
-    new: Annotated[Path, typer.Argument(help="The new model's predictions, or a run.", metavar="NEW")],
+    old: Annotated[Path, typer.Argument(help="The old model's predictions, run or weights.", metavar="OLD")],
+    new: Annotated[Path, typer.Argument(help="The new model's predictions, run or weights.", metavar="NEW")],
     max_drop: Annotated[
         str | None,
         typer.Option(metavar="LIMIT", help="Largest drop of accuracy, such as 1pp (the default rule)."),
@@ -37,6 +38,13 @@ def gate(
         bool, typer.Option("--common", help="Leave out samples that only one of the two has.")
     ] = False,
     score: Score = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="FILE:FACTORY", help="The network of weights, if no run wrote them.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="For weights, a TOML file that names slices and their data files."),
+    ] = None,
     level: Annotated[float, typer.Option(help="One minus the confidence.")] = 0.05,
     junit: Annotated[Path | None, typer.Option(help="Also write JUnit XML.", metavar="FILE")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write Markdown.", metavar="FILE")] = None,
@@ -48,7 +56,8 @@ def gate(
     """Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.
 
     OLD and NEW are prediction files (CSV, Parquet, JSONL, npz) with the columns id, and correct, or label and
-    prediction; further columns are slices. They may be runs, or lm-eval's per-sample files, too.
+    prediction; further columns are slices. They may be runs, or lm-eval's per-sample files, too. With --data,
+    they are weights (safetensors, or a state dict of torch.save) of networks that answer now.
 
     A limit ends in :safe (fails unless it is shown that the model keeps it, the default) or :harm (fails only
     if it is shown that it does not).
@@ -59,8 +68,9 @@ def gate(
 
     rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
     chosen = None if slices is None else [name.strip() for name in slices.split(",") if name.strip()]
+    first, second = _answers(old, new, data, model)
     outcome = compare_files(
-        old, new, rules, slices=chosen, min_samples=min_samples, common=common, score=score, level=level
+        first, second, rules, slices=chosen, min_samples=min_samples, common=common, score=score, level=level
     )
     _write(outcome, junit=junit, markdown=markdown, html=html, images=new.parent)
     if json:
@@ -69,6 +79,21 @@ def gate(
         _print(outcome)
     if not outcome.passed:
         raise typer.Exit(1)
+
+
+def _answers(old: Path, new: Path, data: Path | None, model: str | None) -> tuple[object, object]:
+    """What is compared: files and runs as they are, or what networks with weights answer."""
+    if data is None:
+        if model is not None:
+            raise InputError("model is for weights: name the data that they answer with --data FILE")
+        weights = [path for path in (old, new) if path.suffix in (".safetensors", ".pt", ".pth")]
+        if weights:
+            raise InputError(f"{weights[0]} has weights: name the data that they answer with --data FILE")
+        return old, new
+    from engram.engine.gating import answers_of_weights, read_slices
+
+    slices = read_slices(data)
+    return answers_of_weights(old, slices, model), answers_of_weights(new, slices, model)
 
 
 def _write(

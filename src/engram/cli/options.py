@@ -46,12 +46,27 @@ Timeout = Annotated[
         show_default="never",
     ),
 ]
+SaveWeights = Annotated[
+    str | None,
+    typer.Option(metavar="final|tasks", help="Keep the weights at the end, or after every task."),
+]
 Slices = Annotated[
     str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")
 ]
 MinSamples = Annotated[int | None, typer.Option(help="Leave out slices with fewer samples.", min=1)]
 Score = Annotated[
     str | None, typer.Option(help="For lm-eval, the metric that says what is right (default: the first).")
+]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="TRACKER[:WHERE]",
+        help="Also log to tensorboard, mlflow or wandb, in a folder, database or server. May be repeated.",
+    ),
+]
+RunPlaces = Annotated[
+    list[str], typer.Argument(help="Run folders, folders of runs, or compact stores.", metavar="RUNS")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

@@ -95,7 +95,7 @@ class ProgressDisplay:
         self.runs, self.console, self.most_bars, self.clock = runs, console, most_bars, clock
         self.name_failures = name_failures
         self.states: dict[str, _State] = {}
-        self.done = self.failed = 0
+        self.done = self.failed = self.read = 0
         self.started = self.written = clock()
         self._finished: list[TaskID] = []
         self._bars: Bars | None = None
@@ -154,6 +154,7 @@ class ProgressDisplay:
         """A run ended; one that was finished before, or never began here, is counted as well."""
         failure = run.failure
         self.done += failure is None
+        self.read += failure is None and run.id not in self.states
         self.failed += failure is not None
         state = self.states.pop(run.id, None)
         name = f"{run.label}, seed {run.seed}"
@@ -211,9 +212,22 @@ class ProgressDisplay:
             news = f", {state.news}" if state.news else ""
             self._write(f"{state.name}: {state.step:,} of {counted(state.steps, 'update')}{news}")
         if self.runs > 1:
-            over_all = f"{self.done + self.failed} of {counted(self.runs, 'run')} ended"
-            failed = f", {self.failed} failed" if self.failed else ""
-            self._write(f"{over_all}{failed}, after {duration(now - self.started)}")
+            self._write(self._over_all_in_words(now))
+
+    def _over_all_in_words(self, now: float) -> str:
+        """How many runs are done, failed, under way and left, how long it took, and how long it will take."""
+        ended, under_way = self.done + self.failed, len(self.states)
+        words = f"{self.done} of {counted(self.runs, 'run')} done"
+        if self.failed:
+            words += f", {self.failed} failed"
+        words += f", {under_way} under way, {max(0, self.runs - ended - under_way)} left"
+        words += f", after {duration(now - self.started)}"
+        # Runs that were finished before took no time here.
+        made = ended - self.read + sum(state.share for state in self.states.values())
+        if made <= 0:
+            return words
+        remaining = self.runs - self.read - made
+        return f"{words}; time left: about {duration((now - self.started) / made * remaining)}"
 
     def _write(self, line: str) -> None:
         self.written = self.clock()

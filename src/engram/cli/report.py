@@ -5,14 +5,12 @@ from typing import Annotated
 
 import typer
 
-from engram.cli.options import Plugin, load_own
+from engram.cli.options import Plugin, RunPlaces, load_own
 from engram.cli.output import name_incomplete
 
 
 def report(
-    runs: Annotated[
-        list[Path], typer.Argument(help="Run folders, or folders that contain runs.", metavar="RUNS")
-    ],
+    runs: RunPlaces,
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),
     plugin: Plugin = None,
 ) -> None:

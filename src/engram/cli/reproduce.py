@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.completion import artefact_names, completion
-from engram.cli.options import CheckpointEvery, Timeout, check_seconds
+from engram.cli.machines import with_machines
+from engram.cli.options import CheckpointEvery, Timeout, Track, check_seconds
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import number, print_all
 from engram.cli.tables import Column, print_table
@@ -18,10 +19,12 @@ from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
 from engram.core.stopping import exit_code
+from engram.executors.machines import Machines
 
 if TYPE_CHECKING:
+    from engram.engine.observers import Observer
     from engram.engine.where import Where
-    from engram.executors import Executor
+    from engram.executors import Execute
     from engram.papers.pages import Page
     from engram.papers.reproduce import Reproduced
     from engram.papers.values import Artefact, Piece, Scale
@@ -29,13 +32,13 @@ if TYPE_CHECKING:
     from engram.record.run import Run
 
 SCALES = ("full", "quick")
-EXECUTORS = ("processes", "serial")
 SCALED = {
     "quick": "Quick: a few updates of each run, tested on few samples. This is not the paper's set-up.",
     "small": "Small: the paper's set-up cut down, as the note says, and not compared by verdict.",
 }
 
 
+@with_machines
 def reproduce(
     name: Annotated[
         str | None,
@@ -54,7 +57,8 @@ def reproduce(
     follow: Annotated[
         str | None, typer.Option(help="Another reading, where paper and code disagree.")
     ] = None,
-    on: Annotated[str, typer.Option(help="processes (several runs at a time) or serial.")] = "processes",
+    *,
+    machines: Machines,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs (default: one per core).")] = None,
     done: Annotated[
         bool, typer.Option("--done", help="Show what finished runs say, and run nothing.")
@@ -70,17 +74,17 @@ def reproduce(
     device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
+    track: Track = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Run what is missing of a table or figure, and show it beside the published one."""
     from engram.cli.options import one_of, start_computing
 
     one_of("scale", scale, SCALES)
-    one_of("executor", on, EXECUTORS)
     if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds must be at least 1 and at most {MOST_SEEDS}, got {seeds}")
     check_seconds(checkpoint_every, timeout)
-    start_computing(None, device)
+    start_computing(None, device if machines.local else "cpu")
     from engram.engine.where import Where
 
     where = Where(
@@ -92,22 +96,33 @@ def reproduce(
         timeout=timeout,
     )
     if name is None:
-        chosen = {"--cells": cells, "--follow": follow, "--done": done, "--extend": extend, "--power": power}
+        chosen = {
+            **{"--cells": cells, "--follow": follow, "--track": track},
+            **{"--done": done, "--extend": extend, "--power": power},
+        }
         _refuse(chosen, "{} needs a table or figure: engram reproduce lists their names")
         print_all(where, seeds=seeds, json=json)
     elif power:
         from engram.cli.reproduce_power import print_power
 
-        idle = {"--done": done, "--extend": extend, f"--scale {scale}": scale != "full"}
+        idle = {"--done": done, "--track": track, "--extend": extend, f"--scale {scale}": scale != "full"}
         _refuse(idle, "--power counts recorded and finished runs and runs nothing: omit {}")
         print_power(name, out, follow=follow, cells=cells, seeds=seeds, json=json)
     else:
         if extend:
             _refuse({f"--scale {scale}": scale != "full"}, "--extend adds to recorded runs: omit {}")
+        if done:
+            _refuse({"--track": track}, "--done runs nothing: omit {}")
         wanted = _Wanted(
-            name=name, follow=follow, cells=cells, extend=extend, quick=scale == "quick", done=done
+            name=name,
+            follow=follow,
+            cells=cells,
+            extend=extend,
+            quick=scale == "quick",
+            done=done,
+            track=tuple(track or ()),
         )
-        _reproduce(wanted, where, on, seeds=seeds, json=json)
+        _reproduce(wanted, where, machines, seeds=seeds, json=json)
 
 
 def _refuse(options: Mapping[str, object], reason: str) -> None:
@@ -127,10 +142,12 @@ class _Wanted:
     extend: bool
     quick: bool
     done: bool
+    track: tuple[str, ...]
 
 
-def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, json: bool) -> None:
+def _reproduce(wanted: _Wanted, where: Where, machines: Machines, *, seeds: int | None, json: bool) -> None:
     """Run or survey the pieces of a table or figure, and show, record and draw what came out."""
+    from engram.interop.trackers import trackers_of
     from engram.papers.catalogue import artefact
     from engram.papers.extend import extended, part_of, record_of, remaining
     from engram.papers.reproduce import chosen_pieces, scale_of, survey
@@ -146,7 +163,8 @@ def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, jso
     if wanted.done:
         reproduced = survey(pieces, where.folder, seeds=seeds, scale=size)
     else:
-        reproduced = _run(pieces, where, on, seeds=seeds, scale=size)
+        execute = _executor(machines, where, trackers_of(wanted.track))
+        reproduced = _run(pieces, where, execute, seeds=seeds, scale=size)
     written, drawn = _record(whole, reproduced, scale=size, follow=wanted.follow, done=wanted.done)
     if earlier is not None:
         written = extended(whole, earlier, written)
@@ -162,12 +180,12 @@ def _reproduce(wanted: _Wanted, where: Where, on: str, *, seeds: int | None, jso
 
 
 def _run(
-    pieces: Sequence[Piece], where: Where, on: str, *, seeds: int | None, scale: Scale
+    pieces: Sequence[Piece], where: Where, execute: Execute, *, seeds: int | None, scale: Scale
 ) -> list[Reproduced]:
     from engram.papers.reproduce import reproduce as run_all
 
     try:
-        return run_all(pieces, _executor(on, where), seeds=seeds, scale=scale, data=where.data)
+        return run_all(pieces, execute, seeds=seeds, scale=scale, data=where.data)
     except KeyboardInterrupt:
         fail(
             f"interrupted: finished runs are kept in {where.folder}; run the same command again to resume",
@@ -201,7 +219,7 @@ def _write(written: JsonMapping, drawn: Page | None, place: Path, *, part: bool)
     return _page(drawn, written, place / (f"{label}-part.html" if part else f"{label}.html"))
 
 
-def _executor(on: str, where: Where) -> Executor:
+def _executor(machines: Machines, where: Where, observers: Sequence[Observer]) -> Execute:
     from engram.cli.progress import ProgressDisplay
     from engram.executors import executor_for
 
@@ -209,7 +227,7 @@ def _executor(on: str, where: Where) -> Executor:
         if not experiments:
             return []
         with ProgressDisplay(len(experiments)) as display:
-            return executor_for(where, [display], serial=on == "serial")(experiments)
+            return executor_for(where, [display, *observers], machines=machines)(experiments)
 
     return execute
 

@@ -18,6 +18,7 @@ from engram.core.jsons import JsonObject
 from engram.core.stopping import StopSignals, exit_code
 
 if TYPE_CHECKING:
+    from engram.engine.observers import Observer
     from engram.engine.where import Where
     from engram.record.experiment import Experiment
     from engram.record.run import Run
@@ -35,25 +36,25 @@ def run(
 ) -> None:
     """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
     from engram.cli.extremes import print_extremes
+    from engram.engine.composed import check_scenario_name
     from engram.metrics.extremes import mean_extremes
     from engram.results.runs import Runs
-    from engram.scenarios import benchmark
 
     options.check()
     if options.plugin is None:
         # Before anything heavy is imported; a plugin may register a scenario.
-        benchmark(scenario)
+        check_scenario_name(scenario)
     options.start()
     experiments = options.experiments(scenario, method)
     if not options.json:
         start = start_of(experiments[0])
         print_description(describe_run(experiments, options.out, start=start, chosen=options.chosen))
     where = options.where()
-    runs = run_all(experiments, where, again=options.again)
+    runs = run_all(experiments, where, options.trackers(), again=options.again)
     if options.json:
         print_json(as_json(runs))
         return
-    page = Runs(runs).report(where.folder / f"{scenario}-{method}.html")
+    page = Runs(runs).report(where.folder / f"{experiments[0].scenario.name}-{method}.html")
     print_summary(runs)
     print_extremes(
         mean_extremes([run.extremes for run in runs]),
@@ -74,7 +75,13 @@ def start_of(experiment: Experiment) -> str:
     return f"{start.file.name} (sha256 {start.sha256[:12]}…), {check_start(experiment)}"
 
 
-def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = False) -> list[Run]:
+def run_all(
+    experiments: Sequence[Experiment],
+    where: Where,
+    observers: Sequence[Observer] = (),
+    *,
+    again: bool = False,
+) -> list[Run]:
     """Run experiments one after the other with a progress bar; finished ones are read."""
     from engram.record.aside import restore, set_aside
 
@@ -86,7 +93,7 @@ def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = Fa
                     folder = where.folder / experiment.id
                     aside = set_aside(folder, again=again)
                     try:
-                        runs.append(_run_one(experiment, where, display))
+                        runs.append(_run_one(experiment, where, [display, *observers]))
                     finally:
                         if aside:
                             restore(folder)
@@ -101,7 +108,7 @@ def run_all(experiments: Sequence[Experiment], where: Where, *, again: bool = Fa
     return runs
 
 
-def _run_one(experiment: Experiment, where: Where, display: ProgressDisplay) -> Run:
+def _run_one(experiment: Experiment, where: Where, observers: Sequence[Observer]) -> Run:
     """Run an experiment; one that may be ended has a process of its own.
 
     Raises:
@@ -110,17 +117,17 @@ def _run_one(experiment: Experiment, where: Where, display: ProgressDisplay) -> 
     from engram.core.leases import Held, holder_of
     from engram.engine.execute import execute
     from engram.engine.failures import RunFailed, explain_crash
-    from engram.executors import executor_for
+    from engram.executors import Machines, executor_for
 
     try:
         if where.timeout is None:
-            return execute(experiment, where, [display])
+            return execute(experiment, where, observers)
     except RunFailed as error:
         raise InputError(explain_crash(error.run)) from error
     folder = where.folder / experiment.id
     if (holder := holder_of(folder)) is not None:
         raise Held(folder, holder)
-    [run] = executor_for(where, [display], serial=True)([experiment])
+    [run] = executor_for(where, observers, machines=Machines(on="serial"))([experiment])
     if run.failure is not None:
         raise InputError(explain_crash(run))
     return run
@@ -128,7 +135,7 @@ def _run_one(experiment: Experiment, where: Where, display: ProgressDisplay) -> 
 
 def _how_to_resume(where: Where, left: Sequence[Experiment], *, again: bool) -> str:
     """What to do after an interruption, and what will happen then."""
-    from engram.engine.checkpoint import has_checkpoint
+    from engram.core.folder import has_checkpoint
 
     if again:
         return "what was there before is kept; run the same command again to start again"

@@ -19,8 +19,10 @@ from engram.cli.options import (
     Out,
     Plugin,
     PrecisionOption,
+    SaveWeights,
     Strict,
     Timeout,
+    Track,
     check_seconds,
     load_own,
     precision_of,
@@ -35,6 +37,7 @@ from engram.engine.options import checked, parts
 
 if TYPE_CHECKING:
     from engram.engine.where import Where
+    from engram.interop.trackers import Tracker
     from engram.record.experiment import Experiment
 
 
@@ -68,6 +71,8 @@ class RunOptions:
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     checkpoint_every: CheckpointEvery = None
     timeout: Timeout = None
+    track: Track = None
+    save_weights: SaveWeights = None
     json: Json = False
 
     @classmethod
@@ -94,6 +99,7 @@ class RunOptions:
             raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
         check_seconds(self.checkpoint_every, self.timeout)
         precision_of(self.precision)
+        self.where()
         if "epochs" in self.chosen and "updates" in self.chosen:
             raise InputError("--epochs and --updates cannot be used together: use one of them")
         checked(self.chosen, text=True)
@@ -111,11 +117,22 @@ class RunOptions:
             strict=self.strict,
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,
+            save_weights=self.save_weights,
         )
 
-    def start(self) -> None:
-        """Prepare torch, and load the plugin."""
-        start_computing(self.threads, self.device)
+    def trackers(self) -> list[Tracker]:
+        """The trackers; to be called when all else is checked, because they make folders."""
+        from engram.interop.trackers import trackers_of
+
+        return trackers_of(self.track)
+
+    def start(self, *, here: bool = True) -> None:
+        """Prepare torch, and load the plugin.
+
+        Args:
+            here: Whether runs are made on this machine, which must then have the device.
+        """
+        start_computing(self.threads, self.device if here else "cpu")
         load_own(self.plugin)
 
     def experiments(

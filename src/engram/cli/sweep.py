@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
+from engram.cli.machines import with_machines
 from engram.cli.options import (
     CheckpointEvery,
     Data,
@@ -17,8 +18,10 @@ from engram.cli.options import (
     Out,
     Plugin,
     PrecisionOption,
+    SaveWeights,
     Strict,
     Timeout,
+    Track,
     check_seconds,
     load_own,
     precision_of,
@@ -32,8 +35,10 @@ from engram.core.folder import FAILURE, finite
 from engram.core.jsons import JsonObject
 from engram.core.stopping import exit_code
 from engram.core.words import duration
+from engram.executors.machines import Machines
 
 if TYPE_CHECKING:
+    from engram.engine.observers import Observer
     from engram.engine.where import Where
     from engram.protocols.sweep_file import SweepPlan
     from engram.record.experiment import Experiment
@@ -42,14 +47,27 @@ if TYPE_CHECKING:
 SHOWN = ("ACC", "FORG", "min-ACC", "WC-ACC")
 
 
+@with_machines
 def sweep(
     file: Annotated[Path, typer.Argument(help="A TOML file with options of `engram run`; lists are grids.")],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be run, and run nothing.")
     ] = False,
+    done: Annotated[
+        bool, typer.Option("--done", help="Show what finished runs say, and run nothing.")
+    ] = False,
+    emit_commands: Annotated[
+        bool,
+        typer.Option(
+            "--emit-commands",
+            help="Print one command per run that is missing, for any scheduler; run nothing.",
+        ),
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option(help="Parallel runs, one thread each (default: one per core).")
     ] = None,
+    *,
+    machines: Machines,
     plugin: Plugin = None,
     data: Data = None,
     out: Out = Path("runs"),
@@ -58,6 +76,8 @@ def sweep(
     strict: Strict = False,
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
+    track: Track = None,
+    save_weights: SaveWeights = None,
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails.
@@ -66,8 +86,10 @@ def sweep(
     run is made by one of them.
     """
     from engram.engine.where import Where
+    from engram.executors.forkserver import prepare_workers
 
     check_seconds(checkpoint_every, timeout)
+    one_at_most({"--dry-run": dry_run, "--done": done, "--emit-commands": emit_commands})
     where = Where(
         out=out,
         data=data,
@@ -78,17 +100,27 @@ def sweep(
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
+        save_weights=save_weights,
     )
-    start_computing(None, device)
+    makes_runs = not (dry_run or done or emit_commands)
+    if makes_runs and machines.on == "processes":
+        # While torch is imported here, it is imported there as well.
+        prepare_workers()
+    # On a cluster the device is that of its nodes.
+    start_computing(None, device if machines.local else "cpu")
     from engram.executors.survey import seconds_left, survey
+    from engram.interop.trackers import trackers_of
 
     load_own(plugin)
     plan = read_plan(file)
     runs = survey(plan.experiments, out)
+    if emit_commands:
+        print_commands(plan, runs, where, json=json)
+        return
     if not json:
         describe(plan, runs, seconds_left(runs, jobs))
-    if not dry_run:
-        runs = run_all(plan.experiments, where)
+    if makes_runs:
+        runs = run_all(plan.experiments, where, machines, trackers_of(track))
     if json:
         print_json(as_json(plan, runs, seconds_left(runs, jobs)))
     elif not dry_run:
@@ -99,13 +131,28 @@ def sweep(
         raise typer.Exit(1)
 
 
-def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
-    """Run what is missing in local processes, with progress on stderr."""
-    from engram.executors.processes import Processes
+def one_at_most(options: Mapping[str, bool]) -> None:
+    """Refuse options that exclude each other.
+
+    Example:
+        >>> one_at_most({"--dry-run": True, "--done": True})
+        Traceback (most recent call last):
+        engram.core.errors.InputError: --dry-run and --done cannot be used together: use one of them
+    """
+    chosen = [name for name, value in options.items() if value]
+    if len(chosen) > 1:
+        raise InputError(f"{' and '.join(chosen)} cannot be used together: use one of them")
+
+
+def run_all(
+    experiments: Sequence[Experiment], where: Where, machines: Machines, observers: Sequence[Observer] = ()
+) -> list[Run]:
+    """Run what is missing, with progress on stderr."""
+    from engram.executors import executor_for
 
     with ProgressDisplay(len(experiments)) as display:
         try:
-            return Processes(where, [display])(experiments)
+            return list(executor_for(where, [display, *observers], machines=machines)(experiments))
         except KeyboardInterrupt:
             display.close()
             done = display.done
@@ -114,6 +161,19 @@ def run_all(experiments: Sequence[Experiment], where: Where) -> list[Run]:
                 "run the same command again to resume",
                 code=exit_code(),
             )
+
+
+def print_commands(plan: SweepPlan, runs: Sequence[Run], where: Where, *, json: bool) -> None:
+    """Print one command per run that is not finished; together they make the runs of the sweep."""
+    from engram.cli.commands import command_of
+
+    rows = zip(plan.experiments, plan.rows, runs, strict=True)
+    lines = [command_of(planned, row, where) for planned, row, run in rows if not run.finished]
+    if json:
+        print_json({"commands": lines, "done": sum(run.finished for run in runs)})
+        return
+    for line in lines:
+        stdout.print(line, soft_wrap=True, markup=False)
 
 
 def read_plan(file: Path) -> SweepPlan:

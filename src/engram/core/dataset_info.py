@@ -1,8 +1,14 @@
 """What is known about a data set before it is loaded."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from engram.core.registry import Registry
+
+InputKind = Literal["image", "table", "tokens", "series", "volume"]
+"""What one sample is: pixels, numbers in columns, numbers of words, numbers over time, or any block."""
+
+INPUT_KINDS: tuple[InputKind, ...] = ("image", "table", "tokens", "series", "volume")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,11 @@ class DatasetInfo:
         part_of: The data set that this one is a part of (a domain, a year); empty for a whole one.
         digest: A hash of what it holds, for a user's own data set whose name does not have it already; part
             of the identity of experiments.
+        inputs: What one sample is.
+        bytes: Whether values are bytes, which are scaled to 0 to 1 (images by their usual normalisation);
+            other values stay as they are.
+        vocabulary: For tokens, one more than the largest; 0 for other inputs.
+        note: How a user's own data were divided into training and test samples, where that was drawn.
     """
 
     name: str
@@ -36,6 +47,10 @@ class DatasetInfo:
     superclass_names: tuple[str, ...] = ()
     part_of: str = ""
     digest: str = ""
+    inputs: InputKind = "image"
+    bytes: bool = True
+    vocabulary: int = 0
+    note: str = ""
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from engram.core.jsons import Json
 
-EXPERIMENT, TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAILURE, LEASE = (
+EXPERIMENT, TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAILURE, LEASE, PROGRESS = (
     "experiment.json",
     "trace.parquet",
     "ends.parquet",
@@ -20,7 +21,20 @@ EXPERIMENT, TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAILURE, LEAS
     "result.json",
     "failure.json",
     "lease.json",
+    "progress.json",
 )
+CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run's folder has a checkpoint.
+
+    Example:
+        >>> has_checkpoint(Path("nowhere"))
+        False
+    """
+    return any((folder / name).is_file() for name in (CHECKPOINT, PREVIOUS))
+
 
 Reading = tuple[int, int, int | None, str, float]
 """A probe's reading: step, task being learned, task evaluated (None: all), what, how much."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 import traceback
+from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import CodeType, ModuleType
 
 from engram.core.errors import InputError
 from engram.core.registry import OPEN
@@ -31,12 +33,41 @@ def load_plugin(path: Path | str) -> None:
         engram.core.errors.InputError: the plugin ...mine.py, line 3: NameError: name 'undefined_name' ...
     """
     path = Path(path)
-    if not path.is_file():
-        raise InputError(f"the plugin {path} does not exist: name a Python file")
-    spec = spec_from_file_location(f"{PLUGIN_MODULE}{path.stem}", path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"the plugin {path} is not a Python file: its name must end in .py")
     before = _added()
+    run_script(path, what="plugin")
+    if _added() == before:
+        decorators = [registry.decorator for registry in OPEN]
+        raise InputError(
+            f"the plugin {path} registers nothing: write a decorator above your class or function, "
+            f"such as {' or '.join(decorators)}"
+        )
+
+
+class _Uncached(SourceFileLoader):
+    """Loads a script from its text: bytecode that is kept may be that of a script changed a moment ago."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        """The code of the script as it is now."""
+        return self.source_to_code(self.get_data(self.path), self.path)
+
+
+def run_script(path: Path, *, what: str, digest: str = "") -> ModuleType:
+    """Run a user's own script as a module, and return the module.
+
+    Args:
+        path: The script.
+        what: What messages call it.
+        digest: Tells the module apart from those of other scripts with the same name.
+
+    Raises:
+        InputError: The script does not exist, or fails; the message says in which line.
+    """
+    if not path.is_file():
+        raise InputError(f"the {what} {path} does not exist: name a Python file")
+    name = f"{PLUGIN_MODULE}{path.stem}{digest}"
+    spec = spec_from_file_location(name, path, loader=_Uncached(name, str(path)))
+    if spec is None or spec.loader is None or path.suffix != ".py":
+        raise InputError(f"the {what} {path} is not a Python file: its name must end in .py")
     module = module_from_spec(spec)
     # Dataclasses look up the module that they are written in.
     sys.modules[spec.name] = module
@@ -44,13 +75,8 @@ def load_plugin(path: Path | str) -> None:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         # Whatever the error, the user's script failed; its traceback is that of the exception's cause.
-        raise InputError(f"the plugin {path}{_line(error, str(path))}: {_reason(error)}") from error
-    if _added() == before:
-        decorators = [registry.decorator for registry in OPEN]
-        raise InputError(
-            f"the plugin {path} registers nothing: write a decorator above your class or function, "
-            f"such as {' or '.join(decorators)}"
-        )
+        raise InputError(f"the {what} {path}{_line(error, str(path))}: {_reason(error)}") from error
+    return module
 
 
 def _added() -> int:

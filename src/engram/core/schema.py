@@ -316,8 +316,11 @@ def _choices(hint: Hint) -> tuple[str, ...]:
 def _widths(value: object) -> object:
     """Whole numbers as they are typed, `400,400` or `400x400`, or as a list."""
     if isinstance(value, str):
-        parts = [part.strip() for part in value.split("," if "," in value else "x") if part.strip()]
+        by_x = "," not in value and all(part.strip().isdecimal() for part in value.split("x"))
+        parts = [part.strip() for part in value.split("x" if by_x else ",") if part.strip()]
         return tuple(int(part) if part.lstrip("-").isdecimal() else part for part in parts)
+    if type(value) is int:
+        return (value,)
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -107,11 +107,15 @@ class Scores:
             InputError: It cannot be read.
             Damaged: It is not what was written.
         """
-        frame = read_table(path, "scores", sha256=sha256)
+        return cls.of_frame(read_table(path, "scores", sha256=sha256), str(path))
+
+    @classmethod
+    def of_frame(cls, frame: polars.DataFrame, where: str) -> Scores:
+        """The scores in a table with the columns of the file; `where` is named in messages."""
         columns = ("step", "learning", "task", "higher_is_better", "scores")
         missing = [name for name in columns if name not in frame.columns]
         if missing:
-            raise Damaged(f"{path} holds no scores: it lacks the columns {', '.join(missing)}")
+            raise Damaged(f"{where} holds no scores: it lacks the columns {', '.join(missing)}")
         values = [np.asarray(row, dtype=np.float32) for row in frame["scores"].to_list()]
         better = bool(frame["higher_is_better"][0]) if len(frame) else True
         step, learning, task = (frame[name].to_list() for name in columns[:3])

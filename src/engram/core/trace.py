@@ -6,10 +6,10 @@ import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import Damaged
 from engram.core.files import as_input_error, checksum, write_parquet
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
     import polars
 
 COLUMNS = ("step", "learning", "task", "correct", "total", "bits")
+
+
+class Counts(NamedTuple):
+    """A trace without its bits: one entry per evaluation of each task."""
+
+    step: ArrayLike
+    learning: ArrayLike
+    task: ArrayLike
+    correct: ArrayLike
+    total: ArrayLike
 
 
 @dataclass(slots=True, repr=False)
@@ -77,6 +87,10 @@ class Trace:
         packed = np.frombuffer(self.bits[row], dtype=np.uint8)
         return np.unpackbits(packed, count=self.total[row]).astype(np.bool_)
 
+    def counts(self) -> Counts:
+        """The trace without its bits."""
+        return Counts(self.step, self.learning, self.task, self.correct, self.total)
+
     def frame(self) -> polars.DataFrame:
         """The trace as a table with the columns of the file."""
         import polars as pl
@@ -102,15 +116,19 @@ class Trace:
             InputError: It cannot be read.
             Damaged: It is not what was written, or contradicts itself.
         """
-        frame = read_table(path, "trace", sha256=sha256)
+        return cls.of_frame(read_table(path, "trace", sha256=sha256), str(path))
+
+    @classmethod
+    def of_frame(cls, frame: polars.DataFrame, where: str) -> Trace:
+        """The trace in a table with the columns of the file; `where` is named in messages."""
         missing = [name for name in COLUMNS if name not in frame.columns]
         if missing:
-            raise Damaged(f"{path} is not a trace: it lacks the columns {', '.join(missing)}")
+            raise Damaged(f"{where} is not a trace: it lacks the columns {', '.join(missing)}")
         trace = cls(*(frame[name].to_list() for name in COLUMNS))
         row = _contradiction(trace.correct, trace.total, trace.bits)
         if row is not None:
             raise Damaged(
-                f"the trace {path} is damaged: in row {row}, the number of correct samples is not that of "
+                f"the trace {where} is damaged: in row {row}, the number of correct samples is not that of "
                 "its bits"
             )
         return trace

@@ -8,52 +8,60 @@ name, and the hash is part of the identity of every experiment that uses them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Protocol, SupportsInt, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset as TorchDataset
 
-from engram.core.dataset_info import DATASETS, DatasetInfo
+from engram.core.dataset_info import DATASETS, DatasetInfo, InputKind
 from engram.core.errors import InputError
 from engram.core.plugins import explain_failure
 from engram.core.registry import Lazy, check_name
 from engram.datasets.folders import Files, Listing, checked, class_folders, images_in, train_and_test
-from engram.datasets.formats import Pixels, as_labels, channels_first
+from engram.datasets.formats import Pixels, as_labels
+from engram.datasets.inputs import as_inputs
 from engram.datasets.loading import OWN, affordable_bytes, forget, from_listing, gathered
+from engram.datasets.map_style import Items, MapStyle, as_array
 from engram.datasets.pictures import shape_of
 from engram.datasets.storage import Dataset, InMemory, OnDisk
 
 Samples = Pixels | Tensor | Sequence[object]
 
 
-class MapStyle(Protocol):
-    """What PyTorch calls a map-style data set: `(sample, label)` for every index below its length."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> object: ...
-
-
 Load = TypeVar("Load", bound=Callable[[], object])
 
 
-def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Load], Load]:
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Training and test samples, what they are, and a hash of them."""
+
+    train: InMemory | OnDisk
+    test: InMemory | OnDisk
+    digest: str
+    kind: InputKind
+    classes: tuple[str, ...] = ()
+    note: str = ""
+
+
+def dataset(
+    name: str, *, classes: Sequence[str] | None = None, inputs: InputKind | None = None
+) -> Callable[[Load], Load]:
     """Register your own data under a name that scenarios and all commands know (`--plugin FILE`).
 
     What is decorated is a function without parameters that returns `(x_train, y_train), (x_test, y_test)`:
-    arrays or tensors as `arrays` takes them; or two map-style PyTorch data sets, as for `torch_dataset`. It
-    is called when the data are first needed. A hash of what it returns is part of the identity of
-    experiments, so other data under the same name are another experiment.
+    arrays or tensors as `arrays` takes them; or two map-style data sets, as for `torch_dataset`, or a mapping
+    that has them as `train` and `test`. It is called when the data are first needed. A hash of what it
+    returns is part of the identity of experiments, so other data under the same name are another experiment.
 
     Args:
         name: What it is called.
         classes: The names of the classes (default: their numbers).
+        inputs: What a sample is (default: judged by its type and axes; see `arrays`).
 
     Example:
         >>> @dataset("test-stripes")
@@ -69,13 +77,13 @@ def dataset(name: str, *, classes: Sequence[str] | None = None) -> Callable[[Loa
         @cache
         def loaded() -> tuple[DatasetInfo, InMemory | OnDisk, InMemory | OnDisk]:
             try:
-                train, test, digest = _parts(name, function())
+                parts = _parts(name, function(), inputs)
             except InputError:
                 raise
             except Exception as error:
                 raise explain_failure(f"data set {name}", error) from error
-            info = _info(name, digest, train, test, classes)
-            return replace(info, name=name, digest=digest[:12]), train, test
+            info = _info(name, parts, classes)
+            return replace(info, name=name, digest=parts.digest[:12]), parts.train, parts.test
 
         def opened(_limit: int) -> Dataset:
             info, train, test = loaded()
@@ -95,14 +103,16 @@ def accept_dataset(name: str, function: Callable[[], object]) -> DatasetInfo:
     return DATASETS[name]
 
 
-def _parts(name: str, returned: object) -> tuple[InMemory | OnDisk, InMemory | OnDisk, str]:
+def _parts(name: str, returned: object, kind: InputKind | None) -> _Parts:
     """The training and test samples that a function returned, and a hash of them."""
+    if isinstance(returned, Mapping) and {"train", "test"} <= set(returned):
+        returned = (returned["train"], returned["test"])
     if not isinstance(returned, tuple | list) or len(returned) != 2:
         raise InputError(f"data set {name}: the function must return (x_train, y_train), (x_test, y_test)")
     if all(isinstance(part, tuple | list) and len(part) == 2 for part in returned):
         (x_train, y_train), (x_test, y_test) = returned
-        return _in_memory(x_train, y_train, x_test, y_test)
-    return _from_map_style(name, *returned)
+        return _in_memory(x_train, y_train, x_test, y_test, kind)
+    return _from_map_style(name, *returned, kind=kind)
 
 
 def arrays(
@@ -113,11 +123,15 @@ def arrays(
     y_test: Samples,
     *,
     classes: Sequence[str] | None = None,
+    inputs: InputKind | None = None,
 ) -> str:
-    """Register arrays or tensors as a data set.
+    """Register arrays or tensors as a data set: images, tables, tokens, series or volumes.
 
-    Samples are uint8 (0 to 255, as images are) or floating point (taken as they are, as float32). Images
-    may have their channels first or last; grey ones need none. Labels are whole numbers from 0.
+    Bytes (uint8) are scaled to 0 to 1, as images are; tokens stay whole numbers, and all other numbers are
+    taken as they are, as float32. Images may have their channels first or last; grey ones need none. Without
+    `inputs`, the type and the axes of a sample decide: bytes with two or three axes are images; one axis is a
+    table, or tokens if it holds whole numbers; two are a series; three are an image if they begin or end with
+    one or three channels, and otherwise a volume. Labels are whole numbers from 0.
 
     Args:
         name: How the registered name begins.
@@ -126,6 +140,7 @@ def arrays(
         x_test: Test samples.
         y_test: Their labels.
         classes: The names of the classes (default: their numbers).
+        inputs: What a sample is: `image`, `table`, `tokens`, `series` or `volume`.
 
     Returns:
         The name to `load` it by, and to build scenarios from.
@@ -135,17 +150,35 @@ def arrays(
         >>> arrays("mine", x, y, x, y)
         'mine-3b7bb5d1'
     """
-    train, test, digest = _in_memory(x_train, y_train, x_test, y_test)
-    return _register_parts(name, train, test, digest, classes)
+    return _register_parts(name, _in_memory(x_train, y_train, x_test, y_test, inputs), classes)
 
 
-def torch_dataset(name: str, train: MapStyle, test: MapStyle, *, classes: Sequence[str] | None = None) -> str:
-    """Register two map-style PyTorch data sets of `(sample, label)`.
+def torch_dataset(
+    name: str,
+    train: MapStyle | Mapping[str, MapStyle],
+    test: MapStyle | None = None,
+    *,
+    x: str | None = None,
+    label: str | None = None,
+    classes: Sequence[str] | None = None,
+    inputs: InputKind | None = None,
+) -> str:
+    """Register two map-style data sets: PyTorch's and torchvision's of pairs, Hugging Face's of mappings.
 
-    A sample may be a tensor, an array or a PIL image. If all of them fit in memory they are read once,
-    now, so that random transforms would be applied only once. Otherwise they stay where they are, and the
-    labels come from the data set's `targets` if it has them, or from reading it once; the hash in the name
-    is then that of the labels and of a few samples.
+    A sample may be a tensor, an array, a list of numbers or a PIL image. If all of them fit in memory they
+    are read once, now, so that random transforms would be applied only once. Otherwise they stay where they
+    are, and the labels come from the data set's `targets` if it has them, or from reading it once; the hash
+    in the name is then that of the labels and of a few samples.
+
+    Args:
+        name: How the registered name begins.
+        train: What is learned from; or a mapping with `train` and `test`, as Hugging Face's `DatasetDict`.
+        test: What is tested with.
+        x: Where items are mappings, the name of the sample (default: a usual one, such as `image`,
+            `pixel_values` or `input_ids`).
+        label: Where items are mappings, the name of the label (default: a usual one, such as `label`).
+        classes: The names of the classes (default: those of the data set, else their numbers).
+        inputs: What a sample is (default: judged by its type and axes; see `arrays`).
 
     Returns:
         The name to `load` it by, and to build scenarios from.
@@ -154,8 +187,15 @@ def torch_dataset(name: str, train: MapStyle, test: MapStyle, *, classes: Sequen
         >>> pairs = [(np.full((8, 8), i, np.uint8), i % 2) for i in range(4)]
         >>> torch_dataset("pairs", pairs, pairs)
         'pairs-9aa89efa'
+        >>> rows = [{"image": image, "label": label} for image, label in pairs]
+        >>> torch_dataset("pairs", {"train": rows, "test": rows})
+        'pairs-9aa89efa'
     """
-    return _register_parts(name, *_from_map_style(name, train, test), classes)
+    learned, tested = (train.get("train"), train.get("test")) if isinstance(train, Mapping) else (train, test)
+    if learned is None or tested is None or (isinstance(train, Mapping) and test is not None):
+        raise InputError(f"{name}: give a training and a test set, or a mapping with train and test")
+    parts = _from_map_style(name, learned, tested, x=x, label=label, kind=inputs)
+    return _register_parts(name, parts, classes)
 
 
 def image_folder(
@@ -165,6 +205,8 @@ def image_folder(
     size: tuple[int, int] | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
+    content: str = "",
+    note: str = "",
 ) -> str:
     """Register a folder of images: `train` and `test` with one folder per class, or one folder per class.
 
@@ -179,6 +221,8 @@ def image_folder(
         size: Height and width (default: those of the first image).
         test_fraction: The share of each class that is kept for testing, where the folders do not say.
         seed: Draws that share.
+        content: A hash of the images' content, if the name is to tell apart images that have the same size.
+        note: How they were divided, for people to read.
 
     Returns:
         The name to `load` it by, and to build scenarios from.
@@ -194,7 +238,7 @@ def image_folder(
         listing = _split(root, test_fraction, seed)
     channels, height, width = shape_of(listing.train.paths[0])
     shape = (channels, *(size or (height, width)))
-    digest = hashlib.sha256(repr(shape).encode())
+    digest = hashlib.sha256(f"{shape!r}{content}".encode())
     for part in (listing.train, listing.test):
         for path, label in zip(part.paths, part.labels.tolist(), strict=True):
             file = Path(path)
@@ -208,6 +252,7 @@ def image_folder(
         len(listing.train.paths),
         len(listing.test.paths),
         class_names=listing.classes,
+        note=note,
     )
     return _register(info, lambda limit: from_listing(info, listing, shape, limit=limit))
 
@@ -232,69 +277,12 @@ def _split(root: Path, test_fraction: float, seed: int) -> Listing:
     return checked(Listing(train, test, tuple(folder.name for folder in folders)), root)
 
 
-class _Inputs(TorchDataset[Tensor]):
-    """The samples of a map-style data set, as tensors of one shape."""
-
-    def __init__(self, pairs: MapStyle, part: str) -> None:
-        self._pairs = pairs
-        self._part = part
-        self._shape = _sample(self._pair(0)[0]).shape
-
-    def __len__(self) -> int:
-        return len(self._pairs)
-
-    def __getitem__(self, index: int) -> Tensor:
-        sample = _sample(self._pair(index)[0])
-        if sample.shape != self._shape:
-            raise InputError(
-                f"sample {index} of the {self._part} set has shape {tuple(sample.shape)}, "
-                f"the first has {tuple(self._shape)}: resize them to one shape"
-            )
-        return sample
-
-    def _pair(self, index: int) -> tuple[object, SupportsInt]:
-        pair = self._pairs[index]
-        if not isinstance(pair, (tuple, list)) or len(pair) < 2:
-            raise InputError(f"item {index} of the {self._part} set must be (sample, label)")
-        return pair[0], pair[1]
-
-    def labels(self) -> Tensor:
-        """All labels; `targets` is trusted if its ends agree with the items, which a transform may change."""
-        count = len(self)
-        targets = getattr(self._pairs, "targets", None)
-        what = f"the labels of the {self._part} set"
-        if targets is not None and len(targets) == count:
-            known = np.asarray(targets)
-            if all(int(known[i]) == int(self._pair(i)[1]) for i in (0, count - 1)):
-                return torch.from_numpy(as_labels(known, what, samples=count))
-        read = np.array([int(self._pair(i)[1]) for i in range(count)])
-        return torch.from_numpy(as_labels(read, what, samples=count))
-
-
-def _sample(image: object) -> Tensor:
-    """One sample as a tensor: arrays and PIL images have their channels last, tensors first."""
-    if isinstance(image, Tensor):
-        tensor = image
-    else:
-        array = np.asarray(image)
-        tensor = torch.from_numpy(np.array(np.moveaxis(array, -1, 0) if array.ndim == 3 else array))
-    if tensor.ndim == 2:
-        tensor = tensor[None]
-    return tensor if tensor.dtype == torch.uint8 else tensor.to(torch.float32)
-
-
-def _samples(x: Samples, what: str) -> Tensor:
-    """Many samples as one tensor with the channels first."""
-    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else np.asarray(x)
-    if array.ndim < 2:
-        raise InputError(f"{what} has shape {array.shape}: its first axis must be the samples")
-    if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
-        raise InputError(f"{what} holds {array.dtype}: give uint8 (0 to 255) or floating point samples")
-    wanted = array if array.dtype == np.uint8 else array.astype(np.float32)
-    if wanted.dtype == np.float32 and not np.isfinite(wanted).all():
-        raise InputError(f"{what} has values that are not finite: remove them first")
+def _samples(x: Samples, what: str, kind: InputKind | None) -> tuple[Tensor, InputKind]:
+    """Many samples as one tensor, images with the channels first, and what they are."""
+    array = x.detach().cpu().numpy() if isinstance(x, Tensor) else as_array(x, what)
+    inputs, chosen = as_inputs(array, what, kind)
     # A copy: what the user does to the arrays later must not change what was hashed.
-    return torch.from_numpy(np.array(channels_first(wanted), order="C"))
+    return torch.from_numpy(np.array(inputs, order="C")), chosen
 
 
 def _labels(y: Samples, what: str, *, samples: int) -> Tensor:
@@ -303,41 +291,52 @@ def _labels(y: Samples, what: str, *, samples: int) -> Tensor:
 
 
 def _from_map_style(
-    name: str, train: MapStyle, test: MapStyle
-) -> tuple[InMemory | OnDisk, InMemory | OnDisk, str]:
+    name: str,
+    train: MapStyle,
+    test: MapStyle,
+    *,
+    x: str | None = None,
+    label: str | None = None,
+    kind: InputKind | None = None,
+) -> _Parts:
     """The samples of two map-style data sets, in memory if they fit, and a hash of them."""
-    parts = {}
     for part, samples in (("train", train), ("test", test)):
         if len(samples) == 0:
             raise InputError(f"the {part} set of {name} is empty: give at least one sample")
-        parts[part] = _Inputs(samples, part)
-    first = parts["train"][0]
+    learned = Items(train, "train", x=x, label=label, kind=kind)
+    tested = Items(test, "test", x=x, label=label, kind=learned.kind)
+    first = learned[0]
     size = (len(train) + len(test)) * first.nbytes
-    images = {
+    fits = size <= affordable_bytes()
+    images = [
         # Workers would each need a copy of whatever the user's object holds on to.
-        part: OnDisk(
-            inputs, inputs.labels(), tuple(first.shape), workers=0 if size <= affordable_bytes() else None
-        )
-        for part, inputs in parts.items()
-    }
-    if size <= affordable_bytes():
-        read = gathered(images["train"]), gathered(images["test"])
-        return *read, _digest(*read)
+        OnDisk(items, items.labels(), tuple(first.shape), workers=0 if fits else None)
+        for items in (learned, tested)
+    ]
+    if fits:
+        read = gathered(images[0]), gathered(images[1])
+        return _Parts(*read, _digest(*read), learned.kind, learned.class_names())
     digest = hashlib.sha256()
-    for image in images.values():
+    for image in images:
         few = torch.linspace(0, len(image) - 1, 16).long()
         for samples in (*OnDisk.read(image, [few]), image.labels):
             _absorb(digest, samples)
-    return images["train"], images["test"], digest.hexdigest()
+    return _Parts(images[0], images[1], digest.hexdigest(), learned.kind, learned.class_names())
 
 
 def _in_memory(
-    x_train: Samples, y_train: Samples, x_test: Samples, y_test: Samples
-) -> tuple[InMemory, InMemory, str]:
+    x_train: Samples, y_train: Samples, x_test: Samples, y_test: Samples, kind: InputKind | None = None
+) -> _Parts:
     """Arrays as samples in memory, and a hash of them."""
-    train = InMemory(_samples(x_train, "x_train"), _labels(y_train, "y_train", samples=len(x_train)))
-    test = InMemory(_samples(x_test, "x_test"), _labels(y_test, "y_test", samples=len(x_test)))
-    return train, test, _digest(train, test)
+    x, known = _samples(x_train, "x_train", kind)
+    train = InMemory(x, _labels(y_train, "y_train", samples=len(x)))
+    tested, _ = _samples(x_test, "x_test", known)
+    if tested.dtype != x.dtype:
+        types = [getattr(samples, "dtype", type(samples).__name__) for samples in (x_train, x_test)]
+        raise InputError(f"x_train holds {types[0]} and x_test {types[1]}: give samples of one type")
+    x = tested
+    test = InMemory(x, _labels(y_test, "y_test", samples=len(x)))
+    return _Parts(train, test, _digest(train, test), known)
 
 
 def _digest(train: InMemory, test: InMemory) -> str:
@@ -347,15 +346,9 @@ def _digest(train: InMemory, test: InMemory) -> str:
     return digest.hexdigest()
 
 
-def _register_parts(
-    name: str,
-    train: InMemory | OnDisk,
-    test: InMemory | OnDisk,
-    digest: str,
-    classes: Sequence[str] | None,
-) -> str:
-    info = _info(name, digest, train, test, classes)
-    return _register(info, lambda _: Dataset(info.name, train, test, info.class_names))
+def _register_parts(name: str, parts: _Parts, classes: Sequence[str] | None) -> str:
+    info = _info(name, parts, classes)
+    return _register(info, lambda _: Dataset(info.name, parts.train, parts.test, info.class_names))
 
 
 def _absorb(digest: hashlib._Hash, tensor: Tensor) -> None:
@@ -363,22 +356,41 @@ def _absorb(digest: hashlib._Hash, tensor: Tensor) -> None:
     digest.update(tensor.contiguous().numpy().data)
 
 
-def _info(
-    name: str, digest: str, train: InMemory | OnDisk, test: InMemory | OnDisk, classes: Sequence[str] | None
-) -> DatasetInfo:
+def _info(name: str, parts: _Parts, classes: Sequence[str] | None) -> DatasetInfo:
     """What is known of the data, after checking that both parts belong together."""
+    train, test = parts.train, parts.test
     if train.shape != test.shape:
         raise InputError(f"{name}: training samples have shape {train.shape}, test samples {test.shape}")
     unlearned = sorted(set(test.labels.tolist()) - set(train.labels.tolist()))
     if unlearned:
         raise InputError(f"{name}: class {unlearned[0]} is tested but has no training samples")
     count = 1 + int(train.labels.max())
-    names = tuple(map(str, range(count))) if classes is None else tuple(classes)
+    known = parts.classes if classes is None and len(parts.classes) == count else classes
+    names = tuple(map(str, range(count))) if known is None else tuple(known)
     if len(names) != count:
         raise InputError(f"{name}: {len(names)} class names for {count} classes: give one per class")
     return DatasetInfo(
-        _name(name, digest), name, count, train.shape, len(train), len(test), class_names=names
+        _name(name, parts.digest),
+        name,
+        count,
+        train.shape,
+        len(train),
+        len(test),
+        class_names=names,
+        inputs=parts.kind,
+        bytes=_first(train).dtype == torch.uint8,
+        vocabulary=1 + max(_largest(train), _largest(test)) if parts.kind == "tokens" else 0,
+        note=parts.note,
     )
+
+
+def _first(images: InMemory | OnDisk) -> Tensor:
+    return next(iter(images.read([torch.tensor([0])])))
+
+
+def _largest(images: InMemory | OnDisk) -> int:
+    """The largest value of all samples."""
+    return max(int(batch.max()) for batch in images.read(torch.arange(len(images)).split(1024)))
 
 
 def _name(name: str, digest: str) -> str:

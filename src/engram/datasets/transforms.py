@@ -15,7 +15,8 @@ from engram.scenarios.values import Colour, Grey, Normalise, Pad, Permute, Resiz
 def prepare(x: Tensor, transforms: Iterable[Transform]) -> Tensor:
     """Images as a network gets them: transformed in order, float32, contiguous.
 
-    Bytes that no `Normalise` scales become fractions of 255; inputs that are numbers already stay.
+    Bytes that no `Normalise` scales become fractions of 255; inputs that are numbers already stay, and tokens
+    (int64) stay whole numbers.
 
     Args:
         x: Samples first; images are samples × channels × height × width.
@@ -33,6 +34,8 @@ def prepare(x: Tensor, transforms: Iterable[Transform]) -> Tensor:
                 f"{transform.kind} needs images, but the samples have the shape {tuple(x.shape[1:])}"
             )
         x = _apply(x, transform)
+    if x.dtype == torch.int64:
+        return x.contiguous()
     if x.dtype == torch.uint8:
         x = x.float().div_(255)
     return x.float().contiguous()

@@ -89,6 +89,8 @@ class Meter:
     @contextmanager
     def update(self, *, count: bool) -> Iterator[None]:
         """Time what is inside as one update; with `count`, its operations are counted as well."""
+        if not self.updates[-1]:
+            self.work[-1].begun()
         started = time.perf_counter()
         with self.work[-1].at("updates", count=count):
             yield

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
 from engram.datasets.accounting import Ledger
@@ -129,6 +130,9 @@ def _noise(experiment: Experiment, phase: int, shape: tuple[int, ...]) -> Batch:
     labelled = [(unit, task) for task in scenario.phases[phase] for unit in scenario.tasks[task].units]
     labelled = labelled * 2 if len(labelled) == 1 else labelled
     y, tasks = torch.tensor(labelled).T
-    x = torch.randn(len(y), *shape, generator=torch.Generator().manual_seed(phase))
+    noise = torch.Generator().manual_seed(phase)
+    x = torch.randn(len(y), *shape, generator=noise)
+    if vocabulary := DATASETS[scenario.tasks[0].source.dataset].vocabulary:
+        x = torch.randint(vocabulary, (len(y), *shape), generator=noise)
     identity = isinstance(scenario.setting, TaskSetting)
     return Batch(x, y, heads=scenario.heads(phase), head=tasks if identity else 0)

@@ -7,12 +7,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from engram.core.errors import InputError
+from engram.engine.composed import infos_of
 from engram.engine.probing import check_probes
 from engram.evaluation.schedule import Schedule
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
 from engram.methods.optimizers import check_optimizer
+from engram.methods.traits import Traits
 from engram.metrics.extremes import REDRAW_WARNING
+from engram.models import MODELS
 from engram.record.experiment import Experiment
 from engram.scenarios import joint
 from engram.scenarios.values import Permute, TaskSetting
@@ -43,12 +46,34 @@ def complete(experiment: Experiment) -> Experiment:
             f"{experiment.scenario.name} permutes pixels, so images cannot be cropped and mirrored: "
             "leave augment out"
         )
+    _check_inputs(experiment, traits)
     settings = validate_fields(experiment.method, method, experiment.settings)
     check_needs(experiment, traits.needed(settings))
     scenario = experiment.scenario
     if traits.joint and len(scenario.phases) > 1:
         scenario = joint(scenario)
     return replace(experiment, settings=settings, scenario=scenario)
+
+
+def _check_inputs(experiment: Experiment, traits: Traits) -> None:
+    """Refuse a network or a method that cannot use the inputs, as far as they are known."""
+    kinds = {info.inputs for info in infos_of(experiment.scenario)}
+    name, model = experiment.scenario.name, experiment.model
+    if experiment.augment and kinds - {"image"}:
+        raise InputError(f"{name} has no images to crop and mirror: leave augment out")
+    embeds = model.value is not None or not MODELS.is_ours(model.name) or model.name == "embedding-mlp"
+    if "tokens" not in kinds:
+        return
+    if not embeds:
+        raise InputError(
+            f"model {model.name} needs numbers, and {name} has tokens: use embedding-mlp, or a model of "
+            "yours that embeds them"
+        )
+    if not traits.takes_tokens:
+        raise InputError(
+            f"method {experiment.method} computes with the values of inputs, and {name} has tokens: use a "
+            "method that stores or ignores inputs, such as er"
+        )
 
 
 def warn_redrawn(experiments: Iterable[Experiment]) -> None:

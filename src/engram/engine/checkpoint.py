@@ -15,13 +15,12 @@ import torch
 
 from engram.core.errors import InputError
 from engram.core.files import as_input_error, checksum, write_whole
+from engram.core.folder import PREVIOUS
 from engram.core.owner import unique_name
 from engram.engine.observers import Step, Watcher
 from engram.engine.state import CHECKPOINT_FORMAT
 from engram.methods.state import CannotKeep, State
 from engram.record.experiment import Experiment
-
-CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
 LEAST_SECONDS = 30.0
 """By default, the most work that may be lost, where a checkpoint is quickly written."""
@@ -174,16 +173,6 @@ def reject(path: Path, problem: InputError) -> None:
             path.rename(path.with_name(f"{path.name}.{unique_name()}"))
         else:
             path.unlink()
-
-
-def has_checkpoint(folder: Path) -> bool:
-    """Whether a run's folder has a checkpoint.
-
-    Example:
-        >>> has_checkpoint(Path("nowhere"))
-        False
-    """
-    return any((folder / name).is_file() for name in (CHECKPOINT, PREVIOUS))
 
 
 def remove_checkpoints(place: Path) -> None:

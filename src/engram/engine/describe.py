@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from engram.core.words import counted, every
+from engram.datasets.loading import OWN
+from engram.engine.composed import infos_of
 from engram.engine.effects import evaluated_samples
 from engram.engine.options import parts
 from engram.record.experiment import Experiment
@@ -27,11 +29,24 @@ def description(experiment: Experiment) -> dict[str, str]:
     hidden = "" if stream.setting.shows_boundaries else ", boundaries hidden"
     return {
         "scenario": f"{stream.name}, {tasks}, {stream.setting.kind} setting{hidden}",
+        **_data(experiment),
         "method": f"{experiment.method} {settings}".strip(),
         "model": f"{model.name} {model.described()}".strip(),
         "training": _training(experiment),
         "evaluation": _evaluation(experiment),
     }
+
+
+def _data(experiment: Experiment) -> dict[str, str]:
+    """What a user's own data are, and how they were divided."""
+    told = []
+    for info in infos_of(experiment.scenario):
+        if info.name in OWN:
+            size = "×".join(map(str, info.shape))
+            sizes = f"{info.train:,} training and {info.test:,} test samples"
+            text = f"{info.name}: {info.inputs} {size}, {sizes}"
+            told.append(f"{text} ({info.note})" if info.note else text)
+    return {"data": "; ".join(told)} if told else {}
 
 
 def _training(experiment: Experiment) -> str:

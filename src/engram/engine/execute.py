@@ -6,25 +6,27 @@ import shutil
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 from engram.core.errors import InputError
 from engram.core.files import is_file, make_folder, remove_file
-from engram.core.folder import EXPERIMENT, FAILURE, LEASE, RESULT
+from engram.core.folder import CHECKPOINT, EXPERIMENT, FAILURE, LEASE, RESULT, has_checkpoint
 from engram.core.leases import Held, Lease, lease
 from engram.core.stopping import StopSignals
 from engram.datasets.accounting import Forbidden, refusal
 from engram.engine.checkpoint import (
-    CHECKPOINT,
     Checkpoints,
     DamagedCheckpoint,
-    has_checkpoint,
     reject,
     remove_checkpoints,
     states_to_resume,
 )
 from engram.engine.failures import RunFailed, failure_of
+from engram.engine.kept_weights import WeightKeeper, check_keeps
 from engram.engine.loop import run_steps
 from engram.engine.observers import Observer, Step, Watcher, tell
+from engram.engine.progress import ProgressFile
 from engram.engine.where import Where
 from engram.record.aside import move_damaged, recover, remove_damaged
 from engram.record.experiment import Experiment
@@ -50,26 +52,29 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
         Stopped: A signal asked to stop.
         InputError: The run could not start; nothing is left behind.
     """
+    folder = where.folder / experiment.id
+    weights = _weight_keeper(experiment, where, folder)
     before = Run.find(experiment, where.folder)
     if before.finished:
-        return _existing(before, where, observers)
-    folder = where.folder / experiment.id
+        return _existing(before, where, observers, weights)
     # A folder that cannot be written to is noticed before anything is computed.
     make_folder(folder)
     known = is_file(folder / EXPERIMENT)
     if not known:
         save_description(folder, experiment.as_json())
-    with StopSignals(wait=False) as signals, lease(folder) as held:
+    with StopSignals(wait=False) as signals, lease(folder) as held, ProgressFile(folder) as progress:
         recover(folder)
         before = Run.find(experiment, where.folder)
         if before.finished:
-            return _existing(before, where, observers)
+            return _existing(before, where, observers, weights)
         _prepare(before)
         save_description(folder, experiment.as_json())
-        keeper = _Keeper(Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds), signals, held)
+        checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
+        keeper = _Keeper(checkpoints, signals, held, progress)
         try:
+            told = observers if weights is None else (*observers, weights)
             saved = _observed(
-                _resumed(experiment, where), before, observers, lambda run: run.save(folder), keeper
+                _resumed(experiment, where, weights), before, told, partial(_save, folder, weights), keeper
             )
         except (RunFailed, Held):
             raise
@@ -139,10 +144,13 @@ class _Keeper(Watcher):
         checkpoints: Saves checkpoints.
         signals: Notes signals.
         held: The lease of the run's folder.
+        progress: Tells others how far the run is.
     """
 
-    def __init__(self, checkpoints: Checkpoints, signals: StopSignals, held: Lease) -> None:
-        self.checkpoints, self.signals, self.held = checkpoints, signals, held
+    def __init__(
+        self, checkpoints: Checkpoints, signals: StopSignals, held: Lease, progress: ProgressFile
+    ) -> None:
+        self.checkpoints, self.signals, self.held, self.progress = checkpoints, signals, held, progress
 
     def updated(self, step: Step) -> None:
         """Between two updates: notice whether to stop, and save a checkpoint if it is time."""
@@ -151,6 +159,7 @@ class _Keeper(Watcher):
         # Before the first update there was nothing to lose by stopping at once.
         self.signals.wait = True
         self.checkpoints.updated(step)
+        self.progress.updated(step)
 
     def interrupted(self, step: Step) -> None:
         """Save a checkpoint before the run stops, unless its user is in a hurry."""
@@ -158,7 +167,24 @@ class _Keeper(Watcher):
             self.checkpoints.save(step)
 
 
-def _existing(run: Run, where: Where, observers: Sequence[Observer]) -> Run:
+def _weight_keeper(experiment: Experiment, where: Where, folder: Path) -> WeightKeeper | None:
+    """What keeps the weights of a run; None where none are wanted."""
+    if where.save_weights is None:
+        return None
+    check_keeps(experiment)
+    return WeightKeeper(folder, experiment, "tasks" if where.save_weights == "tasks" else "final")
+
+
+def _save(folder: Path, weights: WeightKeeper | None, run: Run) -> Run:
+    """Save a run, with the hashes of its weights if it is finished and keeps them."""
+    if weights is not None and run.finished:
+        run = replace(run, weights=weights.checksums())
+    return run.save(folder)
+
+
+def _existing(run: Run, where: Where, observers: Sequence[Observer], weights: WeightKeeper | None) -> Run:
+    if weights is not None:
+        weights.check_finished(run)
     if where.strict:
         check_card(run)
     _end(observers, run)
@@ -215,7 +241,9 @@ def run_in_memory(experiment: Experiment, where: Where, observers: Sequence[Obse
     return _observed(run_steps(experiment, where), begun, observers, lambda run: run)
 
 
-def _resumed(experiment: Experiment, where: Where) -> Generator[Step, None, Run]:
+def _resumed(
+    experiment: Experiment, where: Where, weights: WeightKeeper | None = None
+) -> Generator[Step, None, Run]:
     """The steps that are left of a run: all of them, or those after its last checkpoint that can be used."""
     place = where.folder / experiment.id / CHECKPOINT
     for path, state in states_to_resume(place, experiment):
@@ -223,6 +251,12 @@ def _resumed(experiment: Experiment, where: Where) -> Generator[Step, None, Run]
             raise InputError(
                 f"{path} was made before cards were recorded: delete it to start the run from the beginning"
             )
+        if weights is not None and state is not None and weights.lacks(state):
+            warnings.warn(
+                f"{path} comes after a task whose weights were not kept: the run starts from the beginning",
+                stacklevel=2,
+            )
+            continue
         try:
             return (yield from run_steps(experiment, where, resume=state))
         except DamagedCheckpoint as problem:

@@ -16,6 +16,7 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.schema import Flag, Option, options_of
 from engram.core.values import OptimizerSpec
+from engram.engine.data_options import OwnDataOptions
 from engram.models.spec import ModelSpec, option_of, shared_options
 from engram.record.experiment import Experiment
 from engram.record.specs import EvaluationSpec
@@ -43,7 +44,7 @@ class StartOptions:
     """Options for a start other than random weights."""
 
     weights: Annotated[
-        Path | None, Field(description="Weights to start from: a state dict, .pt or .safetensors")
+        Path | None, Field(description="Weights to start from: a state dict (.pt, .safetensors) or a run")
     ] = None
 
 
@@ -61,7 +62,7 @@ def parts() -> dict[str, dict[str, Option]]:
     name, *others = options_of(ModelSpec)
     network = (name, *shared_options().values(), *others, *options_of(StartOptions))
     gathered = {
-        "scenario": options_of(StreamOptions),
+        "scenario": (*options_of(StreamOptions), *options_of(OwnDataOptions)),
         "network": network,
         "optimizer": options_of(OptimizerSpec),
         "training": options_of(Experiment),

@@ -20,6 +20,7 @@ from engram.engine.upstream import Upstream
 from engram.evaluation.evaluator import Routes
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
+from engram.evaluation.plasticity import plasticity
 from engram.methods import traits_of
 from engram.metrics.diversity import feature_diversity
 from engram.record.experiment import Experiment, TransferSpec
@@ -110,6 +111,11 @@ def readings_at_end(
                 generator = _generator(experiment.seed, task)
                 measured = _transfer(network, stream, spec.transfer, task, generator)
                 readings += [(step, learning, task, name, value) for name, value in measured]
+        if spec.plasticity:
+            network = _represented(method, learning)
+            for task in scenario.phases[phase]:
+                seen = plasticity(network, stream.test(task))
+                readings += [(step, learning, task, name, value) for name, value in seen.items()]
         if upstream is not None:
             if phase == 0:
                 readings.append((0, learning, None, UPSTREAM_START, upstream.accuracy()))

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 from engram.core.errors import InputError
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.values import OptimizerSpec
+from engram.engine.composed import find_benchmark, infos_of, is_composed, refuse_data_options, usual_model
+from engram.engine.data_options import DATA_OPTIONS
 from engram.engine.effects import refuse_ignored
 from engram.engine.options import all_options, checked, of_part
 from engram.engine.start import check_start, sample_shape, start_from
 from engram.methods import METHODS, traits_of
 from engram.methods import method as register_method
 from engram.methods.fields import fields_of
+from engram.models.from_file import model_from_file, names_a_file
 from engram.models.spec import ModelSpec, Pretrained, check_used, option_of, own_options
 from engram.record.experiment import EvaluationSpec, Experiment
 from engram.scenarios.catalogue import benchmark
@@ -84,11 +87,11 @@ def experiment(
     method_name = _method_name(method)
     if classes_known is not None:
         options["classes"] = "known" if classes_known else "unknown"
-    chosen = _checked(method_name, options)
-    named = _named(scenario)
+    chosen = _checked(method_name, options, composed=isinstance(scenario, str) and is_composed(scenario))
+    named = _named(scenario, chosen)
     recipe = named.recipe
     stream = named.scenario(_setting(named, chosen), seed=seed)
-    network = _network(recipe, method_name, model, chosen)
+    network = _for_tokens(_network(recipe, method_name, model, chosen), stream)
     if (pretrained := network.model.pretrained) is not None:
         network = replace(network, init="default")
         stream = _as_pretrained(stream, pretrained)
@@ -138,23 +141,26 @@ def _method_name(method: str | type) -> str:
     return method.__name__
 
 
-def _checked(method: str, options: JsonMapping) -> JsonObject:
+def _checked(method: str, options: JsonMapping, *, composed: bool) -> JsonObject:
     """The options, checked; for a hyper-parameter of the method, the error says where it belongs."""
     hyper_parameters = {item.name for item in fields_of(METHODS[method])}
     for name in options:
-        if name in hyper_parameters and name not in all_options():
+        own = name not in all_options() or (name in DATA_OPTIONS and not composed)
+        if name in hyper_parameters and own:
             raise InputError(f"{name} is a hyper-parameter of {method}: give settings={{{name!r}: …}}")
     return checked(options)
 
 
-def _named(scenario: str | Scenario) -> Benchmark:
+def _named(scenario: str | Scenario, chosen: JsonMapping) -> Benchmark:
     """A scenario with its recipe."""
     if isinstance(scenario, str):
-        return benchmark(scenario)
+        return find_benchmark(scenario, chosen)
     if not isinstance(scenario, Scenario):
         raise InputError(f"{scenario!r} is not a scenario: give a name or a Scenario")
     stream, setting = scenario, scenario.setting
-    recipe = benchmark(stream.name).recipe if stream.name in BENCHMARKS else Recipe()
+    refuse_data_options(chosen, stream.name)
+    known = stream.name in BENCHMARKS
+    recipe = benchmark(stream.name).recipe if known else Recipe(model=usual_model(stream))
     return Benchmark(
         stream.name, "", "", (setting,), lambda setting, _seed: replace(stream, setting=setting), recipe
     )
@@ -196,6 +202,8 @@ def _network(
         if network_options:
             raise InputError(f"{next(iter(network_options))} is an option of named networks: leave it out")
         return replace(spec_of(model), **common)
+    if model is not None and names_a_file(model):
+        model = model_from_file(model)
     name = model or recipe.model
     check_used(name, network_options)
     # A user's own network has its own defaults for the options that it declares.
@@ -203,6 +211,17 @@ def _network(
     # The recipe's changes for a method apply to the recipe's network only.
     for_method = recipe.network(method) if name == recipe.model else {}
     return ModelSpec(name, **{**usual, **for_method, **network_options, **common})
+
+
+def _for_tokens(network: ModelSpec, stream: Scenario) -> ModelSpec:
+    """The network with the number of different tokens, if it has such an option and the user left it open."""
+    vocabulary = max((info.vocabulary for info in infos_of(stream)), default=0)
+    if vocabulary and network.value is None and own_options(network.name).get("vocabulary") is not None:
+        chosen = network.options["vocabulary"] or vocabulary
+        if chosen < vocabulary:
+            raise InputError(f"vocabulary must be at least {vocabulary} for {stream.name}, got {chosen}")
+        return replace(network, options={**network.options, "vocabulary": chosen})
+    return network
 
 
 def _optimizer(recipe: Recipe, method: str, chosen: JsonMapping) -> OptimizerSpec:
@@ -276,7 +295,9 @@ def memory_within(planned: Experiment, *, settings: JsonMapping) -> dict[str, in
             f"a budget of {budget} bytes sets the size of the memory of {planned.method}: "
             "give either the budget or memory"
         )
-    one = math.prod(sample_shape(planned.scenario)) * traits.bytes_per_value + traits.bytes_beside
+    # Tokens are whole numbers of eight bytes, and all other values floats of four.
+    wide = 2 if any(info.vocabulary for info in infos_of(planned.scenario)) else 1
+    one = math.prod(sample_shape(planned.scenario)) * traits.bytes_per_value * wide + traits.bytes_beside
     memory = max(budget - initial_bytes(planned), 0) // one
     counted = "sample"
     if planned.settings.get("policy") == "per-class":

@@ -11,15 +11,19 @@ from engram.datasets.transforms import prepared_shape
 from engram.models import ModelSpec, build
 from engram.models.weights import load_weights, sha256_of
 from engram.record.experiment import Experiment, Start
+from engram.record.weights import weights_in
 from engram.scenarios.values import Scenario
 
 
 def start_from(file: Path) -> Start:
-    """A start from a file of weights; a file that has not changed is read once.
+    """A start from a file of weights, or from those that a run kept in its folder.
+
+    A file that has not changed is read once.
 
     Raises:
         InputError: The file cannot be read.
     """
+    file = weights_in(file) if file.is_dir() else file
     try:
         status = file.stat()
     except OSError:

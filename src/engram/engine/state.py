@@ -32,8 +32,8 @@ from engram.methods.state import State
 from engram.record.card import ForbiddenRead
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
+from engram.record.result import Seconds
 from engram.record.run import Run
-from engram.record.seconds import Seconds
 
 CHECKPOINT_FORMAT = 4
 """The layout of a snapshot; one with another layout is not used, and its run starts from the beginning."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from engram.core.errors import InputError
+from engram.core.errors import InputError, unknown_name
 from engram.record.half_checked import Precision, check_precision
+
+SAVES: Final = ("final", "tasks")
+"""Which weights a run may keep: those at its end, or those after every task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,8 @@ class Where:
         timeout: End a run that completes no update for so many seconds; its process is ended, so it needs one
             of its own (default: never).
         threads: The threads that compute in a process of its own (default: one).
+        save_weights: Which weights a run keeps in its folder: `final`, or those after all `tasks` (default:
+            none).
 
     Example:
         >>> Where(jobs=0)
@@ -45,11 +51,16 @@ class Where:
     checkpoint_seconds: float | None = None
     timeout: float | None = None
     threads: int | None = None
+    save_weights: str | None = None
 
     def __post_init__(self) -> None:
         check_precision(self.precision)
         if self.jobs is not None and self.jobs < 1:
             raise InputError(f"jobs must be at least 1, got {self.jobs}")
+        if self.save_weights not in (None, *SAVES):
+            raise unknown_name("weights to save", str(self.save_weights), SAVES)
+        if self.save_weights is not None and self.out is None:
+            raise InputError("weights are kept in the folder of a run: name one with out=…")
         for name in ("checkpoint_seconds", "timeout"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

@@ -60,6 +60,7 @@ class Work:
         update: The updates.
         last_update: The operations of the update that was counted last.
         answer_flops: Operations of the costliest answer.
+        begin_flops: Operations at boundaries before the first update; None until then.
 
     Example:
         >>> work = Work()
@@ -78,6 +79,7 @@ class Work:
         self.update = Tally()
         self.last_update = 0
         self.answer_flops = 0
+        self.begin_flops: int | None = None
         self._uncounted = _Uncounted(self, "updates")
         _count_backward_passes()
 
@@ -109,7 +111,12 @@ class Work:
             self._done("boundaries"),
             self._done("answers"),
             self.answer_flops,
+            self.begin_flops,
         )
+
+    def begun(self) -> None:
+        """What was done at boundaries so far was done before the first update."""
+        self.begin_flops = self._done("boundaries").flops
 
     def _done(self, place: Place) -> Done:
         tallies = [tally for (where, _), tally in self.tallies.items() if where == place]
@@ -126,6 +133,7 @@ class Work:
             "tallies": [[*key, *_numbers(tally)] for key, tally in self.tallies.items()],
             "update": _numbers(self.update),
             "answer_flops": self.answer_flops,
+            "begin_flops": self.begin_flops,
         }
 
     @classmethod
@@ -136,6 +144,7 @@ class Work:
         work.tallies = {(place, begun): Tally(*numbers) for place, begun, *numbers in state["tallies"]}
         work.update = Tally(*state["update"])
         work.answer_flops = int(state["answer_flops"])
+        work.begin_flops = state.get("begin_flops")
         return work
 
 

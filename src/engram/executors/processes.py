@@ -8,48 +8,36 @@ import signal
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from multiprocessing import get_context, resource_tracker
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
+from typing import final
 
 from engram.core.errors import InputError
-from engram.core.files import make_folder
-from engram.core.stopping import StopSignals
-from engram.engine.execute import attempt, check_card, record_failure
-from engram.engine.observers import Observer, Step, tell
-from engram.engine.threads import WAITING
-from engram.engine.where import Where
+from engram.engine.execute import attempt, record_failure
+from engram.engine.observers import Observer, tell
+from engram.executors.executor import Executor
+from engram.executors.forkserver import prepare_workers, worker_context, worker_environment
 from engram.executors.queue import POLL_SECONDS, ExperimentQueue, failure_stamp
 from engram.executors.shared_data import datasets_of, share
-from engram.executors.worker import Ended, News, Ready, Setup, Told, work
+from engram.executors.worker import Ended, News, Ready, Setup, Told, step_of, work
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 
-_SPAWN = get_context("spawn")
 _PATIENCE_SECONDS = 5.0
-_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    **WAITING,
-}
-"""Variables that a worker's libraries read when they are loaded, before the worker could set them."""
 
 
-class Processes:
-    """Runs experiments in local processes, each into its folder; finished runs are read, not run again.
+@final
+class Processes(Executor):
+    """Runs experiments in local processes.
 
     A run that raises, is killed or runs out of memory is a `Run` with its failure, which is also written to
     `failure.json` in its folder; the others continue, and the next call tries it again. If the caller is
     interrupted (Ctrl-C), every active run writes a checkpoint and ends; the next call resumes it. Each
     worker computes with one thread. Data sets are loaded once, and all workers map the same memory.
-
-    Any number of processes, on any machines that share the folder, may do this at the same time: each run is
-    made by one of them, and read by the others. If one of them is killed, the others make what it left.
 
     Workers are new interpreters: a script must call this under `if __name__ == "__main__":`, and register
     its own methods at its top level or in a plugin.
@@ -59,37 +47,10 @@ class Processes:
         observers: Notified of every step of all runs.
     """
 
-    def __init__(self, where: Where, observers: Sequence[Observer] = ()) -> None:
-        self.where, self.observers = where, observers
-
-    def __call__(self, experiments: Sequence[Experiment]) -> list[Run]:
-        """One run per experiment, in their order."""
-        with StopSignals(wait=False), closing(self.run(experiments)) as ending:
-            runs = {run.id: run for run in ending}
-        return [runs[experiment.id] for experiment in experiments]
-
-    def run(self, experiments: Sequence[Experiment]) -> Generator[Run, None, None]:
-        """Yield runs as they end; those that had finished before come first. `close` stops the rest.
-
-        Args:
-            experiments: The experiments; equal ones are run once.
-
-        Raises:
-            InputError: The folder cannot be written to, a data set is missing, or a finished run does not
-                pass `strict`; then nothing was started.
-        """
+    def make_runs(self, waiting: Sequence[Experiment]) -> Generator[Run, None, None]:
+        """Run experiments in worker processes."""
         where = self.where
-        make_folder(where.folder)
-        distinct = {experiment.id: experiment for experiment in experiments}
-        runs = [Run.find(experiment, where.folder) for experiment in distinct.values()]
-        done = [run for run in runs if run.finished]
-        waiting = [run.experiment for run in runs if not run.finished]
-        if where.strict:
-            for run in done:
-                check_card(run)
-        for run in done:
-            self._ended(run)
-            yield run
+        prepare_workers()
         with tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True) as place:
             datasets = share(datasets_of(waiting), Path(place), data=where.data)
             queue = ExperimentQueue(waiting, where.folder)
@@ -97,10 +58,6 @@ class Processes:
                 for run in team.run():
                     self._ended(run)
                     yield run
-
-    def _ended(self, run: Run) -> None:
-        for observer in self.observers:
-            observer.ended(run)
 
 
 def cores() -> int:
@@ -196,10 +153,11 @@ class _Worker:
         self.heard = time.monotonic()
         self.started = False
         self.ended = False
-        self.pipe, worker_end = _SPAWN.Pipe()
+        context = worker_context()
+        self.pipe, worker_end = context.Pipe()
         # Not a daemon: daemons may not start the processes that read data ahead.
-        self.process: BaseProcess = _SPAWN.Process(target=work, args=(worker_end, setup))
-        with _worker_environment():
+        self.process: BaseProcess = context.Process(target=work, args=(worker_end, setup))
+        with worker_environment():
             self.process.start()
         worker_end.close()
 
@@ -291,16 +249,7 @@ class _Worker:
         assert self.running is not None
         for report in told:
             self.step = report
-            step = Step(
-                self.running,
-                report.step,
-                report.steps,
-                report.learning,
-                report.loss,
-                dict(report.accuracies),
-                report.ends_task,
-            )
-            tell(observers, step)
+            tell(observers, step_of(report, self.running))
 
     def _run(self, death: Failure | None = None) -> Run:
         """The run that ended, as the worker saved it; if it saved nothing, `death` is the failure."""
@@ -345,28 +294,3 @@ def _death(code: int) -> Failure:
         hint = ", as the system does when memory runs out" if name == "SIGKILL" else ""
         return Failure(FailureKind.CRASHED, f"its process was killed by {name}{hint}")
     return Failure(FailureKind.CRASHED, f"its process ended by itself with code {code}")
-
-
-@contextmanager
-def _worker_environment() -> Iterator[None]:
-    """The environment of a process that is started inside: one thread that sleeps while it waits, no Ctrl-C.
-
-    In a terminal Ctrl-C reaches all processes; only the parent handles it.
-    """
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(_ENVIRONMENT)
-    masks = hasattr(signal, "pthread_sigmask")
-    if masks:
-        # If it started later, it would remove the mask before the worker starts.
-        resource_tracker.ensure_running()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        if masks:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

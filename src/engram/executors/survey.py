@@ -45,7 +45,7 @@ def seconds_left(runs: Sequence[Run], jobs: int | None = None) -> float | None:
 
     Example:
         >>> from engram.engine.recipe import experiment
-        >>> from engram.record.run import Seconds
+        >>> from engram.record.result import Seconds
         >>> done = Run(planned=experiment("split-digits", "er"), finished=True, seconds=Seconds(train=8.0))
         >>> left = [Run(planned=experiment("split-digits", "er", seed=seed)) for seed in (1, 2, 3)]
         >>> seconds_left([done, *left], jobs=2), seconds_left(left)
@@ -57,12 +57,26 @@ def seconds_left(runs: Sequence[Run], jobs: int | None = None) -> float | None:
         return 0.0
     if not done:
         return None
+    expected = _expected(left, done)
+    # A single run is not distributed over several processes.
+    return max(sum(expected) / min(jobs or cores(), len(left)), max(expected))
+
+
+def expected_seconds(run: Run, done: Sequence[Run]) -> float | None:
+    """How long a run is expected to take, as in `seconds_left`; None if no run is finished.
+
+    Example:
+        >>> expected_seconds(Run(), []) is None
+        True
+    """
+    return _expected([run], done)[0] if done else None
+
+
+def _expected(left: Sequence[Run], done: Sequence[Run]) -> list[float]:
     by_label = _means((run.label, run.seconds.total) for run in done)
     by_stream = _means((_stream(run), run.seconds.total) for run in done)
     whole = statistics.fmean(run.seconds.total for run in done)
-    expected = [by_label.get(run.label, by_stream.get(_stream(run), whole)) for run in left]
-    # A single run is not distributed over several processes.
-    return max(sum(expected) / min(jobs or cores(), len(left)), max(expected))
+    return [by_label.get(run.label, by_stream.get(_stream(run), whole)) for run in left]
 
 
 def _stream(run: Run) -> tuple[str, str]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import time
 import warnings
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -23,17 +25,22 @@ from engram.engine.where import Where
 from engram.executors.shared_data import Shared, adopt
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
+from engram.record.run import Run
 
 _NEWS_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a worker gets when it starts: shared data sets, the folder of their files, and where to run."""
+    """What a worker gets when it starts: shared data sets, the folder of their files, and where to run.
+
+    It also gets the environment of the process that asks for it: the one that it is forked from may be older.
+    """
 
     datasets: Shared
     place: Path
     where: Where
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,18 @@ class Told:
     loss: float
     accuracies: tuple[tuple[int, float], ...]
     ends_task: bool
+
+
+def told_of(step: Step) -> Told:
+    """A step as it is sent."""
+    return Told(
+        step.step, step.steps, step.learning, step.loss, tuple(step.accuracies.items()), step.ends_task
+    )
+
+
+def step_of(told: Told, run: Run) -> Step:
+    """A step of a run in another process, as observers are told."""
+    return Step(run, told.step, told.steps, told.learning, told.loss, dict(told.accuracies), told.ends_task)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +108,7 @@ class _Reporter(Watcher):
         now = time.monotonic()
         due = now - self.reported >= _NEWS_SECONDS
         if due or step.accuracies or step.ends_task:
-            self.waiting.append(
-                Told(
-                    step.step,
-                    step.steps,
-                    step.learning,
-                    step.loss,
-                    tuple(step.accuracies.items()),
-                    step.ends_task,
-                )
-            )
+            self.waiting.append(told_of(step))
         if not due:
             return
         self.reported = now
@@ -117,6 +127,10 @@ def work(pipe: Connection, setup: Setup) -> None:
     """Run the experiments that come through the pipe, until None comes."""
     # The parent prints results to stdout: what libraries print here must not mix with them.
     os.dup2(2, 1)
+    os.environ.update(setup.environment)
+    if hasattr(signal, "pthread_sigmask"):
+        # In a terminal Ctrl-C reaches all processes; only the parent handles it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     warnings.showwarning = _warn
     torch.set_num_threads(setup.where.threads or 1)
     adopt(setup.datasets)
@@ -133,9 +147,9 @@ def work(pipe: Connection, setup: Setup) -> None:
             return
         # The message that stopped the run; raises if the parent died.
         pipe.recv()
-    except Stopped as signal:
+    except Stopped as stopped:
         # A signal reached this process alone, and its run is interrupted: the parent sees how it ended.
-        raise SystemExit(signal.code) from None
+        raise SystemExit(stopped.code) from None
     except (EOFError, OSError):
         # The parent is gone: remove the shared data here.
         shutil.rmtree(setup.place, ignore_errors=True)

@@ -12,9 +12,11 @@ import csv
 import json
 import math
 import re
+import sqlite3
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
@@ -29,13 +31,14 @@ Series: TypeAlias = Mapping[str, Sequence[tuple[int, float]]]
 """Values by step, for each name under which they were logged."""
 
 PATTERNS: Final = (
+    r"(?:.* - )?accuracy/task[ _](?P<task>\d+)(?:[ _].*)?",
     r"Top1_Acc_Exp/eval_phase/.*Exp(?P<task>\d+)",
     r"RESULT_class_acc_(?P<task>\d+)",
     r".*acc(?:uracy)?[/_ .-]*task[/_ .-]*(?P<task>\w+)",
     r".*task[/_ .-]*(?P<task>\w+?)[/_ .-]*acc(?:uracy)?",
     r"(?:.*/)?(?:test|eval|val)[/_ .-]*(?P<task>\w+?)[/_ .-]*acc(?:uracy)?",
 )
-"""How tools name the accuracy of a task; the first pattern that any name matches is used."""
+"""How tools name the accuracy of a task, engram's trackers first; the first that any name matches is used."""
 
 _NUMBER: Final = r"(?:np\.float\d+\()?(?P<value>\d[\d.eE+-]*)\)?"
 
@@ -81,7 +84,11 @@ def read_log(
         raise unknown_name("kind of log", chosen, KINDS)
     try:
         rows = KINDS[chosen](path, pattern, ends)
-    except (OSError, UnicodeDecodeError, struct.error) as error:
+    except InputError:
+        raise
+    except KeyError as error:
+        raise InputError(f"cannot read {path} as a log of {chosen}: it has no {error}") from error
+    except (OSError, ValueError, SyntaxError, struct.error) as error:
         raise InputError(f"cannot read {path} as a log of {chosen}: {error}") from error
     if not rows:
         raise InputError(f"{path} has no accuracies of tasks that {chosen} would have logged")
@@ -89,6 +96,15 @@ def read_log(
     # Fractions are never above 1, percentages of a whole log hardly ever all below it.
     scale = 0.01 if largest > 1 else 1.0
     return pl.DataFrame([row._replace(accuracy=scale * row.accuracy) for row in rows], orient="row")
+
+
+_ENDINGS: Final = {
+    (".db", ".sqlite", ".sqlite3"): "mlflow",
+    (".pyd",): "mammoth",
+    (".log",): "pycil",
+    # Their first line tells.
+    (".csv", ".json", ".jsonl"): "",
+}
 
 
 def _recognised(path: Path) -> str:
@@ -105,12 +121,10 @@ def _recognised(path: Path) -> str:
             return "lm-eval"
     elif "tfevents" in name:
         return "tensorboard"
-    elif name.endswith(".pyd"):
-        return "mammoth"
-    elif name.endswith(".log"):
-        return "pycil"
-    elif name.endswith((".csv", ".json", ".jsonl")):
-        return _recognised_text(path)
+    else:
+        for endings, kind in _ENDINGS.items():
+            if name.endswith(endings):
+                return kind or _recognised_text(path)
     raise InputError(f"cannot tell which tool wrote {path}: say it with --kind ({', '.join(KINDS)})")
 
 
@@ -260,7 +274,9 @@ def _avalanche_json(path: Path, pattern: str | None, ends: Sequence[int] | None)
 
 
 def _mlflow(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
-    """The `metrics` folder of a run in an MLflow file store: a file per metric; time, value, step."""
+    """A run of an MLflow database, or of a file store: a file per metric in `metrics`; time, value, step."""
+    if path.is_file():
+        return _of_series(_mlflow_database(path), path, pattern, ends)
     folder = path if path.name == "metrics" else path / "metrics"
     series: dict[str, list[tuple[int, float]]] = {}
     for file in sorted(file for file in folder.rglob("*") if file.is_file()):
@@ -273,8 +289,29 @@ def _mlflow(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list
     return _of_series(series, path, pattern, ends)
 
 
+def _mlflow_database(path: Path) -> Series:
+    """The metrics of the only run in an MLflow database that logged any, or of the latest one."""
+    # Read only: a path that is no database must not become one.
+    with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as database:
+        try:
+            rows = database.execute(
+                "SELECT key, step, value FROM metrics WHERE is_nan = 0 AND run_uuid = (SELECT run_uuid FROM "
+                "runs WHERE run_uuid IN (SELECT run_uuid FROM metrics) ORDER BY start_time DESC LIMIT 1) "
+                "ORDER BY step"
+            ).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path} is not a database of MLflow: {error}") from error
+    series: dict[str, list[tuple[int, float]]] = {}
+    for key, step, value in rows:
+        series.setdefault(key, []).append((step, value))
+    return series
+
+
 def _wandb(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
-    """A history that Weights & Biases exported: CSV or JSON lines, one row per step."""
+    """A history that Weights & Biases exported: CSV or JSON lines, one row per step.
+
+    Beside each curve, tables from its pages have the least and the greatest value of a group of runs.
+    """
     with path.open(encoding="utf-8", newline="") as text:
         lines: Iterable[Mapping[str, object]]
         try:
@@ -288,6 +325,8 @@ def _wandb(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[
         )
         for name, value in line.items():
             if name and not name.startswith("_") and name.lower() != "step" and _is_number(value):
+                if name.endswith(("__MIN", "__MAX")):
+                    continue
                 series.setdefault(name, []).append((int(float(str(step))), float(str(value))))
     return _of_series(series, path, pattern, ends)
 
@@ -320,6 +359,7 @@ def _scalars(file: Path) -> Iterator[tuple[int, str, float]]:
     """Step, tag and value of every scalar in an event file."""
     try:
         event_type = import_module("tensorboardX.proto.event_pb2").Event
+        damaged = import_module("google.protobuf.message").DecodeError
     except ImportError as error:
         raise InputError("event files need tensorboardX: pip install 'engram-eval[tensorboard]'") from error
     with file.open("rb") as records:
@@ -330,7 +370,10 @@ def _scalars(file: Path) -> Iterator[tuple[int, str, float]]:
             if len(content) < length:
                 # A writer that is still at work, or was killed.
                 return
-            event = event_type.FromString(content)
+            try:
+                event = event_type.FromString(content)
+            except damaged as error:
+                raise InputError(f"{file} is not an event file of TensorBoard, or is damaged") from error
             for value in event.summary.value:
                 if value.HasField("simple_value"):
                     yield event.step, value.tag, value.simple_value

@@ -24,7 +24,7 @@ from engram.models.vae import VAE
 ROUNDS = 10
 
 
-@method("dgr", family="generative", paper="Shin et al. (2017)", needs=("boundaries",))
+@method("dgr", family="generative", paper="Shin et al. (2017)", needs=("boundaries",), takes_tokens=False)
 @final
 @dataclass(kw_only=True, eq=False)
 class DGR(Learner):

@@ -18,7 +18,13 @@ from engram.models.network import Network, frozen_copy
 READ_AT_ONCE = 512
 
 
-@method("icarl", family="rehearsal", paper="Rebuffi et al. (2017)", needs=("boundaries", "stored data"))
+@method(
+    "icarl",
+    family="rehearsal",
+    paper="Rebuffi et al. (2017)",
+    needs=("boundaries", "stored data"),
+    one_network=False,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class ICaRL(Learner):

@@ -28,6 +28,7 @@ def needs_with(settings: Settings) -> tuple[str, ...]:
     needs=("task identity", "boundaries"),
     needs_with=needs_with,
     fresh=True,
+    one_network=False,
 )
 @final
 @dataclass(kw_only=True, eq=False)

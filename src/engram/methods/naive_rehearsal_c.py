@@ -20,6 +20,7 @@ from engram.methods.naive_rehearsal import Mode, accompanied
     needs=("boundaries", "stored data"),
     bytes_per_value=1,
     bytes_beside=16,
+    takes_tokens=False,
 )
 @final
 @dataclass(kw_only=True, eq=False)

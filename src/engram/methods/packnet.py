@@ -21,6 +21,7 @@ from engram.models.network import Network
     paper="Mallya & Lazebnik (2018)",
     needs=("task identity", "boundaries"),
     plans_updates=True,
+    one_network=False,
 )
 @final
 @dataclass(kw_only=True, eq=False)

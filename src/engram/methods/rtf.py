@@ -20,7 +20,13 @@ from engram.models.network import frozen_copy
 from engram.models.vae import Feedback
 
 
-@method("rtf", family="generative", paper="van de Ven & Tolias (2018)", needs=("boundaries",))
+@method(
+    "rtf",
+    family="generative",
+    paper="van de Ven & Tolias (2018)",
+    needs=("boundaries",),
+    takes_tokens=False,
+)
 @final
 @dataclass(kw_only=True, eq=False)
 class RtF(Learner):

@@ -35,6 +35,8 @@ class Traits:
         own_augmentation: It augments images itself, which its field `augment` switches on.
         fresh: It begins every task with a new network and a new optimiser.
         plans_updates: What it does in an update depends on the number of updates of the task.
+        one_network: It answers with one network of the experiment's kind, whose weights can be kept.
+        takes_tokens: Its inputs may be tokens; False for a method that imitates or rounds numbers.
     """
 
     family: str = "own"
@@ -49,6 +51,8 @@ class Traits:
     own_augmentation: bool = False
     fresh: bool = False
     plans_updates: bool = False
+    takes_tokens: bool = True
+    one_network: bool = True
 
     def needed(self, settings: Settings) -> tuple[str, ...]:
         """What the method needs with these hyper-parameters, which must be complete.
@@ -90,6 +94,8 @@ class Declaration(TypedDict, total=False):
     own_augmentation: bool
     fresh: bool
     plans_updates: bool
+    takes_tokens: bool
+    one_network: bool
 
 
 _DECLARED: dict[type, Traits] = {}
@@ -111,7 +117,7 @@ def declare(kind: type, **declared: object) -> Traits:
         ('boundaries',)
         >>> declare(Child, famly="prior")
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown trait 'famly'; did you mean 'family'? ...
+        engram.core.errors.InputError: unknown trait 'famly'; did you mean 'family'?...
     """
     known = Declaration.__annotations__.keys() | {"learner"}
     for name in declared.keys() - known:

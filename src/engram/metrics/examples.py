@@ -7,16 +7,33 @@ from typing import Final
 
 import numpy as np
 
+from engram.core.trace import Trace
 from engram.metrics import matrix
 from engram.metrics.arrays import Matrix
 from engram.metrics.computing import compute
 from engram.metrics.history import Curve
 from engram.metrics.registry import Metric
+from engram.metrics.sample_curve import SampleCurve
 
 _OPTIONS: Final = {"window": 3, "beta": 2}
 _OPTION_NOTES: Final = {"window": "window of 3", "beta": "β = 2"}
 _SAMPLES: Final = (100.0, 200.0, 300.0, 400.0, 500.0)
 _CLASSES: Final = (2, 4, 6, 8, 10)
+_CHOICES: Final = np.array([[2.0] * 3, [4.0] * 3, [6.0] * 3])
+_ANSWERS: Final = (
+    (1, 0, 0, "1110"),
+    (2, 0, 0, "1111"),
+    (3, 1, 0, "1011"),
+    (3, 1, 1, "0010"),
+    (4, 1, 0, "1101"),
+    (4, 1, 1, "1010"),
+    (5, 2, 0, "1001"),
+    (5, 2, 1, "1010"),
+    (5, 2, 2, "0110"),
+    (6, 2, 0, "1001"),
+    (6, 2, 1, "1100"),
+    (6, 2, 2, "1110"),
+)
 _FEATURES: Final = np.array(
     [
         [1, 0, 0.5],
@@ -57,6 +74,8 @@ def worked_example(metric: Metric) -> Example | None:
     if "bits" in metric.needs:
         return None
     acc = worked_matrix()
+    if "right" in metric.needs:
+        acc = worked_samples().curve.matrix()
     if "curve" in metric.needs:
         acc = worked_curve().matrix()
     if "initial" in metric.needs:
@@ -101,6 +120,15 @@ def worked_curve() -> Curve:
     )
 
 
+def worked_samples() -> SampleCurve:
+    """The samples of the examples: four per task, evaluated twice in each of three tasks."""
+    trace = Trace()
+    for step, learning, task, bits in _ANSWERS:
+        right = np.array([bit == "1" for bit in bits])
+        trace.add(step=step, learning=learning, task=task, right=right)
+    return SampleCurve.of_trace(trace, Curve.of_trace(trace))
+
+
 def written_matrix(cells: Matrix) -> str:
     """A matrix as text, with blanks where nothing was evaluated.
 
@@ -123,6 +151,8 @@ def _input(need: str, acc: Matrix) -> object:
         "classes": list(_CLASSES[: len(acc)]),
         "initial": np.full(len(acc), 0.10),
         "unlearned": matrix.unlearned_tasks(acc),
+        "right": worked_samples(),
+        "choices": _CHOICES,
         "features": _FEATURES,
         "labels": [0, 0, 0, 1, 1, 1, 1],
         "quality": 0.30,
@@ -137,6 +167,8 @@ def _cells(need: str, acc: Matrix) -> str:
         return written_matrix(acc)
     if need == "curve":
         return _series()
+    if need == "right":
+        return _bits()
     if need == "features":
         return "\n".join(" ".join(f"{value:4.1f}" for value in row) for row in _FEATURES)
     return {
@@ -144,10 +176,23 @@ def _cells(need: str, acc: Matrix) -> str:
         "classes": "two new classes per task",
         "initial": f"at initialisation: {' '.join(['.10'] * len(acc))}",
         "unlearned": "the third and the fourth task are never learned",
+        "choices": "answers are sought among 2, then 4, then 6 classes",
         "labels": "the first three samples are of one class, the other four of another; ε = 0.5",
         "quality": "best accuracy on both tasks .30",
         "joint": "joint training .50",
     }[need]
+
+
+def _bits() -> str:
+    """The samples of the examples: one group of bits per evaluation."""
+    lines = []
+    for task in range(3):
+        cells = {step: bits for step, _, evaluated, bits in _ANSWERS if evaluated == task}
+        row = " ".join(cells.get(step, "    ") for step in range(1, 7))
+        lines.append(f"task {task + 1}: {row}")
+    return "\n".join(
+        [*lines, "1: right, 0: wrong; a group of four samples per evaluation, two evaluations in each task"]
+    )
 
 
 def _series() -> str:

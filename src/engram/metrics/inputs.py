@@ -14,6 +14,7 @@ from engram.metrics import matrix
 from engram.metrics.arrays import Label, Matrix, Vector
 from engram.metrics.history import Curve, Phases
 from engram.metrics.registry import NEEDS, Metric
+from engram.metrics.sample_curve import SampleCurve
 
 _OF_UNLEARNED: Final = "FORG-unlearned"
 _OF_LEARNED: Final = (
@@ -21,6 +22,10 @@ _OF_LEARNED: Final = (
     *("min-ACC", "WC-ACC"),
 )
 """The metrics that count only tasks that were learned."""
+
+
+Choices = Sequence[Sequence[int]]
+"""For each phase, the number of classes among which the answers of each task are sought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +111,15 @@ def gather_inputs(
     classes_seen: Sequence[int] | None = None,
     initial: Vector | None = None,
     phases: Phases | None = None,
+    choices: Choices | None = None,
+    redrawn: bool = False,
     names: Sequence[str] | None = None,
 ) -> Inputs:
     """The inputs of metrics; see `engram.metrics.summary.summarise` for the arguments.
 
     Example:
         >>> sorted(gather_inputs(np.eye(2), classes_seen=[2, 4]).values)
-        ['classes', 'matrix']
+        ['choices', 'classes', 'matrix']
     """
     history = _as_curve(source, phases)
     task_ends = history if ends is None else _as_curve(ends, phases)
@@ -120,14 +127,16 @@ def gather_inputs(
     values: dict[str, object] = {"matrix": acc}
     if history is not None:
         values["curve"] = history
-    if isinstance(source, Trace) and all(source.bits):
-        values["bits"] = source
+    if isinstance(source, Trace):
+        values |= _of_samples(source, history, redrawn=redrawn)
     totals = None if task_ends is None else task_ends.totals()
     if totals is not None:
         values |= {"correct": acc * totals, "samples": totals}
     counts: Sequence[int] = ()
     if classes_seen is not None:
         counts = values["classes"] = _after_each_task(classes_seen, len(acc), task_ends)
+    if choices is not None or counts:
+        values["choices"] = _sought(acc, counts, choices, history)
     counted = len(counts) if len(counts) == 1 + matrix.last_learned(acc) else len(acc)
     if initial is None and history is not None and history.step[0] == 0:
         initial = history.accuracy[0]
@@ -140,6 +149,45 @@ def gather_inputs(
     if names is not None:
         tasks = tuple(names[task] if isinstance(task, int) else task for task in tasks)
     return Inputs(acc, values, counts, counted, unlearned, tasks)
+
+
+def _of_samples(trace: Trace, curve: Curve | None, *, redrawn: bool) -> dict[str, object]:
+    """What is known of single samples."""
+    if not all(trace.bits):
+        return {}
+    values: dict[str, object] = {"bits": trace}
+    if curve is not None and not redrawn and _same_samples(trace):
+        values["right"] = SampleCurve.of_trace(trace, curve)
+    return values
+
+
+def _same_samples(trace: Trace) -> bool:
+    """Whether every task is always evaluated on the same number of samples."""
+    return len(set(zip(trace.task, trace.total, strict=True))) == len(set(trace.task))
+
+
+def _sought(acc: Matrix, counts: Sequence[int], choices: Choices | None, curve: Curve | None) -> Matrix:
+    """`choices[learned, evaluated]`: among how many classes the answers are sought.
+
+    Where that is not said, among all classes seen so far.
+    """
+    width = len(acc)
+    sought = np.full((width, width), np.nan)
+    if choices is None:
+        for row, count in enumerate(counts[:width]):
+            sought[row] = count
+        return sought
+    names = range(width) if curve is None else curve.tasks
+    phases = [(column,) for column in range(width)] if curve is None else curve.phases
+    learned = 0
+    for columns, of_task in zip(phases, choices, strict=False):
+        learned = max(learned, 1 + max(columns))
+        sought[learned - 1] = [of_task[name] if isinstance(name, int) else np.nan for name in names]
+    # A task that is not the last of its phase has no row of its own.
+    for row in range(width - 2, -1, -1):
+        if np.isnan(sought[row]).all():
+            sought[row] = sought[row + 1]
+    return sought
 
 
 def _as_curve(source: Curve | Trace | Matrix, phases: Phases | None) -> Curve | None:

@@ -8,13 +8,15 @@ the columns of tables and reports.
 from __future__ import annotations
 
 import inspect
+import operator
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from engram.core.errors import InputError, unknown_name
@@ -45,9 +47,11 @@ NEEDS: Final[Mapping[str, str]] = {
     "matrix": "needs accuracies",
     "curve": "needs evaluations during learning; a matrix has only task ends",
     "bits": "needs a trace with bits, which record the samples that were right",
+    "right": "needs a trace that records which samples were right, the same samples at every evaluation",
     "correct": _COUNTS,
     "samples": _COUNTS,
     "classes": "needs the number of classes of each task",
+    "choices": "needs the number of classes among which answers are sought",
     "initial": "needs the accuracies at initialisation, and those of each task just before it is learned",
     "unlearned": "needs tasks that were evaluated twice or more and never learned",
     "features": "needs the network's features",
@@ -57,10 +61,10 @@ NEEDS: Final[Mapping[str, str]] = {
 }
 """The inputs that a metric can need, and the message where they are not available."""
 
-_FIRST: Final = ("matrix", "curve", "bits", "correct", "features", "quality")
+_FIRST: Final = ("matrix", "curve", "bits", "right", "correct", "features", "quality")
 _TASK_ENDS: Final = ("matrix", "correct", "samples", "classes")
 _RESAMPLED: Final = ("matrix", "curve", "classes")
-_HISTORY: Final = (*_TASK_ENDS, "curve", "bits", "initial", "unlearned")
+_HISTORY: Final = (*_TASK_ENDS, "curve", "bits", "right", "choices", "initial", "unlearned")
 
 
 @runtime_checkable
@@ -286,8 +290,11 @@ def metric(
 
     - `curve`: a `Curve`, the accuracy of each task at every evaluation, instead of the matrix;
     - `bits`: a `Trace`, which records the samples that were right, instead of the matrix;
-    - `matrix`: the matrix, in addition to one of these two;
+    - `right`: a `SampleCurve`, which samples were right at every evaluation, instead of the matrix;
+    - `matrix`: the matrix, in addition to one of these;
     - `classes`: the total number of classes seen after each task, as a further argument;
+    - `choices`: the number of classes among which the answers are sought, `choices[learned, evaluated]`, as a
+      further argument;
     - `samples`: the number of samples behind each cell of the matrix, as a further argument;
     - `initial`: the accuracy of each task before the first update, as a further argument.
 
@@ -327,7 +334,7 @@ def metric(
         >>> @metric("dips", higher_is_better=False, needs="bitz")
         ... def dips(trace): ...
         Traceback (most recent call last):
-        engram.core.errors.InputError: unknown need of metric 'dips' 'bitz'; did you mean 'bits'? ...
+        engram.core.errors.InputError: unknown need of metric 'dips' 'bitz'; did you mean 'bits'?
     """
 
     def register(function: F) -> F:
@@ -409,11 +416,31 @@ def computed(options: Options | None = None) -> dict[str, Metric]:
     """The metrics that are computed for runs, by the names used in results.
 
     Example:
-        >>> [name for name, metric in computed().items() if not metric.higher_is_better]
+        >>> [name for name, metric in computed().items() if not metric.higher_is_better][:7]
         ['FORG', 'AF', 'FORG-unlearned', 'RAF', 'WF10', 'WF100', 'WFinf']
     """
-    chosen = options or Options()
-    return {name: metric for metric in all_metrics() if metric.of_history for name in chosen.variants(metric)}
+    metrics = all_metrics()
+    if options is not None:
+        return _variants(metrics, options)
+    # Many runs ask for the same names; plugins may register more metrics at any time.
+    if not any(map(operator.is_not, metrics, _latest.metrics)) and len(metrics) == len(_latest.metrics):
+        return dict(_latest.names)
+    _latest.metrics, _latest.names = metrics, _variants(metrics, Options())
+    return dict(_latest.names)
+
+
+class _Latest:
+    """The metrics that were registered when their names were last asked for, and these names."""
+
+    metrics: tuple[Metric, ...] = ()
+    names: Mapping[str, Metric] = MappingProxyType({})
+
+
+_latest = _Latest()
+
+
+def _variants(metrics: Iterable[Metric], options: Options) -> dict[str, Metric]:
+    return {name: metric for metric in metrics if metric.of_history for name in options.variants(metric)}
 
 
 def users_metrics() -> tuple[str, ...]:

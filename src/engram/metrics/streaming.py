@@ -328,7 +328,8 @@ class StreamingMetrics:
         >>> metrics.update(0, np.array([0.9, np.nan]))
         >>> metrics.update(1, np.array([0.5, 0.7]))
         >>> {name: round(value, 6) for name, value in metrics.get().items()}
-        {'min-ACC': 0.5, 'WC-ACC': 0.6, 'WF10': 0.2, 'WP10': 0.0, 'LCA1': 0.8, 'current-ACC': 0.7}
+        {'min-ACC': 0.5, 'WC-ACC': 0.6, 'WF10': 0.2, 'WP10': 0.0, 'LCA1': 0.8, 'current-ACC': 0.7,
+         'gap-depth': 0.4, 'gap-area': 0.4, 'gap-duration': 1.0}
     """
 
     def __init__(

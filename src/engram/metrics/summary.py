@@ -15,7 +15,7 @@ from engram.metrics.arrays import Matrix, Vector
 from engram.metrics.computing import Value, compute
 from engram.metrics.curve import Mode, Span
 from engram.metrics.history import Curve, Phases
-from engram.metrics.inputs import Inputs, gather_inputs
+from engram.metrics.inputs import Choices, Inputs, gather_inputs
 from engram.metrics.registry import NEEDS, WINDOWS, Keywords, Metric, Options, computed
 
 
@@ -57,6 +57,8 @@ def summarise(
     classes_seen: Sequence[int] | None = None,
     initial: Vector | None = None,
     phases: Phases | None = None,
+    choices: Choices | None = None,
+    redrawn: bool = False,
     names: Sequence[str] | None = None,
     windows: Sequence[int | None] = WINDOWS,
     beta: int = 10,
@@ -76,6 +78,9 @@ def summarise(
         initial: The accuracy of each task at random initialisation, needed by FWT; a history that begins at
             step 0 contains it.
         phases: The tasks for each value of a trace's `learning`, if several tasks are learned together.
+        choices: For each phase, the number of classes among which the answers of each task are sought, needed
+            by SF-chance and SBT-chance (default: the classes seen so far).
+        redrawn: Whether other samples are evaluated every time; nothing can then be said of single samples.
         names: What the tasks of a trace are called, for messages.
         windows: The windows of WF and WP; None is the whole history.
         beta: The number of evaluations in the learning-curve area.
@@ -98,7 +103,14 @@ def summarise(
         'needs evaluations during learning; a matrix has only task ends'
     """
     inputs = gather_inputs(
-        source, ends=ends, classes_seen=classes_seen, initial=initial, phases=phases, names=names
+        source,
+        ends=ends,
+        classes_seen=classes_seen,
+        initial=initial,
+        phases=phases,
+        choices=choices,
+        redrawn=redrawn,
+        names=names,
     )
     options = Options(windows=windows, beta=beta, span=span, mode=mode, clamp=clamp)
     values: dict[str, Value] = {}

@@ -65,6 +65,20 @@ def output_shape(layers: nn.Module, shape: tuple[int, ...]) -> tuple[int, ...]:
     """
     training = layers.training
     with torch.no_grad():
-        out: Tensor = layers.eval()(torch.zeros(1, *shape))
+        out: Tensor = layers.eval()(sample_for(layers, shape))
     layers.train(training)
     return tuple(out.shape[1:])
+
+
+def sample_for(layers: nn.Module, shape: tuple[int, ...], *, count: int = 1) -> Tensor:
+    """Samples of zeros that layers can be tried on: whole numbers if they begin with an embedding.
+
+    Example:
+        >>> sample_for(nn.Sequential(nn.Embedding(9, 4), nn.Flatten()), (3,)).dtype
+        torch.int64
+        >>> sample_for(nn.Linear(3, 2), (3,)).dtype
+        torch.float32
+    """
+    first = next((layer for layer in layers.modules() if not list(layer.children())), None)
+    whole = isinstance(first, nn.Embedding | nn.EmbeddingBag)
+    return torch.zeros(count, *shape, dtype=torch.int64 if whole else torch.float32)

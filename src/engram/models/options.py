@@ -61,3 +61,29 @@ class Residual:
     stem: Annotated[
         Literal["32", "224"], Field(description="First layers, for images of 32 or 224 pixels")
     ] = "32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedding:
+    """Options of `embedding-mlp`."""
+
+    vocabulary: Annotated[
+        int, Field(ge=0, description="Number of different tokens (default: that of the data)")
+    ] = 0
+    embedding: Annotated[int, Field(ge=1, description="Values of an embedding")] = 32
+    hidden: Annotated[Widths, Field(description="Widths of the hidden layers, for example 400,400")] = (128,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recurrent:
+    """Options of `gru`."""
+
+    width: Annotated[int, Field(ge=1, description="Units of the layer")] = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Convolutions1d:
+    """Options of `conv1d`."""
+
+    width: Annotated[int, Field(ge=1, description="Channels of each layer")] = 64
+    kernel: Annotated[int, Field(ge=1, description="Moments that a convolution sees")] = 5

@@ -13,7 +13,16 @@ from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.registry import Registry
 from engram.core.schema import INTERNAL, Called, Option, Since, options_of
-from engram.models.options import Competing, Convolutional, Dense, NoOptions, Residual
+from engram.models.options import (
+    Competing,
+    Convolutional,
+    Convolutions1d,
+    Dense,
+    Embedding,
+    NoOptions,
+    Recurrent,
+    Residual,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -59,6 +68,7 @@ class Model:
         head: The name of its last, linear layer, if `make` returns any module; None for the linear layer
             registered last.
         init_std: The standard deviation of `init="truncated-normal"` (default: 1/√(inputs of a unit)).
+        source: The file and the factory that it comes from, as `FILE:FACTORY`, if it is not registered.
     """
 
     name: str
@@ -67,6 +77,7 @@ class Model:
     pretrained: Pretrained | None = None
     head: str | None = "fc"
     init_std: float | None = None
+    source: str = ""
 
     @property
     def declared(self) -> tuple[Option, ...]:
@@ -100,6 +111,11 @@ class Model:
         if isinstance(self.make, str):
             assert isinstance(module, Network)
             return module
+        if self.source:
+            from engram.models.from_file import checked_module
+            from engram.models.values import wrapped
+
+            module = wrapped(checked_module(self, module), shape)
         network = module if isinstance(module, Network) else Network.wrap(module, head=self.head)
         return network.with_units(self.name, shape, n_units)
 
@@ -119,6 +135,13 @@ _OURS = (
     ),
 )
 _OUR_NAMES = tuple(model.name for model in _OURS)
+
+_LATER = (
+    Model("embedding-mlp", "engram.models.embedding_mlp:embedding_mlp", Embedding),
+    Model("gru", "engram.models.recurrent:gru", Recurrent),
+    Model("conv1d", "engram.models.recurrent:conv1d", Convolutions1d),
+)
+"""Networks whose options are not part of other networks' specifications, so that ids stay what they were."""
 
 
 def accept_model(
@@ -150,7 +173,7 @@ def accept_model(
 
 MODELS: Registry[Model] = Registry(
     "model",
-    {model.name: model for model in _OURS},
+    {model.name: model for model in (*_OURS, *_LATER)},
     group="engram.models",
     decorator="@engram.model('name')",
     accept=accept_model,
@@ -321,7 +344,7 @@ class ModelSpec:
 
 
 def own_options(name: str) -> dict[str, Option]:
-    """The options of a user's own network; none where the name is unknown or cannot be loaded."""
+    """The options of a network that no other shares; none where the name is unknown or cannot be loaded."""
     if name not in MODELS or name in _OUR_NAMES:
         return {}
     try:

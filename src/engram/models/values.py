@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.errors import InputError
+from engram.models.image_input import sample_for
 from engram.models.network import Network
 from engram.models.spec import Model, ModelSpec
 
@@ -55,13 +56,13 @@ def model_of(name: str, value: nn.Module | Callable[..., nn.Module]) -> Model:
         return Model(name, value, head=None)
 
     def make(shape: tuple[int, ...], n_units: int) -> nn.Module:
-        return _wrapped(copy.deepcopy(value), shape)
+        return wrapped(copy.deepcopy(value), shape)
 
     make.__doc__ = f"{type(value).__name__}, given as a value."
     return Model(name, make, head=None)
 
 
-def _wrapped(module: nn.Module, shape: tuple[int, ...]) -> Network:
+def wrapped(module: nn.Module, shape: tuple[int, ...]) -> Network:
     """A module as a network, whose last linear layer must be what comes last in it."""
     if isinstance(module, Network):
         return module
@@ -79,7 +80,9 @@ def _wrapped(module: nn.Module, shape: tuple[int, ...]) -> Network:
 def _answers(module: nn.Module, shape: tuple[int, ...]) -> Tensor:
     """The outputs of a module for two random samples, in evaluation mode; no global generator is used."""
     training = module.training
-    samples = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
+    samples = sample_for(module, shape, count=2)
+    if samples.is_floating_point():
+        samples = torch.randn(2, *shape, generator=torch.Generator().manual_seed(0))
     try:
         with torch.no_grad():
             scores: Tensor = module.eval()(samples)

@@ -124,6 +124,16 @@ def load_weights(network: Network, path: Path, *, sha256: str | None = None) -> 
     raise InputError(f"the weights {path} do not fit: {why}; choose the model that they were trained with")
 
 
+def units_in(network: Network, path: Path) -> int | None:
+    """How many output units the head in a file has; None where the file has none.
+
+    Raises:
+        InputError: The file cannot be read.
+    """
+    weight = _named_as(network.state_dict(), network, read_weights(path)).get(HEAD[0])
+    return None if weight is None or weight.dim() != 2 else int(weight.shape[0])
+
+
 FROM_FILE = "head from the file"
 
 
@@ -140,7 +150,7 @@ def _safetensors(path: Path, content: bytes) -> dict[str, Tensor]:
         import safetensors.torch
     except ImportError as error:
         raise InputError(
-            f"the weights {path} need the package safetensors: pip install 'engram-eval[pretrained]'"
+            f"the weights {path} need the package safetensors: pip install safetensors"
         ) from error
     try:
         return safetensors.torch.load(content)

@@ -16,7 +16,9 @@ from torch import Tensor, nn
 from engram.core.dataset_info import DATASETS
 from engram.datasets.find import locate
 from engram.datasets.transforms import prepared_shape
+from engram.engine.operations import Operations
 from engram.models import build
+from engram.models.image_input import sample_for
 from engram.models.spec import ModelSpec
 from engram.papers.sizes import updates_of
 from engram.papers.values import Piece
@@ -156,10 +158,15 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
         widths = (math.prod(shape), *model.hidden, n_units)
         products: int = sum(inputs * outputs for inputs, outputs in pairwise(widths))
         return 2.0 * products
+    if model.model.source:
+        return _measured(model, shape, n_units)
     counted: list[float] = []
     # On the meta device weights have shapes only.
     with torch.device("meta"):
         network = build(model, shape=shape, n_units=n_units, seed=0).eval()
+    weighted = [layer for layer in network.modules() if list(layer.parameters(recurse=False))]
+    if not all(isinstance(layer, _COUNTED) for layer in weighted):
+        return _measured(model, shape, n_units)
     for layer in network.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d):
             layer.forward = partial(_zeros, layer, counted)  # type: ignore[method-assign]
@@ -168,6 +175,17 @@ def forward(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
     with torch.inference_mode():
         network(torch.zeros(1, *shape))
     return sum(counted)
+
+
+_COUNTED = (nn.Linear, nn.Conv2d, nn.BatchNorm2d)
+
+
+def _measured(model: ModelSpec, shape: tuple[int, ...], n_units: int) -> float:
+    """The operations for one sample of a network with other layers, which is built and asked."""
+    network = build(model, shape=shape, n_units=n_units, seed=0).eval()
+    with torch.inference_mode(), Operations() as counted:
+        network(sample_for(network, shape))
+    return float(counted.flops)
 
 
 def _same(x: Tensor) -> Tensor:

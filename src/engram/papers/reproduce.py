@@ -10,7 +10,7 @@ from pathlib import Path
 from engram.core.errors import InputError, unknown_name
 from engram.core.folder import RESULT, finite, versions
 from engram.core.jsons import JsonObject
-from engram.executors import Executor
+from engram.executors import Execute
 from engram.papers.needs import absent, samples
 from engram.papers.pages import Page
 from engram.papers.plans import quick, relayed, together
@@ -144,7 +144,7 @@ def chosen_pieces(artefact: Artefact, *, follow: str | None = None, cells: str |
 
 def reproduce(
     pieces: Sequence[Piece],
-    execute: Executor,
+    execute: Execute,
     *,
     seeds: int | None = None,
     scale: Scale = "full",

@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from typing import TypeAlias, TypeVar
 
 from engram.core.errors import InputError
-from engram.executors import Executor
+from engram.executors import Execute
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 
@@ -16,7 +16,7 @@ Plan: TypeAlias = Generator[list[Experiment], Sequence[Run], T]
 """Yields experiments, is sent their runs in the same order, and returns an outcome."""
 
 
-def drive(plan: Plan[T], execute: Executor) -> T:
+def drive(plan: Plan[T], execute: Execute) -> T:
     """Run a plan to its end.
 
     Args:

@@ -36,14 +36,16 @@ from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
 from engram.core.schema import Option
 from engram.engine.check import check_needs, warn_redrawn
+from engram.engine.composed import check_scenario_name, find_benchmark
 from engram.engine.options import all_options
 from engram.engine.recipe import experiment
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import validate_fields
-from engram.models.spec import MODELS, option_of
+from engram.models.from_file import check_model_name
+from engram.models.spec import option_of
 from engram.protocols.candidates import combinations
 from engram.record.experiment import Experiment
-from engram.scenarios import benchmark
+from engram.scenarios.named import Benchmark
 
 OPTIONS: dict[str, Option] = {
     "scenario": Option("scenario", "scenario", str, None, "A scenario: see `engram list scenarios`"),
@@ -53,7 +55,10 @@ OPTIONS: dict[str, Option] = {
 """The options of `engram run` that decide what is computed; users' own networks may have more."""
 
 _ELSEWHERE = ("data", "out", "jobs", "device", "plugin")
-_NAMES = {"scenario": benchmark, "method": METHODS.__getitem__, "model": MODELS.__getitem__}
+_NAMES = {"scenario": check_scenario_name, "method": METHODS.__getitem__, "model": check_model_name}
+
+_LISTS = ("order", "features", "angles")
+"""Options whose value is a list; several values are a list of lists."""
 
 Grid = dict[str, tuple[Json, ...]]
 """For every name, the values to try."""
@@ -73,16 +78,33 @@ class Skipped:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """One combination, as it is written in the file.
+
+    Attributes:
+        options: The options of `engram run`, with `scenario` and `method`.
+        fields: The fields of the method.
+        seed: The seed.
+    """
+
+    options: JsonMapping
+    fields: JsonObject
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
 class SweepPlan:
     """The experiments of a sweep.
 
     Attributes:
         experiments: All experiments without repetitions, in the order of the file; seeds change fastest.
+        rows: The combination that each of them stands for.
         skipped: The combinations that are not possible.
         repeated: How many repetitions of experiments were left out.
     """
 
     experiments: tuple[Experiment, ...]
+    rows: tuple[Row, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     repeated: int = 0
 
@@ -131,7 +153,9 @@ def expand(table: JsonMapping) -> SweepPlan:
         raise InputError("; ".join(dict.fromkeys(mistakes)))
     experiments = tuple(gathered.experiments.values())
     warn_redrawn(experiments)
-    return SweepPlan(experiments, tuple(gathered.skipped), gathered.count - len(experiments))
+    return SweepPlan(
+        experiments, tuple(gathered.rows.values()), tuple(gathered.skipped), gathered.count - len(experiments)
+    )
 
 
 def _blocks(table: JsonMapping, mistakes: list[str]) -> tuple[_Block, list[_Block]]:
@@ -153,6 +177,7 @@ class _Gathered:
     def __init__(self, mistakes: list[str]) -> None:
         self.mistakes = mistakes
         self.experiments: dict[str, Experiment] = {}
+        self.rows: dict[str, Row] = {}
         self.skipped: dict[Skipped, None] = {}
         self.count = 0
 
@@ -163,12 +188,13 @@ class _Gathered:
                 self.mistakes.append(f"{block.where}{missing[0]} is missing: name one, or several in a list")
             return
         before = self.count, len(self.skipped)
-        for planned in block.experiments(self.mistakes):
+        for row, planned in block.experiments(self.mistakes):
             if isinstance(planned, Skipped):
                 self.skipped[planned] = None
             else:
                 self.count += 1
                 self.experiments[planned.id] = planned
+                self.rows.setdefault(planned.id, row)
         if not self.mistakes and before[0] == self.count:
             reasons = "; ".join(dict.fromkeys(skipped.why for skipped in list(self.skipped)[before[1] :]))
             self.mistakes.append(f"{block.where}nothing is left to run: {reasons}")
@@ -241,20 +267,20 @@ class _Block:
         unused = [name for name in self.method_fields if not any(name in group for group in methods)]
         return [f"{self.where}set.{name}: no run here has the method {name}" for name in unused]
 
-    def experiments(self, mistakes: list[str]) -> Iterator[Experiment | Skipped]:
+    def experiments(self, mistakes: list[str]) -> Iterator[tuple[Row, Experiment | Skipped]]:
         """Every combination."""
         for chosen in combinations(self.options):
             grid = {**self.fields, **self.method_fields.get(chosen["method"], {})}
             for fields in combinations(grid):
                 for seed in self.seeds or (0,):
                     with _noting(mistakes, self.where):
-                        yield _experiment(chosen, fields, seed=seed)
+                        yield Row(chosen, fields, seed), _experiment(chosen, fields, seed=seed)
 
 
 def _experiment(chosen: JsonMapping, fields: JsonObject, *, seed: int) -> Experiment | Skipped:
     """One combination as an experiment, or why it is not possible."""
     scenario, method, setting = chosen["scenario"], chosen["method"], chosen.get("setting")
-    known = benchmark(scenario)
+    known = find_benchmark(scenario, chosen)
     what = f"{method} on {scenario} ({setting or known.setting_names[0]})"
     if setting is not None and setting not in known.setting_names:
         return Skipped(what, f"{scenario} supports only the settings {', '.join(known.setting_names)}")
@@ -262,15 +288,16 @@ def _experiment(chosen: JsonMapping, fields: JsonObject, *, seed: int) -> Experi
     try:
         return experiment(scenario, method, settings=fields, seed=seed, **rest)
     except InputError as error:
-        if _lacks_what_it_needs(Experiment(known.scenario(setting), method, settings=fields)):
+        planned = Experiment(known.scenario(setting), method, settings=fields)
+        if _lacks_what_it_needs(planned, known):
             return Skipped(what, str(error))
         raise
 
 
-def _lacks_what_it_needs(planned: Experiment) -> bool:
+def _lacks_what_it_needs(planned: Experiment, known: Benchmark) -> bool:
     """Whether the setting hides what the method needs to know; other errors are ignored."""
     method, kind = METHODS[planned.method], planned.scenario.setting.kind
-    usual = benchmark(planned.scenario.name).recipe.fields(planned.method, kind)
+    usual = known.recipe.fields(planned.method, kind)
     try:
         settings = validate_fields(planned.method, method, {**usual, **planned.settings})
     except InputError:
@@ -289,7 +316,8 @@ def _option(key: str, value: Json) -> tuple[Json, ...]:
     option = OPTIONS.get(key) or option_of(key)
     if option is None:
         raise unknown_name("key", key, (*OPTIONS, "seeds", "first_seed", "set", "run"))
-    if option.kind is tuple and isinstance(value, list) and all(type(item) is int for item in value):
+    listed = isinstance(value, list) and not any(isinstance(item, list) for item in value)
+    if listed and (key in _LISTS or (option.kind is tuple and all(type(item) is int for item in value))):
         # A list of whole numbers is a single value: the widths of one network.
         value = [value]
     return tuple(_checked(option, item) for item in _several(key, value))

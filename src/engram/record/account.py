@@ -32,6 +32,8 @@ class PhaseWork:
         at_boundaries: In `begin_task` and `end_task`.
         for_answers: In `predictor`.
         answer_flops: Operations of the costliest call of `predictor`.
+        begin_flops: Operations at boundaries before the first update of the phase; None in runs of earlier
+            versions.
     """
 
     updates: int
@@ -39,6 +41,7 @@ class PhaseWork:
     at_boundaries: Done
     for_answers: Done
     answer_flops: int
+    begin_flops: int | None = None
 
     @property
     def places(self) -> tuple[Done, Done, Done]:
@@ -54,6 +57,7 @@ class PhaseWork:
             Done(**value["at_boundaries"]),
             Done(**value["for_answers"]),
             int(value["answer_flops"]),
+            None if value.get("begin_flops") is None else int(value["begin_flops"]),
         )
 
 

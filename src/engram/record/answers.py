@@ -164,12 +164,16 @@ class Answers:
             InputError: It cannot be read.
             Damaged: It is not what was written, or contradicts itself.
         """
-        frame = read_table(path, "answers", sha256=sha256)
+        return cls.of_frame(read_table(path, "answers", sha256=sha256), str(path))
+
+    @classmethod
+    def of_frame(cls, frame: polars.DataFrame, where: str) -> Answers:
+        """The answers in a table with the columns of the file; `where` is named in messages."""
         lacking = [name for name in COLUMNS if name not in frame.columns]
         if lacking:
-            raise Damaged(f"{path} is not a table of answers: it lacks the columns {', '.join(lacking)}")
+            raise Damaged(f"{where} is not a table of answers: it lacks the columns {', '.join(lacking)}")
         answers = cls(*(frame[name].to_list() for name in COLUMNS))
         for row, (codes, total) in enumerate(zip(answers.codes, answers.total, strict=True)):
             if len(codes) not in [width * total for width in _WIDTHS]:
-                raise Damaged(f"the answers {path} are damaged: row {row} does not have {total} answers")
+                raise Damaged(f"the answers {where} are damaged: row {row} does not have {total} answers")
         return answers

@@ -105,13 +105,15 @@ class Experiment:
     def __reduce__(self) -> tuple[Callable[..., Experiment], tuple[object, ...]]:
         """An experiment whose method is a class takes the class along to other processes.
 
-        A plugin's method is left out: every process loads the plugin itself.
+        A plugin's method is left out: every process loads the plugin itself. Of a model from a file, the file
+        is taken along.
         """
         values = tuple(getattr(self, item.name) for item in fields(self))
+        source = MODELS[self.model.name].source if self.model.name in MODELS else ""
         if self.method not in METHODS or METHODS.is_ours(self.method):
-            return _restored, (values, None)
+            return _restored, (values, None, source)
         method = METHODS[self.method]
-        return _restored, (values, None if method.__module__.startswith(PLUGIN_MODULE) else method)
+        return _restored, (values, None if method.__module__.startswith(PLUGIN_MODULE) else method, source)
 
     def steps(self, samples: int, *, phase: int | None = None) -> int:
         """The number of updates for a task with this number of training samples.
@@ -277,9 +279,13 @@ def _digest(written: JsonObject) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _restored(values: tuple[Json, ...], method: type[object] | None) -> Experiment:
-    """An experiment in another process, where its method may not be registered yet."""
+def _restored(values: tuple[Json, ...], method: type[object] | None, model: str = "") -> Experiment:
+    """An experiment in another process, where its method and its model may not be registered yet."""
     planned = Experiment(*values)
+    if model and planned.model.name not in MODELS:
+        from engram.models.from_file import model_from_file
+
+        model_from_file(model)
     if method is not None and planned.method not in METHODS:
         METHODS.add_own(planned.method, method)
     return planned

@@ -15,10 +15,11 @@ from engram.core.scores import Scores
 from engram.core.trace import Trace
 from engram.metrics.arrays import Label
 from engram.record.answers import Answers
+from engram.record.choices import choices_of
 from engram.record.half_checked import HalfChecked
+from engram.record.result import Seconds
 from engram.record.run import Run
 from engram.record.samples import Samples
-from engram.record.seconds import Seconds
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
 
@@ -192,7 +193,9 @@ class Recording(ABC):
         from engram.metrics.summary import Measurement
 
         evaluated = len(self._record) > 0
-        measured = self._measured(tolerant=True) if evaluated else Measurement({}, {}, {}, {})
+        measured = Measurement({}, {}, {}, {})
+        if evaluated:
+            measured = self._measured(tolerant=True, description=description)
         for reason in measured.failed.values():
             warnings.warn(f"{reason}; the run is kept without it", stacklevel=2)
         self._warn_of_doubts()
@@ -236,7 +239,7 @@ class Recording(ABC):
 
     # ------------------------------------------------------------------------------------------------
 
-    def _measured(self, *, tolerant: bool = False) -> Measurement:
+    def _measured(self, *, tolerant: bool = False, description: JsonMapping | None = None) -> Measurement:
         from engram.metrics.scores import with_scores
         from engram.metrics.summary import summarise
 
@@ -244,7 +247,14 @@ class Recording(ABC):
         learned, measured = self._learned(), None
         if not self.only_scores:
             called = [str(self.called(task)) for task in range(len(self.sizes))]
-            measured = summarise(self.trace, tolerant=tolerant, names=called, **learned)
+            measured = summarise(
+                self.trace,
+                tolerant=tolerant,
+                choices=choices_of(description or {}),
+                redrawn=self.redrawn,
+                names=called,
+                **learned,
+            )
         return with_scores(measured, self.scores, phases=learned["phases"])
 
     @property

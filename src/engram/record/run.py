@@ -19,25 +19,30 @@ from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, fini
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
 from engram.core.scores import Scores
-from engram.core.trace import Trace
+from engram.core.trace import Counts, Trace
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
 from engram.record.answers import Answers
 from engram.record.card import Card
+from engram.record.choices import choices_of
 from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.half_checked import HalfChecked
+from engram.record.later import LazyField, nothing
+from engram.record.result import Seconds, with_result
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
 from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
-from engram.record.seconds import Seconds
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
+from engram.record.weights import network_of
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
+    from engram.models.network import Network
+    from engram.record.weights import NetworkSource
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
 
@@ -68,6 +73,7 @@ class Run:
         account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
         precision: What was evaluated in half precision; None where that was not asked for.
+        weights: The files of weights that the run kept, with the SHA-256 of their content.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
 
@@ -85,9 +91,9 @@ class Run:
     finished: bool = False
     failure: Failure | None = None
     stored: Mapping[str, float] = field(default_factory=dict)
-    by_task: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    why: Mapping[str, str] = field(default_factory=dict)
-    estimates: Extremes | None = None
+    by_task: LazyField[Mapping[str, Sequence[float]]] = LazyField(dict)
+    why: LazyField[Mapping[str, str]] = LazyField(dict)
+    estimates: LazyField[Extremes | None] = LazyField(nothing)
     sizes: tuple[int, ...] | None = None
     classes: tuple[int, ...] | None = None
     phases: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -95,9 +101,10 @@ class Run:
     updates: int = 0
     evaluations: int = 0
     seconds: Seconds = field(default_factory=Seconds)
-    account: Account | None = None
-    card: Card | None = None
+    account: LazyField[Account | None] = LazyField(nothing)
+    card: LazyField[Card | None] = LazyField(nothing)
     precision: HalfChecked | None = None
+    weights: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
 
@@ -259,6 +266,8 @@ class Run:
             ends=self.ends if len(self.ends) else None,
             classes_seen=self._classes_seen(),
             phases=self._phases(),
+            choices=choices_of(self.description),
+            redrawn=self.redrawn,
             only=only,
         )
 
@@ -273,15 +282,20 @@ class Run:
             return self.estimates
         if not self.finished:
             return Extremes(why="the run is not finished")
-        evaluation = self.description.get("evaluation")
         return estimate_extremes(
             self.trace,
             sizes=self._test_sizes(),
-            redrawn=isinstance(evaluation, Mapping) and bool(evaluation.get("redraw")),
+            redrawn=self.redrawn,
             ends=self.ends if len(self.ends) else None,
             classes_seen=self._classes_seen(),
             phases=self._phases(),
         )
+
+    @property
+    def redrawn(self) -> bool:
+        """Whether other samples were drawn for every evaluation."""
+        evaluation = self.description.get("evaluation")
+        return isinstance(evaluation, Mapping) and bool(evaluation.get("redraw"))
 
     def _test_sizes(self) -> dict[int, int]:
         """How many samples the whole test sets have, as far as this was recorded or can be concluded."""
@@ -338,18 +352,18 @@ class Run:
     @cached_property
     def curve(self) -> Curve:
         """The trace as a table of accuracies, tasks in the order in which they were learned."""
-        return self._curve_of(self.trace)
+        return self._curve_of(self.tables.counts())
 
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """`acc[learned, evaluated]`, on full test sets where the run kept such evaluations."""
-        return self._curve_of(self.ends).matrix() if len(self.ends) else self.curve.matrix()
+        return self._curve_of(self.ends.counts()).matrix() if len(self.ends) else self.curve.matrix()
 
-    def _curve_of(self, trace: Trace) -> Curve:
-        if not len(trace) and len(self.scores):
+    def _curve_of(self, counts: Counts) -> Curve:
+        if not np.size(counts.step) and len(self.scores):
             raise InputError(f"the run {self.folder or self.id} has only scores, no right and wrong answers")
         try:
-            return Curve.of_trace(trace, phases=self._phases())
+            return Curve.of_counts(**counts._asdict(), phases=self._phases())
         except InputError as error:
             raise InputError(f"the run {self.folder or self.id} cannot be read: {error}") from error
 
@@ -404,6 +418,11 @@ class Run:
 
         write_report([self], Path(page))
         return Path(page)
+
+    def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
+        """The network with the weights that the run kept: see `engram.record.weights.network_of`."""
+        code = self.description.get("code")
+        return network_of(self.folder, self.weights, code, task=task, source=source)
 
     # On disk -------------------------------------------------------------------------------------
 
@@ -465,6 +484,7 @@ class Run:
             **account,
             **card,
             **precision,
+            **({"weights": dict(self.weights)} if self.weights else {}),
         }
 
     @classmethod
@@ -535,7 +555,9 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         check_seal(result, folder / RESULT)
         if planned is None:
             check_description(description, result, folder / EXPERIMENT)
-        return _with_result(run, result, folder / RESULT)
+        checksums = result.get(CHECKSUMS)
+        tables = StoredTables(folder, None if checksums is None else dict(checksums))
+        return with_result(run, result, str(folder / RESULT), tables)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
         failure = Failure.of_json(read_json(path), source=str(path))
@@ -544,49 +566,3 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
             check_description(description, written, folder / EXPERIMENT)
         return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run
-
-
-def _with_result(run: Run, result: JsonMapping, path: Path) -> Run:
-    """The run with what `result.json` says, checked."""
-    if not isinstance(result.get("metrics"), Mapping):
-        raise Damaged(f"{path} has no metrics: run it again with --again")
-    try:
-        assert run.folder is not None
-        checksums = result.get(CHECKSUMS)
-        seconds = result.get("seconds") or {}
-        account, card, extremes = result.get("account"), result.get("card"), result.get("extremes")
-        return replace(
-            run,
-            finished=True,
-            stored={str(name): _number(value) for name, value in result["metrics"].items()},
-            by_task={
-                str(name): [_number(value) for value in values]
-                for name, values in (result.get("by_task") or {}).items()
-            },
-            why={str(name): str(reason) for name, reason in (result.get("why") or {}).items()},
-            estimates=None if extremes is None else Extremes.of_json(extremes),
-            sizes=None if result.get("sizes") is None else tuple(map(int, result["sizes"])),
-            classes=None if result.get("classes") is None else tuple(map(int, result["classes"])),
-            phases={int(learning): tuple(tasks) for learning, tasks in result.get("phases") or ()},
-            test_data=tuple(TestData.of_json(task) for task in result.get("test_data") or ()),
-            updates=int(result.get("updates") or 0),
-            evaluations=int(result.get("evaluations") or 0),
-            seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
-            account=None if account is None else Account.of_json(account),
-            card=None if card is None else Card.of_json(card, of=f"the run {run.folder}"),
-            precision=None if result.get("precision") is None else HalfChecked.of_json(result["precision"]),
-            versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
-            tables=StoredTables(run.folder, None if checksums is None else dict(checksums)),
-        )
-    except InputError as error:
-        raise Damaged(str(error)) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Damaged(f"{path} cannot be read ({error}): run it again with --again") from error
-
-
-def _number(value: object) -> float:
-    if value is None:
-        return math.nan
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise TypeError(f"{value!r} is not a number")
-    return float(value)

@@ -144,10 +144,14 @@ class Samples:
             InputError: It cannot be read.
             Damaged: It is not what was written.
         """
-        frame = read_table(path, "samples", sha256=sha256)
+        return cls.of_frame(read_table(path, "samples", sha256=sha256), str(path))
+
+    @classmethod
+    def of_frame(cls, frame: polars.DataFrame, where: str) -> Samples:
+        """The samples in a table with the columns of the file; `where` is named in messages."""
         lacking = [name for name in COLUMNS if name not in frame.columns]
         if lacking:
-            raise Damaged(f"{path} is not a table of samples: it lacks the columns {', '.join(lacking)}")
+            raise Damaged(f"{where} is not a table of samples: it lacks the columns {', '.join(lacking)}")
         return cls(frame)
 
 

@@ -107,6 +107,7 @@ class EvaluationSpec:
             is made once more, with the same result.
         gradients: Record the plasticity and stability parts of each evaluated update: the norms of their
             gradients, and their losses.
+        plasticity: Record dormant units and the effective rank of the features at the end of each task.
         transfer: Try what was learned on the next task, at the end of each task.
         balances: At the very end, record the accuracy of merged networks over their balance (IMM).
         upstream: A data set that the start was pretrained on: how much of it is remembered.
@@ -135,6 +136,9 @@ class EvaluationSpec:
     answers: Annotated[bool, Field(description="Record what was answered as well")] = field(
         default=False, compare=False
     )
+    plasticity: Annotated[
+        bool, Since("3"), Field(description="Record dormant units and effective rank at task ends")
+    ] = False
     transfer: Annotated[TransferSpec | None, Since("2"), INTERNAL] = None
     balances: Annotated[bool, Since("2"), INTERNAL] = False
     upstream: Annotated[str, Since("2"), INTERNAL] = ""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,12 @@ from engram.core.errors import Damaged
 from engram.core.files import checksum, write_parquet
 from engram.core.folder import ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
 from engram.core.scores import Scores
-from engram.core.trace import Trace, read_table
+from engram.core.trace import Counts, Trace, read_table
 from engram.record.answers import Answers
 from engram.record.samples import Samples
+
+if TYPE_CHECKING:
+    import polars
 
 ProbeKey = tuple[str, int | None]
 """What a probe measured: its name, and the task it speaks of; None where it speaks of all."""
@@ -88,23 +92,29 @@ class Tables:
         if len(self.scores):
             checksums[SCORES] = self.scores.save(folder / SCORES)
         if self.readings:
-            import polars as pl
-
-            kinds = {
-                "step": pl.Int64,
-                "learning": pl.Int32,
-                "task": pl.Int32,
-                "name": pl.String,
-                "value": pl.Float64,
-            }
-            checksums[PROBES] = write_parquet(
-                folder / PROBES, pl.DataFrame(list(self.readings), schema=kinds, orient="row")
-            )
+            checksums[PROBES] = write_parquet(folder / PROBES, self.readings_frame())
         if self.samples is not None:
             checksums[SAMPLES] = self.samples.save(folder / SAMPLES)
         if len(self.answers):
             checksums[ANSWERS] = self.answers.save(folder / ANSWERS)
         return checksums
+
+    def counts(self) -> Counts:
+        """The trace without its bits, which takes less time to read where many runs are stored together."""
+        return self.trace.counts()
+
+    def readings_frame(self) -> polars.DataFrame:
+        """What probes measured, as a table with the columns of the file."""
+        import polars as pl
+
+        kinds = {
+            "step": pl.Int64,
+            "learning": pl.Int32,
+            "task": pl.Int32,
+            "name": pl.String,
+            "value": pl.Float64,
+        }
+        return pl.DataFrame(list(self.readings), schema=kinds, orient="row")
 
 
 class StoredTables(Tables):

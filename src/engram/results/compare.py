@@ -135,7 +135,7 @@ def compare_by_scenario(
     if len(parts) < 2 or all(len(part.groups()) < 2 for part in parts):
         return [compare_runs(runs, metrics=metrics, **options)], {}
     comparisons, problems = [], {}
-    for part, variant in zip(parts, _variants([part[0] for part in parts]), strict=True):
+    for part, variant in zip(parts, scenario_variants([part[0] for part in parts]), strict=True):
         try:
             comparisons.append(replace(compare_runs(part, metrics=metrics, **options), variant=variant))
         except InputError as error:
@@ -151,7 +151,7 @@ def compare_by_scenario(
     return comparisons, problems
 
 
-def _variants(runs: Sequence[Run]) -> list[str]:
+def scenario_variants(runs: Sequence[Run]) -> list[str]:
     """For each scenario, what tells it from others with the same name and setting."""
     leaves = [_leaves({"": without_draw(one_by_one(run.description)).get("scenario")}) for run in runs]
     variants = []
@@ -226,7 +226,7 @@ def compare_runs(
         together=together,
         bootstrap=bootstrap,
     )
-    rankings, undefined = _rankings(_chosen(metrics, paired), paired, judged)
+    rankings, undefined = _rankings(chosen_metrics(metrics, distinct.values()), paired, judged)
     first = groups[0].runs[0]
     left_out = {name: tuple(sorted(set(seeds) - set(shared))) for name, seeds in by_seed.items()}
     return RunComparison(
@@ -392,9 +392,17 @@ def _refuse_other_draw(runs: Mapping[str, Run], seed: int) -> None:
             )
 
 
-def _chosen(metrics: Sequence[str], paired: Mapping[str, Sequence[Run]]) -> list[str]:
-    """The names of metrics as the runs spell them."""
-    known = dict.fromkeys(name for runs in paired.values() for run in runs for name in run.metrics)
+def chosen_metrics(metrics: Sequence[str], runs: Iterable[Run]) -> list[str]:
+    """The names of metrics as the runs spell them; without any, the usual ones that the runs have.
+
+    Raises:
+        InputError: No run has such a metric.
+
+    Example:
+        >>> chosen_metrics(["acc"], [Run(stored={"ACC": 0.5})])
+        ['ACC']
+    """
+    known = dict.fromkeys(name for run in runs for name in run.metrics)
     if not metrics and known.keys().isdisjoint(DEFAULT_METRICS):
         raise InputError(
             f"the runs have none of {', '.join(DEFAULT_METRICS)}: choose another metric; "

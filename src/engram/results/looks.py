@@ -16,6 +16,7 @@ from engram.core.errors import InputError
 from engram.core.files import read_json, write_json
 from engram.core.jsons import Json, JsonObject
 from engram.record.run import looks_like_run
+from engram.results.store import is_remote
 
 LOG: Final = "compared.json"
 
@@ -106,9 +107,10 @@ def extended(looks: Iterable[Look], now: Look) -> tuple[Look, ...]:
     )
 
 
-def log_folders(paths: Sequence[Path]) -> list[Path]:
-    """The folders whose logs belong to some run folders or folders of runs."""
-    return list(dict.fromkeys(path.parent if looks_like_run(path) else path for path in paths))
+def log_folders(paths: Sequence[str | Path]) -> list[Path]:
+    """The folders whose logs belong to some run folders or folders of runs; none for stores elsewhere."""
+    places = [Path(path) for path in paths if not is_remote(path)]
+    return list(dict.fromkeys(path.parent if looks_like_run(path) else path for path in places))
 
 
 def read_looks(folders: Iterable[Path]) -> list[Look]:

@@ -237,8 +237,11 @@ def answers(trace: Trace, task: int) -> tuple[Integers, NDArray[np.bool_]]:
         raise InputError(
             f"the trace does not record which samples of task {task} were right: record it with bits"
         )
-    right = np.array([trace.right(row) for row in rows], dtype=np.bool_)
-    return np.array([trace.step[row] for row in rows], dtype=np.int64), right
+    steps = np.array([trace.step[row] for row in rows], dtype=np.int64)
+    packed = np.frombuffer(b"".join(trace.bits[row] for row in rows), dtype=np.uint8)
+    samples = totals.pop() if totals else 0
+    table = packed.reshape(len(rows), -1) if rows else packed.reshape(0, 0)
+    return steps, np.unpackbits(table, axis=1, count=samples).astype(np.bool_)
 
 
 def forgetting_events(trace: Trace, task: int, *, since: int = 0) -> Integers:

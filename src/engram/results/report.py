@@ -39,6 +39,9 @@ from engram.results.test_data import other_data_among, other_data_between
 _FEW = 10
 """Up to this many tasks, a plot shows both the full curves and their values at task ends by default."""
 
+DRAWN = 30
+"""Curves, matrices, samples and cards of a group with more seeds than this are those of its first ones."""
+
 _DENSE = 16
 """With more tasks than this, the matrix is drawn as small squares without numbers."""
 
@@ -64,10 +67,12 @@ def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
         incomplete: Runs that are left out, because they are not finished.
     """
     figures: dict[str, Figure] = {}
-    sections = [_group_section(group, i, figures) for i, group in enumerate(groups)]
-    metrics = joined(_metrics_section(groups), cards_section(groups))
+    drawn = [group.first(DRAWN) for group in groups]
+    sections = [_group_section(group, i, figures, of=len(groups[i].runs)) for i, group in enumerate(drawn)]
+    table = metrics_table(groups)
+    metrics = joined(_metrics_section(groups, table), cards_section(drawn))
     if len(groups) > 1:
-        content = joined(_overview(groups, figures), metrics, *sections)
+        content = joined(_overview(groups, drawn, figures), metrics, *sections)
     else:
         content = joined(*sections, metrics)
     names = ", ".join(dict.fromkeys(group.label for group in groups))
@@ -80,22 +85,26 @@ def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
         heading=scenarios or names,
         lead=_lead(groups, incomplete),
         links=[(group.label, f"group-{i}") for i, group in enumerate(groups)],
-        content=joined(content, _definitions_section(groups)),
+        content=joined(content, _definitions_section(table)),
         figures=figures,
     )
 
 
 def _lead(groups: Sequence[RunGroup], incomplete: Sequence[Run]) -> Html:
     runs = [run for group in groups for run in group.runs]
-    tasks = max(run.curve.accuracy.shape[1] for run in runs)
-    evaluations = sum(len(run.curve) for run in runs)
+    tasks = max(run.curve.accuracy.shape[1] for group in groups for run in group.runs[:DRAWN])
+    evaluations = sum(run.evaluations or len(run.curve) for run in runs)
     experiments = f"{_count(len(groups), 'experiment')}, {_count(len(runs), 'run')}, {_count(tasks, 'task')}"
     rest = f" Left out: {', '.join(f'{run.id} ({run.status})' for run in incomplete)}." if incomplete else ""
-    return joined(f"{experiments}, {evaluations:,} evaluations.{rest}")
+    most = max(len(group.runs) for group in groups)
+    part = (
+        f" Curves, matrices, samples and cards are those of the first {DRAWN} seeds." if most > DRAWN else ""
+    )
+    return joined(f"{experiments}, {evaluations:,} evaluations.{part}{rest}")
 
 
-def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
-    figures["methods"] = method_figure(groups)
+def _overview(groups: Sequence[RunGroup], drawn: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
+    figures["methods"] = method_figure(drawn)
     parts = [
         element("h2", "Comparison"),
         _warning(other_data_between(groups)),
@@ -122,12 +131,13 @@ def _overview(groups: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
     return element("section", *parts, id="overview")
 
 
-def _group_section(group: RunGroup, number: int, figures: dict[str, Figure]) -> Html:
+def _group_section(group: RunGroup, number: int, figures: dict[str, Figure], *, of: int) -> Html:
     run = group.runs[0]
     name = f"tasks-{number}"
     figures[name] = task_figure(group)
     seeds = len(group.runs)
-    spread = f"Lines: mean over {seeds} seeds; bands: ± 1 SD." if seeds > 1 else "One seed."
+    several = f"{seeds} seeds" if seeds == of else f"the first {seeds} of {of:,} seeds"
+    spread = f"Lines: mean over {several}; bands: ± 1 SD." if seeds > 1 else "One seed."
     thinned = len(run.curve) > MAX_POINTS
     few = run.curve.accuracy.shape[1] <= _FEW
     note = (
@@ -323,10 +333,8 @@ def _events(run: Run, task: int) -> NDArray[np.int64] | None:
 
     None if no evaluation followed, or if the evaluated samples changed.
     """
-    evaluation = run.description.get("evaluation")
-    redrawn = isinstance(evaluation, Mapping) and bool(evaluation.get("redraw"))
     learned = np.flatnonzero(run.curve.being_learned()[:, task])
-    if redrawn or not learned.size or learned[-1] == len(run.curve) - 1:
+    if run.redrawn or not learned.size or learned[-1] == len(run.curve) - 1:
         return None
     try:
         return forgetting_events(
@@ -336,8 +344,7 @@ def _events(run: Run, task: int) -> NDArray[np.int64] | None:
         return None
 
 
-def _metrics_section(groups: Sequence[RunGroup]) -> Html:
-    table = metrics_table(groups)
+def _metrics_section(groups: Sequence[RunGroup], table: Mapping[str, Sequence[Summary]]) -> Html:
     if not table:
         return Html("")
     extremes = [stored_extremes(group) for group in groups]
@@ -434,8 +441,8 @@ def _settings(group: RunGroup) -> Html:
     )
 
 
-def _definitions_section(groups: Sequence[RunGroup]) -> Html:
-    registered = [metric for name in metrics_table(groups) if (metric := _registered(name))]
+def _definitions_section(names: Iterable[str]) -> Html:
+    registered = [metric for name in names if (metric := _registered(name))]
     if not registered:
         return Html("")
     entries = [

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
-from engram.core.errors import Damaged, InputError
+from engram.core.errors import Damaged, InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.record.failure import Failure, FailureKind
 from engram.record.incomplete import what_to_do, why_incomplete
@@ -18,7 +18,10 @@ from engram.record.run import Run, looks_like_run
 if TYPE_CHECKING:
     import polars
 
+    from engram.models.network import Network
+    from engram.record.weights import NetworkSource
     from engram.results.compare import CompareOptions, RunComparison
+    from engram.results.table import Table
 
 
 class Runs(Sequence[Run]):
@@ -58,6 +61,18 @@ class Runs(Sequence[Run]):
         shown = ", ".join(labels[:6]) + (f" and {len(labels) - 6} more" if len(labels) > 6 else "")
         rest = f", {len(self.incomplete)} not finished" if self.incomplete else ""
         return f"<Runs: {len(self)} finished{rest}{f': {shown}' if shown else ''}>"
+
+    def model(self, source: NetworkSource | None = None, *, task: int | None = None) -> Network:
+        """The network of the only run, with the weights that it kept; see `Run.model`.
+
+        Raises:
+            InputError: There is not exactly one run.
+        """
+        if len(self) != 1:
+            raise InputError(
+                f"a network is that of one run, and these are {len(self)}: choose one, runs[0].model()"
+            )
+        return self[0].model(source, task=task)
 
     def groups(self) -> list[RunGroup]:
         """The runs grouped by experiment: those of a group differ only in the seed."""
@@ -99,6 +114,16 @@ class Runs(Sequence[Run]):
             parts.setdefault(scenario_key(run), []).append(run)
         return [Runs(part) for part in parts.values()]
 
+    def table(self, *metrics: str, by: Sequence[str] = (), best: bool = False) -> Table:
+        """Lay out the runs as a table over seeds, one block per scenario.
+
+        `markdown()`, `latex()` and `frame()` of the table write it; `engram.results.table.table_of` has the
+        details.
+        """
+        from engram.results.table import table_of
+
+        return table_of(self, metrics, by=by, best=best)
+
     def report(self, page: str | Path = "report.html") -> Path:
         """Write one self-contained HTML page about these runs, and return its path."""
         from engram.results.report import write_report
@@ -110,19 +135,24 @@ class Runs(Sequence[Run]):
 def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
     """All runs in some folders, without duplicates, ordered by path and then by folder name.
 
-    A path is the folder of a finished run, or a folder of runs; those that are not finished, or damaged, are
-    in `incomplete`.
+    A path is the folder of a finished run, a folder of runs, or a compact store, which may be at any address
+    that Polars reads (`s3://bucket/runs`). Runs that are not finished, or damaged, are in `incomplete`.
 
     Raises:
         InputError: There is no finished run, or a run that was named itself is not finished or damaged.
     """
-    places = [Path(paths)] if isinstance(paths, str | Path) else [Path(path) for path in paths]
-    finished: dict[Path, Run] = {}
-    incomplete: dict[Path, Run] = {}
+    from engram.results.store import is_store, read_store
+
+    places = [paths] if isinstance(paths, str | Path) else list(paths)
+    finished: dict[Path | str, Run] = {}
+    incomplete: dict[Path | str, Run] = {}
     for place in places:
-        for folder in run_folders(place):
+        if is_store(place):
+            finished |= {f"{place}/{run.id}": run for run in read_store(place)}
+            continue
+        for folder in run_folders(Path(place)):
             run = load_run(folder)
-            if folder == place and not run.finished:
+            if folder == Path(place) and not run.finished:
                 raise InputError(_cannot_be_used(run))
             (finished if run.finished else incomplete).setdefault(folder.resolve(), run)
     if not finished:
@@ -143,8 +173,19 @@ def _cannot_be_used(run: Run) -> str:
 
 
 def load_run(folder: Path) -> Run:
-    """The run in a folder; a damaged one has a failure that says so."""
+    """The run in a folder, or, as `STORE/ID`, in a compact store; a damaged one has a failure that says so.
+
+    Raises:
+        InputError: There is no such run.
+    """
+    from engram.results.store import is_store, read_store
+
     try:
+        if not folder.exists() and is_store(folder.parent):
+            runs = {run.id: run for run in read_store(folder.parent)}
+            if folder.name not in runs:
+                raise unknown_name("run", folder.name, runs)
+            return runs[folder.name]
         return Run.load(folder)
     except Damaged as error:
         damage = Failure(FailureKind.DAMAGED, str(error))
@@ -224,6 +265,10 @@ class RunGroup:
 
     label: str
     runs: tuple[Run, ...]
+
+    def first(self, most: int) -> RunGroup:
+        """The group with at most so many of its runs."""
+        return self if len(self.runs) <= most else RunGroup(self.label, self.runs[:most])
 
 
 def group_runs(runs: Iterable[Run]) -> list[RunGroup]:

@@ -20,6 +20,7 @@ from engram.scenarios.preparation import (
     common_format,
     grey_images,
     usual_normalisation,
+    usual_steps,
 )
 from engram.scenarios.settings import setting_of
 from engram.scenarios.values import (
@@ -71,7 +72,7 @@ def split(
     known = setting_of(setting, what="split")
     classes = _ordered_classes(dataset, order, seed)
     sizes = _task_sizes(dataset, len(classes), classes_per_task)
-    steps = (usual_normalisation(dataset),) if transforms is None else tuple(transforms)
+    steps = usual_steps(dataset) if transforms is None else tuple(transforms)
     ends = list(accumulate(sizes))
     groups = [classes[end - size : end] for end, size in zip(ends, sizes, strict=True)]
     tasks = tuple(
@@ -339,7 +340,7 @@ def _varied(
     """All classes of a data set in every task, each task with its own change before the last step."""
     known = setting_of(setting, what=what)
     classes = tuple(range(DATASETS[dataset].classes))
-    steps = (usual_normalisation(dataset),) if transforms is None else tuple(transforms)
+    steps = usual_steps(dataset) if transforms is None else tuple(transforms)
     heads = _units(known, [len(classes)] * len(variants))
     tasks = tuple(
         Task(Source(dataset, classes), units, (*steps[:-1], *change, *steps[-1:]), name=name)

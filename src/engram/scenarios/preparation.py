@@ -51,6 +51,17 @@ def usual_normalisation(dataset: str) -> Normalise:
     return _USUAL.get(DATASETS[dataset].part_of or dataset, UNIT_RANGE)
 
 
+def usual_steps(dataset: str) -> tuple[Transform, ...]:
+    """How the samples of a data set are prepared by default: images of bytes are normalised, others stay.
+
+    Example:
+        >>> [step.kind for step in usual_steps("mnist")]
+        ['normalise']
+    """
+    info = DATASETS[dataset]
+    return (usual_normalisation(dataset),) if info.inputs == "image" and info.bytes else ()
+
+
 def statistics_of(step: Normalise, dataset: str) -> str | None:
     """The data set whose mean and deviation a normalisation uses; None where it only scales pixels.
 
@@ -93,6 +104,8 @@ def common_format(datasets: Iterable[str], *, size: int | None = None) -> list[t
         [['resize', 'colour', 'normalise'], ['normalise']]
     """
     names = list(datasets)
+    if any(DATASETS[name].inputs != "image" for name in names):
+        return _as_they_are(names, size=size)
     shapes = [_image_shape(name) for name in names]
     target = size or max(max(shape[1:]) for shape in shapes)
     colour = any(channels > 1 for channels, _, _ in shapes)
@@ -100,10 +113,21 @@ def common_format(datasets: Iterable[str], *, size: int | None = None) -> list[t
         (
             *_resized(name, target),
             *((Colour(),) if colour and channels == 1 else ()),
-            usual_normalisation(name),
+            *usual_steps(name),
         )
         for name, (channels, _, _) in zip(names, shapes, strict=True)
     ]
+
+
+def _as_they_are(names: list[str], *, size: int | None) -> list[tuple[Transform, ...]]:
+    """No preparation, for data sets that are not images; these must have one shape already."""
+    infos = {name: DATASETS[name] for name in names}
+    if len({(info.inputs, info.shape) for info in infos.values()}) > 1:
+        listed = ", ".join(f"{name}: {info.inputs} of shape {info.shape}" for name, info in infos.items())
+        raise InputError(f"the data sets of a scenario must have samples of one kind and shape, got {listed}")
+    if size is not None:
+        raise InputError(f"{names[0]} has no images to resize: leave size out")
+    return [()] * len(names)
 
 
 def _resized(dataset: str, size: int) -> tuple[Transform, ...]:

@@ -91,11 +91,15 @@ def _compare_definitions(name: str, file: Path, *, as_json: bool) -> None:
         show_comparison(comparison)
 
 
+_COMPOSED = ("slt-", "split:", "permuted:", "rotated:", "domains:")
+"""How the names of scenarios begin that are made from their names."""
+
+
 def _explanations(name: str, kinds: Sequence[Kind]) -> list[Explanation]:
     return [
         explain_it(name)
         for names, explain_it in kinds
-        if name in names() or (names is scenario_names and name.startswith("slt-"))
+        if name in names() or (names is scenario_names and name.startswith(_COMPOSED))
     ]
 
 

@@ -51,9 +51,9 @@ def explain_scenario(name: str) -> Explanation:
         >>> lines["samples"]
         'about 288 for training and 71 for testing per task (1,442 and 355 in all)'
     """
-    from engram.scenarios import benchmark
+    from engram.engine.composed import find_benchmark
 
-    known = benchmark(name)
+    known = find_benchmark(name)
     stream = known.scenario()
     default, *others = known.setting_names
     return Explanation(

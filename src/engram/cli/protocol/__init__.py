@@ -26,6 +26,11 @@ class _Protocols(Verbs):
             "engram.cli.protocol.online:online",
             "Show every sample once, and follow rescaled metrics over the tasks (Michel et al. 2023).",
         ),
+        "plasticity": LazyVerb(
+            "engram.cli.protocol.plasticity:plasticity",
+            "Learn every task with a fresh network too, and compare: loss of plasticity "
+            "(Dohare et al. 2024).",
+        ),
         "queue": LazyVerb(
             "engram.cli.protocol.queue:queue",
             "Learn a long queue of tasks, and report the best and worst fields on test data "

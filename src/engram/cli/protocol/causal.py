@@ -70,7 +70,7 @@ def causal(
 ) -> None:
     """Choose fields task by task, never by looking at a later task (Pfülb & Gepperth 2019)."""
     selection = Selection.checked(select_on, held_out)
-    request.options.start()
+    request.options.start(here=request.machines.local)
     from engram.cli.protocol.printing import conclude
     from engram.protocols.causal import CausalOptions, worst_of
     from engram.protocols.causal import causal as plan_causal

@@ -67,7 +67,7 @@ def forward_transfer(
     # Copies that are trained as a whole are chosen on held-out samples, whatever fields are chosen on.
     holds_out = finetune or (bool(request.fields) and select_on == "validation")
     selection = Selection.checked(select_on, held_out, used=holds_out)
-    request.options.start()
+    request.options.start(here=request.machines.local)
     from engram.cli.protocol.printing import present
     from engram.cli.protocol.running import carry_out
     from engram.protocols.forward_transfer import TUNED_LRS

@@ -36,7 +36,7 @@ def grid(
     The chosen fields are then run with all seeds.
     """
     selection = Selection.checked(select_on, held_out)
-    request.options.start()
+    request.options.start(here=request.machines.local)
     from engram.cli.protocol.printing import conclude
     from engram.metrics.registry import computed
     from engram.protocols.grid import grid as plan_grid

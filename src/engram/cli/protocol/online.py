@@ -15,7 +15,7 @@ def online(
 ) -> None:
     """Show every sample once, and follow rescaled metrics over the tasks (Michel et al. 2023)."""
     selection = Selection.checked(select_on, held_out)
-    request.options.start()
+    request.options.start(here=request.machines.local)
     from engram.cli.protocol.printing import conclude
     from engram.protocols.grid import metric_name
     from engram.protocols.online import online as plan_online

@@ -18,7 +18,7 @@ def queue(
     ] = 10,
 ) -> None:
     """Learn a long queue of tasks, and report the best and worst fields on test data (Hsu et al. 2018)."""
-    request.options.start()
+    request.options.start(here=request.machines.local)
     from engram.cli.protocol.printing import conclude
     from engram.protocols.queue import queue as plan_queue
 

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import getdoc
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from engram.cli.machines import chosen_machines, machine_parameters
 from engram.cli.options import one_of
 from engram.cli.run_options import RunOptions, run_parameters
 from engram.cli.signature import Verb, option, with_spread
@@ -17,6 +18,7 @@ from engram.core.errors import InputError
 from engram.core.jsons import JsonObject
 
 if TYPE_CHECKING:
+    from engram.executors import Machines
     from engram.record.experiment import Experiment
 
 # The ends of tasks are always evaluated, and no task is learned for that many updates.
@@ -115,6 +117,7 @@ class ProtocolRequest:
         every: Evaluate after every so many updates; None for the protocol's default.
         subset: Test samples per task in each evaluation, 0 for all; None for the protocol's default.
         jobs: Parallel runs.
+        machines: On which machines.
         options: The experiment and where it is run, as for `engram run`.
     """
 
@@ -125,6 +128,7 @@ class ProtocolRequest:
     every: int | None
     subset: int | None
     jobs: int
+    machines: Machines
     options: RunOptions
 
     @classmethod
@@ -138,13 +142,16 @@ class ProtocolRequest:
         every: int | None = None,
         subset: int | None = None,
         jobs: int = 1,
-        **run_options: object,
+        **run_options: Any,
     ) -> ProtocolRequest:
         """The request, after everything that can be checked before torch is imported.
 
         Raises:
             InputError: An option cannot be used.
         """
+        named = {parameter.name for parameter in machine_parameters()}
+        chosen = {name: run_options.pop(name) for name in [*run_options] if name in named}
+        machines = chosen_machines(**chosen, default="serial" if jobs == 1 else "processes")
         options = RunOptions.of(**run_options)
         options.check(subset=subset)
         if jobs < 1:
@@ -159,6 +166,7 @@ class ProtocolRequest:
             every=every,
             subset=subset,
             jobs=jobs,
+            machines=machines,
             options=options,
         )
 
@@ -209,9 +217,10 @@ def with_request(
         option("every", annotations.get("every", Every), None),
         option("subset", Subset, None),
         option("jobs", Jobs, 1),
+        *machine_parameters(),
     ]
     names = [parameter.name for parameter in shared]
-    parameters = [*shared, *run_parameters(without=("on", *without, *names))]
+    parameters = [*shared, *run_parameters(without=(*without, *names))]
 
     def decorate(verb: Verb) -> Verb:
         spread = with_spread(verb, "request", parameters, partial(ProtocolRequest.checked, protocol))

@@ -16,7 +16,7 @@ from engram.record.failure import FailureKind
 
 if TYPE_CHECKING:
     from engram.cli.protocol.request import ProtocolRequest
-    from engram.executors import Executor
+    from engram.executors import Execute
     from engram.protocols.drive import Plan
     from engram.record.experiment import Experiment
     from engram.record.run import Run
@@ -58,22 +58,23 @@ def carry_out(request: ProtocolRequest, plan: Plan[Outcome]) -> Conclusion:
     return Conclusion(result, tuple(failures.values()))
 
 
-def executor(request: ProtocolRequest) -> Executor:
+def executor(request: ProtocolRequest) -> Execute:
     """What runs experiments, one or several at a time, with progress on stderr."""
     from engram.cli.progress import ProgressDisplay
     from engram.executors import executor_for
 
     where = replace(request.options.where(), jobs=request.jobs)
+    trackers = request.options.trackers()
 
     def run_some(experiments: Sequence[Experiment]) -> Sequence[Run]:
         runs = len({planned.id for planned in experiments})
         with ProgressDisplay(runs, name_failures=False) as display:
-            return executor_for(where, [display], serial=request.jobs == 1)(experiments)
+            return executor_for(where, [display, *trackers], machines=request.machines)(experiments)
 
     return run_some
 
 
-def again_at_most_once(execute: Executor, out: Path, again: bool) -> Executor:
+def again_at_most_once(execute: Execute, out: Path, again: bool) -> Execute:
     """The same executor; with `again` it repeats runs that exist, which are kept until that is done.
 
     A plan may ask for the same run several times: it is repeated once.
@@ -109,7 +110,7 @@ def again_at_most_once(execute: Executor, out: Path, again: bool) -> Executor:
     return run_some
 
 
-def noting_failures(execute: Executor, failures: dict[str, Run]) -> Executor:
+def noting_failures(execute: Execute, failures: dict[str, Run]) -> Execute:
     """The same executor, which notes the runs that failed by their ids."""
 
     def run_and_note(experiments: Sequence[Experiment]) -> Sequence[Run]:

@@ -1,0 +1,118 @@
+"""A compact store of 10,000 made-up runs with 24 million evaluation rows: what commands take to answer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.report import Figure, Options, Report, figure
+from benchmarks.turns import ROOT
+from engram.core.trace import Trace
+from engram.record.run import Run
+from engram.record.tables import Tables
+from engram.results.store import compact
+
+METHODS = ("er", "finetune", "ewc", "gem", "si", "mas", "lwf", "a-gem", "l2", "gdumb")
+RUNS, QUICK_RUNS = 10_000, 500
+TASKS, EVALUATIONS, SAMPLES = 5, 480, 100
+SECONDS, MEGABYTES = 5.0, 2_000.0
+
+
+def measure(options: Options) -> list[Report]:
+    """Write the store, and time whole commands on it."""
+    runs = QUICK_RUNS if options.quick else RUNS
+    with tempfile.TemporaryDirectory() as place:
+        store = Path(place, "store")
+        started = time.perf_counter()
+        written = compact(made_up(runs), store)
+        rows = runs * TASKS * EVALUATIONS
+        report = Report(
+            f"{runs:,} runs with {rows / 1e6:.1f} million evaluation rows in {written.files} files"
+        )
+        report.remarks.append(
+            f"written in {time.perf_counter() - started:.0f} s, {written.size / 1e6:,.0f} MB; {SAMPLES} "
+            "samples per evaluation"
+        )
+        for arguments in (
+            ["table"],
+            ["compare", "--metric", "ACC"],
+            ["report", "-o", f"{place}/report.html"],
+        ):
+            verb, *rest = arguments
+            command = [sys.executable, "-m", "engram", verb, str(store), *rest]
+            report.figures += _figures(f"engram {verb}", command, options.rounds)
+        load = "import sys, engram; engram.load(sys.argv[1]).frame()"
+        report.figures += _figures(
+            "engram.load(...).frame()", [sys.executable, "-c", load, str(store)], options.rounds
+        )
+    return [report]
+
+
+def made_up(count: int) -> Iterator[Run]:
+    """Runs of ten methods on Split-Digits, with made-up traces and metrics, and all else as a run has it."""
+    import engram
+
+    random = np.random.default_rng(0)
+    plain = engram.run("split-digits", "er", updates=20)
+    traces = [_trace(random) for _ in range(20)]
+    for number in range(count):
+        seed, method = divmod(number, len(METHODS))
+        name = METHODS[method]
+        description = {
+            **plain.description,
+            "id": f"split-digits-{name}-s{seed}-{number:012x}",
+            "label": f"{name} on split-digits",
+            "method": name,
+            "seed": seed,
+        }
+        stored = {metric: value + float(random.normal(0, 0.01)) for metric, value in plain.stored.items()}
+        tables = Tables(traces[number % len(traces)], samples=plain.samples)
+        yield replace(plain, planned=None, description=description, stored=stored, tables=tables)
+
+
+def _trace(random: np.random.Generator) -> Trace:
+    trace = Trace()
+    for step in range(1, EVALUATIONS + 1):
+        for task in range(TASKS):
+            right = random.random(SAMPLES) < 0.7
+            trace.add(step=step, learning=(step - 1) * TASKS // EVALUATIONS, task=task, right=right)
+    return trace
+
+
+def _figures(what: str, command: list[str], rounds: int) -> list[Figure]:
+    """The time and the memory of a command in a new interpreter."""
+    seconds, peaks = [], []
+    for _ in range(rounds):
+        # The peak of a process counts that of the one it was forked from: so a small one starts it.
+        told = subprocess.run(
+            [sys.executable, "-c", _MEASURED, *command],
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout.split()
+        seconds.append(float(told[0]))
+        peaks.append(float(told[1]) * _UNIT / 1e6)
+    return [
+        figure(what, seconds, unit="s", target=SECONDS, note="on an idle machine"),
+        figure(f"{what}, memory", peaks, unit="MB", target=MEGABYTES),
+    ]
+
+
+_MEASURED = """
+import resource, subprocess, sys, time
+started = time.perf_counter()
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+"""
+_UNIT = 1 if sys.platform == "darwin" else 1024
+"""In how many bytes `ru_maxrss` counts."""

@@ -1,0 +1,44 @@
+"""`engram compact`: many run folders as few Parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engram.cli.options import Json
+
+
+def compact(
+    runs: Annotated[Path, typer.Argument(help="A folder that contains runs.", metavar="FOLDER")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="The store, a folder that does not exist yet (default: FOLDER-compact)."
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Write finished runs to few Parquet files, which other commands read like the folder.
+
+    The run folders stay as they are. DuckDB and Polars read the files: `runs.parquet` has one row per run,
+    `trace/*.parquet` one row per evaluation of a task. Prints the store.
+    """
+    from rich.progress import track
+
+    from engram.cli.output import name_incomplete, print_json, stderr
+    from engram.results.runs import find_runs
+    from engram.results.store import compact as write_store
+
+    place = runs.with_name(f"{runs.resolve().name}-compact") if out is None else out
+    finished = find_runs(runs)
+    name_incomplete(finished)
+    shown = track(finished, "compacting", console=stderr, transient=True, disable=not stderr.is_terminal)
+    written = write_store(shown, place)
+    if json:
+        print_json({"store": str(place), "runs": written.runs, "files": written.files, "bytes": written.size})
+    else:
+        line = f"{written.runs:,} runs in {written.files:,} files, {written.size / 1e6:,.1f} MB"
+        stderr.print(line, markup=False, soft_wrap=True)
+        typer.echo(place)

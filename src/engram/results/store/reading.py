@@ -1,0 +1,331 @@
+"""Reading runs from a compact store."""
+
+from __future__ import annotations
+
+import gc
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.core.errors import Damaged, InputError
+from engram.core.folder import Reading
+from engram.core.jsons import JsonObject
+from engram.core.scores import Scores
+from engram.core.trace import COLUMNS, Counts, Trace
+from engram.metrics.extremes import Extremes
+from engram.record.answers import Answers
+from engram.record.later import Later
+from engram.record.result import Seconds, with_result
+from engram.record.run import Run
+from engram.record.samples import Samples
+from engram.record.seal import check_seal
+from engram.record.tables import Tables
+from engram.record.test_data import TestData
+from engram.results.store.layout import INDEX, KINDS, LIGHT, OWN, SAMPLES, digest_of_table
+
+if TYPE_CHECKING:
+    import polars
+
+_SHARED = 4096
+"""How many different texts are kept parsed: most runs of a store have the same phases and test data."""
+
+
+def is_remote(address: str | Path) -> bool:
+    """Whether an address has a scheme, such as `s3://`.
+
+    Example:
+        >>> is_remote("s3://bucket/runs"), is_remote("runs")
+        (True, False)
+    """
+    return re.match(r"[a-zA-Z][\w+.-]+://", str(address)) is not None
+
+
+def is_store(address: str | Path) -> bool:
+    """Whether an address is that of a compact store; one with a scheme is taken for one.
+
+    Example:
+        >>> is_store("s3://bucket/runs"), is_store("nowhere")
+        (True, False)
+    """
+    return is_remote(address) or (Path(address) / INDEX).is_file()
+
+
+def read_store(address: str | Path) -> list[Run]:
+    """The runs in a compact store. Tables, cards and accounts are read on first use.
+
+    Args:
+        address: A folder, or any address that Polars reads.
+
+    Raises:
+        InputError: It cannot be read.
+        Damaged: It is not what was written.
+    """
+    place = str(address).rstrip("/")
+    index = _collected(f"{place}/{INDEX}", lambda table: table)
+    missing = [name for name in LIGHT if name not in index.columns]
+    if missing:
+        raise Damaged(f"{place}/{INDEX} is not an index of runs: it lacks the columns {', '.join(missing)}")
+    files = _Files(place)
+    with _without_collection():
+        return [_run(_Row(row), place, files) for row in index.select(LIGHT).to_dicts()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of the index, whose values have the types that were written."""
+
+    values: Mapping[str, object]
+
+    def text(self, name: str) -> str:
+        return str(self.values[name])
+
+    def number(self, name: str) -> int:
+        value = self.values[name]
+        return value if isinstance(value, int) else 0
+
+    def fraction(self, name: str) -> float:
+        value = self.values[name]
+        return float(value) if isinstance(value, int | float) else 0.0
+
+    def numbers(self, name: str) -> tuple[int, ...] | None:
+        value = self.values[name]
+        return tuple(value) if isinstance(value, list) else None
+
+    def metrics(self) -> dict[str, float]:
+        value = self.values["metrics"]
+        known = value.items() if isinstance(value, dict) else ()
+        return {name: number for name, number in known if number is not None}
+
+
+def _run(row: _Row, place: str, files: _Files) -> Run:
+    where = f"the run {row.text('id')} in {place}"
+    description = _description(row)
+    pieces = {kind: files.piece(row, kind) for kind in KINDS}
+    tables = _StoreTables(where, pieces, f"{place}/{SAMPLES}", row.text(SAMPLES))
+    whole = _Whole(row, where)
+    return Run(
+        description=description,
+        finished=True,
+        stored=row.metrics(),
+        by_task=Later(lambda: whole.run.by_task),
+        why=Later(lambda: _texts(row.text("why"))),
+        estimates=Later(lambda: _extremes(row.text("extremes"))),
+        sizes=row.numbers("sizes"),
+        classes=row.numbers("classes"),
+        phases=_phases(row.text("phases")),
+        test_data=_test_data(row.text("test_data")),
+        updates=row.number("updates"),
+        evaluations=row.number("evaluations"),
+        seconds=Seconds(row.fraction("train_seconds"), row.fraction("evaluate_seconds")),
+        account=Later(lambda: whole.run.account),
+        card=Later(lambda: whole.run.card),
+        versions=_texts(row.text("versions")),
+        tables=tables,
+    )
+
+
+def _description(row: _Row) -> JsonObject:
+    """What the run is; runs that differ in their id and seed only share the rest."""
+    shared = _shared_object(row.text("experiment"))
+    own: JsonObject = {name: row.values[name] for name in OWN if name in shared}
+    return {**shared, **own}
+
+
+class _Whole:
+    """What the sealed result of a run says, read and checked on first use."""
+
+    def __init__(self, row: _Row, where: str) -> None:
+        self.row, self.where = row, where
+
+    @cached_property
+    def run(self) -> Run:
+        result = _object(self.row.text("result"), self.where)
+        check_seal(result, Path(self.where))
+        return with_result(Run(), result, self.where, Tables())
+
+
+@lru_cache(_SHARED)
+def _shared_object(text: str) -> JsonObject:
+    value: JsonObject = json.loads(text)
+    return value
+
+
+def _extremes(text: str) -> Extremes | None:
+    value = json.loads(text)
+    return None if value is None else Extremes.of_json(value)
+
+
+def _object(text: str, where: str) -> JsonObject:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise Damaged(f"{where} is damaged: {error}") from error
+    if not isinstance(value, dict):
+        raise Damaged(f"{where} is damaged: it is not a JSON object")
+    return value
+
+
+@lru_cache(_SHARED)
+def _texts(text: str) -> Mapping[str, str]:
+    return {str(name): str(value) for name, value in json.loads(text).items()}
+
+
+@lru_cache(_SHARED)
+def _test_data(text: str) -> tuple[TestData, ...]:
+    return tuple(TestData.of_json(task) for task in json.loads(text))
+
+
+@lru_cache(_SHARED)
+def _phases(text: str) -> Mapping[int, tuple[int, ...]]:
+    return {int(learning): tuple(tasks) for learning, tasks in json.loads(text)}
+
+
+class _File:
+    """A file of tables of many runs."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def rows(self, offset: int, count: int) -> polars.DataFrame:
+        """Some of its rows."""
+        return _collected(self.path, lambda table: table.slice(offset, count))
+
+    @cached_property
+    def counts(self) -> Sequence[NDArray[np.int64]]:
+        """The columns of traces but for the bits, which are most of a file."""
+        names = COLUMNS[:-1]
+        frame = _collected(self.path, lambda table: table.select(names))
+        return [frame[name].to_numpy() for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """The rows of a file that are one table of one run."""
+
+    file: _File
+    offset: int
+    rows: int
+    digest: str
+
+
+class _Files:
+    """The files of a store, each opened once."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.opened: dict[str, _File] = {}
+
+    def piece(self, row: _Row, kind: str) -> _Piece | None:
+        """Where one table of a run is; None where it has no rows."""
+        rows = row.number(f"{kind}_rows")
+        if not rows:
+            return None
+        path = f"{self.place}/{kind}/{row.text('file')}.parquet"
+        file = self.opened.setdefault(path, _File(path))
+        return _Piece(file, row.number(f"{kind}_offset"), rows, row.text(f"{kind}_digest"))
+
+
+class _StoreTables(Tables):
+    """The tables of a run in a compact store, each read and checked on first use."""
+
+    def __init__(self, where: str, pieces: Mapping[str, _Piece | None], shared: str, samples: str) -> None:
+        self._where, self._pieces = where, pieces
+        self._shared, self._samples = shared, samples
+
+    @cached_property
+    def trace(self) -> Trace:  # type: ignore[override]
+        """Every evaluation."""
+        return self._trace("trace")
+
+    @cached_property
+    def ends(self) -> Trace:  # type: ignore[override]
+        """The evaluations at task ends on full test sets."""
+        return self._trace("ends")
+
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:  # type: ignore[override]
+        """What probes measured."""
+        frame = self._frame("probes")
+        return () if frame is None else tuple(frame.iter_rows())
+
+    @cached_property
+    def scores(self) -> Scores:  # type: ignore[override]
+        """The scores of every evaluation."""
+        frame = self._frame("scores")
+        return Scores() if frame is None else Scores.of_frame(frame, self._where)
+
+    @cached_property
+    def answers(self) -> Answers:  # type: ignore[override]
+        """What was answered; empty where that was not recorded."""
+        frame = self._frame("answers")
+        return Answers() if frame is None else Answers.of_frame(frame, self._where)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers were recorded, without reading them."""
+        return self._pieces["answers"] is not None
+
+    @cached_property
+    def samples(self) -> Samples | None:  # type: ignore[override]
+        """Who the test samples are; None where that was not recorded."""
+        return _samples(f"{self._shared}/{self._samples}.parquet", self._samples) if self._samples else None
+
+    def counts(self) -> Counts:
+        """The trace without its bits, read together with those of the other runs in its file."""
+        piece = self._pieces["trace"]
+        if piece is None or "trace" in vars(self):
+            return super().counts()
+        part = slice(piece.offset, piece.offset + piece.rows)
+        return Counts(*(column[part] for column in piece.file.counts))
+
+    def _trace(self, kind: str) -> Trace:
+        frame = self._frame(kind)
+        return Trace() if frame is None else Trace.of_frame(frame, self._where)
+
+    def _frame(self, kind: str) -> polars.DataFrame | None:
+        piece = self._pieces[kind]
+        if piece is None:
+            return None
+        frame = piece.file.rows(piece.offset, piece.rows).drop("id")
+        if digest_of_table(frame) != piece.digest:
+            raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
+        return frame
+
+
+@lru_cache(16)
+def _samples(path: str, digest: str) -> Samples:
+    frame = _collected(path, lambda table: table)
+    if digest_of_table(frame) != digest:
+        raise Damaged(f"the samples {path} are damaged: their digest is not the recorded one")
+    return Samples.of_frame(frame, path)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Pause the garbage collector, which looks at all objects again and again while many are made."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _collected(path: str, query: Callable[[polars.LazyFrame], polars.LazyFrame]) -> polars.DataFrame:
+    """What a query on a Parquet file gives."""
+    import polars as pl
+
+    try:
+        return query(pl.scan_parquet(path, glob=False)).collect()
+    except (OSError, pl.exceptions.PolarsError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(f"cannot read {path}: {reason}") from error
