@@ -15,6 +15,7 @@ BENCHMARKS = {
     "streaming": "the streaming metrics",
     "methods": "time of an update and bytes kept, of every method",
     "layout": "convolutions of images with channels last and first in memory",
+    "precision": "half precision, checked: wrong bits, samples asked again, time",
     "isolation": "restoring the network after every evaluation against the whole run",
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on an idle and a busy machine",

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -36,16 +37,20 @@ from benchmarks.work import (
     read_arrays,
 )
 
+if TYPE_CHECKING:
+    from engram.record.half_checked import Precision
+
 Data = list[tuple[Tensor, Tensor]]
 """Inputs and labels of every task."""
 
 
-def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
+def engram_job(lap: Lap, *, data: Path, updates: int, precision: Precision = "full") -> None:
     """engram itself, with its trace recorded and written; it locates the data itself."""
     del data
     from engram.datasets import load
     from engram.engine.loop import run_steps
     from engram.engine.recipe import experiment
+    from engram.engine.where import Where
 
     planned = experiment(
         "split-fashion-mnist",
@@ -55,7 +60,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
         optimizer="sgd",
         lr=LR,
         momentum=MOMENTUM,
-        epochs=1,
+        epochs=1 if updates == WHOLE_TASK else None,
         updates=None if updates == WHOLE_TASK else updates,
         batch_size=BATCH,
         settings={"memory": MEMORY, "memory_batch": MEMORY_BATCH, "weight": NEW_WEIGHT},
@@ -64,7 +69,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int) -> None:
     load("fashion-mnist")
     with tempfile.TemporaryDirectory() as place:
         lap()
-        steps = run_steps(planned)
+        steps = run_steps(planned, Where(out=None, precision=precision))
         done = 0
         while True:
             try:
@@ -159,6 +164,7 @@ def perceptron() -> nn.Sequential:
 
 JOBS: dict[str, Callable[..., None]] = {
     "engram": engram_job,
+    "engram-half": partial(engram_job, precision="half-checked"),
     "by-hand": by_hand,
     "products": matrix_products,
 }

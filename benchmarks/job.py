@@ -25,7 +25,7 @@ def measure(options: Options) -> list[Report]:
     updates = QUICK_UPDATES if options.quick else WHOLE_TASK
     nothing: list[str] = []
     ours = ("contestants", nothing, Path(sys.executable))
-    jobs = dict.fromkeys(("engram", "by-hand", "products"), ours)
+    jobs = dict.fromkeys(("engram", "engram-half", "by-hand", "products"), ours)
     avalanche = avalanche_env.python()
     if avalanche is not None:
         for name, made in (("avalanche-tensors", updates), ("avalanche-documented", DOCUMENTED_UPDATES)):
@@ -89,6 +89,15 @@ def against_loops(times: dict[str, list[Time]]) -> list[Figure]:
             "engram / loop by hand, CPU time",
             ratios(cpu["engram"], cpu["by-hand"]),
             note="hardly affected by other processes",
+        ),
+        figure(
+            "engram in half precision, checked / loop by hand",
+            ratios(wall["engram-half"], wall["by-hand"]),
+            target=0.75,
+        ),
+        figure(
+            "engram in half precision, checked / loop by hand, CPU time",
+            ratios(cpu["engram-half"], cpu["by-hand"]),
         ),
         figure("engram / its matrix products", ratios(wall["engram"], wall["products"]), target=1.6),
         figure("loop by hand / its matrix products", ratios(wall["by-hand"], wall["products"])),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from engram.engine.observers import Observer
     from engram.executors import Machines
     from engram.record.experiment import Experiment
+    from engram.record.half_checked import Precision
     from engram.record.run import Run
     from engram.results.compare import CompareOptions, RunComparison
     from engram.results.gate import Gate
@@ -29,6 +30,7 @@ def run(
     out: PathLike | None = None,
     data: PathLike | None = None,
     device: str = "cpu",
+    precision: Precision = "full",
     strict: bool = False,
     checkpoint_every: float | None = None,
     track: str | Sequence[str] = (),
@@ -46,6 +48,8 @@ def run(
             interrupted one resumes. By default the run is kept in memory only; `run.save` writes it.
         data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
+        precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
+            bits; `auto` does so where it is faster.
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
@@ -78,6 +82,7 @@ def run(
         out=_path(out),
         data=_path(data),
         device=device,
+        precision=precision,
         strict=strict,
         checkpoint_seconds=checkpoint_every,
         save_weights=save_weights,
@@ -107,6 +112,7 @@ def sweep(
     data: PathLike | None = None,
     device: str = "cpu",
     plugin: PathLike | None = None,
+    precision: Precision = "full",
     strict: bool = False,
     checkpoint_every: float | None = None,
     timeout: float | None = None,
@@ -127,6 +133,8 @@ def sweep(
         data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
+        precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
+            bits; `auto` does so where it is faster.
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
@@ -160,6 +168,7 @@ def sweep(
         data=_path(data),
         device=device,
         plugin=_path(plugin),
+        precision=precision,
         strict=strict,
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,

@@ -182,3 +182,13 @@ def test_interrupt_stops_in_seconds_and_the_same_command_goes_on(file: Path, tmp
     assert json.loads(again.stdout)["counts"] == {**NONE, "done": 2}
     assert (out / first.id / RESULT).stat().st_mtime_ns == stamp
     assert Trace.load(out / second.id / "trace.parquet") == run(second).trace
+
+
+def test_emitted_commands_say_the_precision(file: Path, tmp_path: Path, engram: Engram) -> None:
+    file.write_text(SHORT + 'method = ["er", "l2"]\n')
+    emitted = engram("sweep", file, "--emit-commands", "--precision", "auto", "--out", tmp_path / "there")
+    assert emitted.returncode == 0, emitted.stderr
+    assert all("--precision auto" in line for line in emitted.stdout.splitlines())
+    refused = engram("sweep", file, "--precision", "half", "--out", tmp_path / "there")
+    assert refused.returncode == 2 and "unknown precision 'half'" in refused.stderr
+    assert not (tmp_path / "there").exists()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from engram.evaluation.dense import _available, scorer
+from engram.evaluation.dense import fusing_works, scorer
 from engram.models import build
 from engram.models.network import Network
 from engram.models.spec import ModelSpec
@@ -81,7 +81,7 @@ OTHERS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("name", CHAINS)
 def test_chains_are_computed_by_another_function(name: str) -> None:
-    if not _available():
+    if not fusing_works():
         pytest.skip("needs oneDNN, which this PyTorch does not have")
     network, x = CHAINS[name](), torch.randn(70, *SHAPE)
     with torch.inference_mode():

@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
 from engram.core.errors import InputError
-from engram.evaluation import measured, score
+from engram.evaluation import passes, score
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.ranks import Team, whole_network
 from engram.record.run import Run
@@ -50,7 +50,7 @@ def normalised(rank: int) -> nn.Module:
 
 
 def small_pieces() -> None:
-    measured.CHUNK_BYTES = 32 * 24
+    passes.CHUNK_BYTES = 32 * 24
 
 
 def trained(net: nn.Module, watch: Evaluator) -> list[Tensor]:
@@ -191,7 +191,7 @@ def equal(one: object, other: object) -> bool:
 def test_two_processes_record_what_one_records(
     kind: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(measured, "CHUNK_BYTES", 32 * 24)
+    monkeypatch.setattr(passes, "CHUNK_BYTES", 32 * 24)
     watch = KINDS[kind]()
     weights = trained(network(), watch)
     state = watch.state_dict()

@@ -75,10 +75,10 @@ def test_pieces_that_cross_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = torch.Generator().manual_seed(0)
     sets = [(torch.randn(n, 4, generator=draw), torch.randint(4, (n,), generator=draw)) for n in (37, 50, 41)]
     answers = [(0, 1), None, (1, 3)]
-    monkeypatch.setattr("engram.evaluation.measured.CHUNK_BYTES", 40 * 16)
+    monkeypatch.setattr("engram.evaluation.passes.CHUNK_BYTES", 40 * 16)
     small = Evaluator(sets, tasks="all", units=answers, losses=True)
     small(Fixed(), learning=0)
-    monkeypatch.setattr("engram.evaluation.measured.CHUNK_BYTES", 2**20)
+    monkeypatch.setattr("engram.evaluation.passes.CHUNK_BYTES", 2**20)
     large = Evaluator(sets, tasks="all", units=answers, losses=True)
     large(Fixed(), learning=0)
     assert small.trace == large.trace

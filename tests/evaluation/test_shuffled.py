@@ -67,7 +67,7 @@ def test_what_is_recorded_is_the_same(
     model: type[nn.Module],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engram.evaluation.measured.CHUNK_BYTES", 1)  # several chunks
+    monkeypatch.setattr("engram.evaluation.passes.CHUNK_BYTES", 1)  # several chunks
     recorded = []
     for shuffle in (False, True):
         watch = Evaluator(

@@ -94,6 +94,8 @@ def _places(where: Where) -> list[str]:
         words += ["--data", str(where.data)]
     if where.device != "cpu":
         words += ["--device", where.device]
+    if where.precision != "full":
+        words += ["--precision", where.precision]
     if where.strict:
         words.append("--strict")
     for name, seconds in (("--checkpoint-every", where.checkpoint_seconds), ("--timeout", where.timeout)):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from engram.core.errors import InputError, unknown_name
+from engram.record.half_checked import Precision, check_precision
 
 Plugin = Annotated[
     Path | None,
@@ -16,6 +17,14 @@ Plugin = Annotated[
 Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
 Out = Annotated[Path, typer.Option(help="Where runs are kept.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
+PrecisionOption = Annotated[
+    str,
+    typer.Option(
+        "--precision",
+        metavar="full|half-checked|auto",
+        help="Evaluate in half precision, answers in doubt again in full: the same bits; auto where faster.",
+    ),
+]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Stop a method that reads or does what it must not; see `engram audit`."),
@@ -95,6 +104,18 @@ def check_seconds(checkpoint_every: float | None, timeout: float | None) -> None
     for name, seconds in (("checkpoint-every", checkpoint_every), ("timeout", timeout)):
         if seconds is not None and not seconds > 0:
             raise InputError(f"{name} must be above 0 seconds, got {seconds:g}")
+
+
+def precision_of(word: str) -> Precision:
+    """The precision that a word names.
+
+    Example:
+        >>> precision_of("half")
+        Traceback (most recent call last):
+        engram.core.errors.InputError: unknown precision 'half'...
+    """
+    check_precision(word)
+    return cast(Precision, word)
 
 
 def one_of(name: str, value: str, known: tuple[str, ...]) -> str:

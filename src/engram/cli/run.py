@@ -9,7 +9,7 @@ import typer
 
 from engram.cli.config import with_config
 from engram.cli.describe import describe_run, print_description
-from engram.cli.output import fail, print_json, stdout
+from engram.cli.output import fail, is_verbose, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
 from engram.cli.run_options import RunOptions, with_run_options
 from engram.core.errors import InputError
@@ -67,6 +67,7 @@ def run(
         {name: over["mean"] for name, over in summary(runs).items() if name in SHOWN},
     )
     print_account(runs[-1])
+    print_precision(runs)
     stdout.print(f"report: {page}", soft_wrap=True)
 
 
@@ -152,7 +153,7 @@ def _how_to_resume(where: Where, left: Sequence[Experiment], *, again: bool) -> 
 
 def as_json(runs: Sequence[Run]) -> JsonObject:
     """The runs and their summary, as `--json` prints them."""
-    shown = ("id", "seed", "metrics", "updates", "evaluations", "seconds", "account")
+    shown = ("id", "seed", "metrics", "updates", "evaluations", "seconds", "account", "precision")
     return {
         "runs": [
             {
@@ -190,6 +191,14 @@ def print_summary(runs: Sequence[Run]) -> None:
             spread = "–" if over["sd"] is None else f"{100 * over['sd']:.2f}"
             table.add_row(name, f"{100 * over['mean']:.2f}", spread, interval, str(over["n"]))
     stdout.print(table)
+
+
+def print_precision(runs: Sequence[Run]) -> None:
+    """With `-v`, what was evaluated in half precision and why not more; wrong answers always."""
+    for run in runs:
+        record = run.precision
+        if record is not None and (is_verbose() or record.wrong):
+            stderr.print(f"seed {run.seed}: {record}", soft_wrap=True, markup=False)
 
 
 def print_account(run: Run) -> None:

@@ -18,12 +18,14 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    PrecisionOption,
     SaveWeights,
     Strict,
     Timeout,
     Track,
     check_seconds,
     load_own,
+    precision_of,
     start_computing,
 )
 from engram.cli.signature import Verb, option, with_spread
@@ -64,6 +66,7 @@ class RunOptions:
     out: Out = Path("runs")
     threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None
     device: Device = "cpu"
+    precision: PrecisionOption = "full"
     strict: Strict = False
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     checkpoint_every: CheckpointEvery = None
@@ -95,6 +98,7 @@ class RunOptions:
         if subset is not None and subset < 0:
             raise InputError(f"subset must be at least 1, or 0 for all samples, got {subset}")
         check_seconds(self.checkpoint_every, self.timeout)
+        precision_of(self.precision)
         self.where()
         if "epochs" in self.chosen and "updates" in self.chosen:
             raise InputError("--epochs and --updates cannot be used together: use one of them")
@@ -109,6 +113,7 @@ class RunOptions:
             data=self.data,
             device=self.device,
             plugin=self.plugin,
+            precision=precision_of(self.precision),
             strict=self.strict,
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,

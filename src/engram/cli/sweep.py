@@ -17,16 +17,19 @@ from engram.cli.options import (
     Json,
     Out,
     Plugin,
+    PrecisionOption,
     SaveWeights,
     Strict,
     Timeout,
     Track,
     check_seconds,
     load_own,
+    precision_of,
     start_computing,
 )
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
+from engram.cli.run import print_precision
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
 from engram.core.jsons import JsonObject
@@ -69,6 +72,7 @@ def sweep(
     data: Data = None,
     out: Out = Path("runs"),
     device: Device = "cpu",
+    precision: PrecisionOption = "full",
     strict: Strict = False,
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
@@ -91,6 +95,7 @@ def sweep(
         data=data,
         device=device,
         plugin=plugin,
+        precision=precision_of(precision),
         strict=strict,
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
@@ -120,6 +125,7 @@ def sweep(
         print_json(as_json(plan, runs, seconds_left(runs, jobs)))
     elif not dry_run:
         print_groups(runs)
+        print_precision(runs)
         print_failures(runs)
     if not dry_run and not all(run.finished for run in runs):
         raise typer.Exit(1)

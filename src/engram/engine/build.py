@@ -22,6 +22,7 @@ from engram.models import build
 from engram.models.network import Network
 from engram.models.weights import load_weights
 from engram.record.experiment import Experiment
+from engram.record.half_checked import Precision
 from engram.scenarios.values import TaskSetting
 
 
@@ -59,7 +60,9 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds, stream: 
     return method
 
 
-def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Evaluator:
+def make_evaluator(
+    experiment: Experiment, stream: Stream, seeds: Seeds, *, precision: Precision = "full"
+) -> Evaluator:
     """The evaluator of the run."""
     spec, scenario = experiment.evaluation, experiment.scenario
     part = {"test": stream.test, "train": stream.train, "validation": stream.validation}[spec.on]
@@ -84,6 +87,7 @@ def make_evaluator(experiment: Experiment, stream: Stream, seeds: Seeds) -> Eval
             ids=[test_set.index.tolist() for test_set in test_sets],
             classes=scenario.classes_seen,
             shuffle=not isinstance(scenario.setting, TaskSetting),
+            precision=precision,
         )
 
 

@@ -70,7 +70,7 @@ class RunState:
             method, name=experiment.method, network=network, ledger=self.ledger, meter=self.meter
         )
         self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
-        self.evaluator = make_evaluator(experiment, self.stream, seeds)
+        self.evaluator = make_evaluator(experiment, self.stream, seeds, precision=where.precision)
         self.evaluator.answering = self.method.asked
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
@@ -232,6 +232,7 @@ class RunState:
             evaluations=self.evaluator.evaluations,
             seconds=Seconds(self.meter.train_seconds, self.evaluator.seconds),
             account=self.meter.account(self.parameters),
+            precision=self.evaluator.precision_record,
             tables=self.evaluator.tables(),
         )
 

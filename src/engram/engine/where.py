@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from engram.core.errors import InputError, unknown_name
+from engram.record.half_checked import Precision, check_precision
 
 SAVES: Final = ("final", "tasks")
 """Which weights a run may keep: those at its end, or those after every task."""
@@ -22,6 +23,8 @@ class Where:
         data: The folder that is searched for data sets first.
         device: Where to compute: `cpu`, `cuda` or `mps`.
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
+        precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
+            bits; `auto` does so where it is faster.
         strict: Whether to stop a method that reads data it must not read.
         jobs: Parallel runs (default: one per core).
         checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints (default:
@@ -42,6 +45,7 @@ class Where:
     data: Path | None = None
     device: str = "cpu"
     plugin: Path | None = None
+    precision: Precision = "full"
     strict: bool = False
     jobs: int | None = None
     checkpoint_seconds: float | None = None
@@ -50,6 +54,7 @@ class Where:
     save_weights: str | None = None
 
     def __post_init__(self) -> None:
+        check_precision(self.precision)
         if self.jobs is not None and self.jobs < 1:
             raise InputError(f"jobs must be at least 1, got {self.jobs}")
         if self.save_weights not in (None, *SAVES):

@@ -13,7 +13,9 @@ _IDLE = (nn.Flatten, nn.Identity, nn.Dropout)
 """Layers that leave flat samples unchanged in evaluation mode."""
 
 
-class _Step(NamedTuple):
+class Dense(NamedTuple):
+    """A dense layer, and whether a ReLU follows it."""
+
     layer: nn.Linear
     rectified: bool
 
@@ -36,8 +38,8 @@ def scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
         ...     torch.allclose(scorer(network)(x), network(x), atol=1e-5)
         True
     """
-    steps = _chain(network)
-    if steps is None or not _available():
+    steps = dense_layers(network)
+    if steps is None or not fusing_works():
         return network
 
     def scores(x: Tensor) -> Tensor:
@@ -46,24 +48,24 @@ def scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
             return plain
         x = x.flatten(1)
         for layer, rectified in steps:
-            x = _linear(x, layer.weight, layer.bias, "relu" if rectified else "none")
+            x = fused_linear(x, layer.weight, layer.bias, "relu" if rectified else "none")
         return x
 
     return scores
 
 
-def _chain(network: nn.Module) -> list[_Step] | None:
+def dense_layers(network: nn.Module) -> list[Dense] | None:
     """The dense layers of a network that consists of nothing else; None for any other network."""
-    steps: list[_Step] = []
+    steps: list[Dense] = []
     for layer in _in_order(network):
-        if layer is None or _watched(layer):
+        if layer is None or watched(layer):
             return None
         if type(layer) is nn.Linear:
             if layer.weight.dtype is not torch.float32 or not layer.weight.is_cpu:
                 return None
-            steps.append(_Step(layer, rectified=False))
+            steps.append(Dense(layer, rectified=False))
         elif type(layer) is nn.ReLU and steps:
-            steps[-1] = _Step(steps[-1].layer, rectified=True)
+            steps[-1] = Dense(steps[-1].layer, rectified=True)
         elif type(layer) not in _IDLE or (type(layer) is nn.Flatten and steps):
             return None
     return steps or None
@@ -71,40 +73,51 @@ def _chain(network: nn.Module) -> list[_Step] | None:
 
 def _in_order(network: nn.Module) -> Iterator[nn.Module | None]:
     """The layers in the order in which a sample passes through them; None where that is unknown."""
-    parts = tuple(network) if type(network) is nn.Sequential else _declared(network)
+    parts = parts_of(network)
     if parts is None:
         yield network if next(network.children(), None) is None else None
         return
-    if _watched(network):
+    if watched(network):
         yield None
     for part in parts:
         yield from _in_order(part)
 
 
-def _declared(network: nn.Module) -> tuple[nn.Module, ...] | None:
-    """The parts that the class defining `forward` declares with a method `chain`; None if it has none."""
+def parts_of(network: nn.Module) -> tuple[nn.Module, ...] | None:
+    """The parts that a sample passes one after the other; None where that is unknown.
+
+    They are those of a plain `nn.Sequential`, and those that the class defining `forward` declares with a
+    method `chain`.
+
+    Example:
+        >>> parts_of(nn.Sequential(nn.Flatten(), nn.ReLU()))
+        (Flatten(start_dim=1, end_dim=-1), ReLU())
+    """
+    if type(network) is nn.Sequential:
+        return tuple(network)
     author = next(kind for kind in type(network).__mro__ if "forward" in vars(kind))
     chain = vars(author).get("chain")
     return None if chain is None or "forward" in vars(network) else tuple(chain(network))
 
 
-def _watched(module: nn.Module) -> bool:
+def watched(module: nn.Module) -> bool:
     """Whether the module has hooks or is compiled, so that it must be called itself."""
     return bool(module._forward_hooks or module._forward_pre_hooks or module._compiled_call_impl)
 
 
-def _linear(x: Tensor, weight: Tensor, bias: Tensor | None, then: str) -> Tensor:
+def fused_linear(x: Tensor, weight: Tensor, bias: Tensor | None, then: str) -> Tensor:
+    """A dense layer and what follows it (`relu` or `none`), computed by oneDNN in one pass."""
     outputs: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, then, [], "")
     return outputs
 
 
 @cache
-def _available() -> bool:
+def fusing_works() -> bool:
     """Whether this version of PyTorch has the fused function and it gives the expected result."""
     if not torch.backends.mkldnn.is_available():
         return False
     x, weight, bias = torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [-3.0, -4.0]]), torch.ones(2)
     try:
-        return torch.equal(_linear(x, weight, bias, "relu"), torch.tensor([[12.0, 0.0]]))
+        return torch.equal(fused_linear(x, weight, bias, "relu"), torch.tensor([[12.0, 0.0]]))
     except (AttributeError, RuntimeError, TypeError):
         return False

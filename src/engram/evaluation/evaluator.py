@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +15,19 @@ import torch
 from torch import Tensor, nn
 
 from engram.core.errors import InputError, unknown_name
-from engram.core.jsons import Json
 from engram.core.scores import Scores
 from engram.core.trace import Trace
 from engram.evaluation.asking import Forward, Right, Score
 from engram.evaluation.asking import Routes as Routes
 from engram.evaluation.batch_sets import BatchQuestions, BatchSet, labels_in, size_of
+from engram.evaluation.checked import Checked, against_half
 from engram.evaluation.fingerprint import fingerprint
 from engram.evaluation.guard import Guard, same_randomness
 from engram.evaluation.judge import Judge, Sought
 from engram.evaluation.measured import Answering, Measured, Wanted, ask_at_once, ask_in_batches
 from engram.evaluation.measured import Evaluation as Evaluation
-from engram.evaluation.precision import Autocast, precision
+from engram.evaluation.passes import Passes
+from engram.evaluation.precision import Autocast, computing_in
 from engram.evaluation.ranks import Ranks, Team, check_ranks, whole_network
 from engram.evaluation.samples import Questions, draw
 from engram.evaluation.schedule import Schedule
@@ -38,6 +39,8 @@ from engram.evaluation.state import (
     packed,
     packed_answers,
     packed_scores,
+    refuse_other_data,
+    refuse_other_record,
     unpacked,
     unpacked_answers,
     unpacked_scores,
@@ -45,10 +48,11 @@ from engram.evaluation.state import (
 from engram.evaluation.ways import CompetingUnits, Ways, competing_units, known_samples, read_test_sets
 from engram.metrics.arrays import Label
 from engram.metrics.extremes import REDRAW_WARNING
+from engram.record.half_checked import HalfChecked, Precision, check_precision
 from engram.record.recording import Recording
 from engram.record.run import Run
 from engram.record.samples import Column, PerTask, Samples
-from engram.record.test_data import TestData, other_tasks
+from engram.record.test_data import TestData
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
@@ -98,6 +102,9 @@ class Evaluator(Recording):
             the batch, those of a mapping by name).
         autocast: A type such as `torch.bfloat16` to evaluate in mixed precision, False to evaluate without;
             None for what is in force where the evaluator is called.
+        precision: `half-checked` evaluates in bfloat16, and asks answers that are in doubt again in full
+            precision, so that the bits are those of `full`; `auto` does so where a short trial finds it
+            faster. See docs/how-to/half-precision.md.
         ranks: In distributed training, `share` for each process its share, `first` for rank 0 alone (other
             processes record nothing and need not call), `each` for each process on its own.
         on_evaluate: Called with an `Evaluation` after each one, for plots of your own; in distributed
@@ -136,6 +143,7 @@ class Evaluator(Recording):
         higher_is_better: bool | None = None,
         forward: Forward | None = None,
         autocast: Autocast = None,
+        precision: Precision = "full",
         ranks: Ranks = "share",
         on_evaluate: Callable[[Evaluation], object] | None = None,
     ) -> None:
@@ -145,6 +153,7 @@ class Evaluator(Recording):
         if tasks not in ("seen", "all"):
             raise InputError(f"tasks must be 'seen' or 'all', got {tasks!r}")
         check_ranks(ranks)
+        check_precision(precision)
         self.ways = Ways.of(right=right, score=score, forward=forward, higher_is_better=higher_is_better)
         self.ways.check(units=units, losses=losses, full_ends=full_ends, answers=answers)
         self.scores = Scores(self.ways.higher_is_better)
@@ -186,6 +195,7 @@ class Evaluator(Recording):
         self._questions: Questions | BatchQuestions | None = None
         self._gathered: list[int] = []
         self._guard = Guard(own_code=self.ways.own)
+        self.checked = None if precision == "full" else Checked(precision)
 
     def __call__(
         self,
@@ -309,6 +319,11 @@ class Evaluator(Recording):
         """What modules have changed in themselves in evaluations; it was restored."""
         return tuple(self._guard.changes)
 
+    @property
+    def precision_record(self) -> HalfChecked | None:
+        """What was evaluated in half precision; None where that was not asked for."""
+        return None if self.checked is None else self.checked.record
+
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
         """Write the same files as `engram run`; in distributed training, rank 0 does.
 
@@ -368,6 +383,7 @@ class Evaluator(Recording):
             "ends": packed(self.ends),
             "scores": packed_scores(self.scores),
             "answered": packed_answers(self.answered),
+            "checked": None if self.checked is None else self.checked.state_dict(),
         }
 
     def load_state_dict(self, state: EvaluatorState) -> None:
@@ -378,8 +394,13 @@ class Evaluator(Recording):
                 evaluations in it were made on other test sets. Nothing is changed then.
         """
         check_state(state)
-        self._refuse_other_record(state)
-        self._refuse_other_data(state.get("test_data", ()))
+        refuse_other_record(
+            state,
+            names=self.names if self.named else [],
+            only_scores=self.only_scores,
+            scored=self.ways.score is not None,
+        )
+        refuse_other_data(state, self.test_data, called=self.called)
         plain = state["plain"]
         self.step, self.seconds, self.evaluations = plain["step"], plain["seconds"], plain["evaluations"]
         self.seen = list(state["seen"])
@@ -396,6 +417,8 @@ class Evaluator(Recording):
         if state.get("scores"):
             self.scores = unpacked_scores(state["scores"])
         self.answered = unpacked_answers(state.get("answered"))
+        if self.checked is not None and (checked := state.get("checked")) is not None:
+            self.checked.load_state_dict(checked)
         self._gathered = list(state.get("gathered", ()))
 
     def gather_again(self, device: torch.device) -> None:
@@ -406,32 +429,6 @@ class Evaluator(Recording):
             )
 
     # ----------------------------------------------------------------------------------------------
-
-    def _refuse_other_data(self, recorded: Sequence[Mapping[str, Json]]) -> None:
-        """Refuse to continue a record that was made on other test sets."""
-        changed = other_tasks([TestData.of_json(task) for task in recorded], self.test_data)
-        if changed:
-            task = self.called(changed[0])
-            raise InputError(
-                f"the test data of task {task} are not those that the evaluations so far were made on: "
-                "continue with the same test data, or begin again"
-            )
-
-    def _refuse_other_record(self, state: EvaluatorState) -> None:
-        """Refuse to continue a record of tasks with other names, or with scores that are not recorded now."""
-        names = self.names if self.named else []
-        if state.get("names", names) != names:
-            before, now = (", ".join(listed) or "none" for listed in (state["names"], names))
-            raise InputError(
-                f"the names of tasks were {before} in the evaluations so far, and are {now}: "
-                "continue with the same names, or begin again"
-            )
-        answered, scored = len(state["trace"]["step"]), "scores" in state and len(state["scores"]["step"])
-        if (answered and self.only_scores) or (scored and self.ways.score is None):
-            raise InputError(
-                f"the evaluations so far recorded {'scores' if scored else 'right and wrong answers'}: "
-                "continue with the same right= and score=, or begin again"
-            )
 
     def _number(self, task: Label) -> int:
         """The number of a task, given by number or name."""
@@ -500,7 +497,7 @@ class Evaluator(Recording):
             device = next((p.device for p in network.parameters()), torch.device("cpu"))
             if not team.alone:
                 team.agree(network, device, evaluations=self.evaluations + 1, data=str(self.test_data))
-            with self._guard.untouched(network), precision(device, self.autocast):
+            with self._guard.untouched(network), computing_in(device, self.autocast):
                 if curve:
                     self._answer(network, learning, self._chosen(device), team, into=self.trace)
                     self.evaluations += 1
@@ -550,7 +547,7 @@ class Evaluator(Recording):
         """Ask about all samples, and record which answers are right, and what else is wanted of them."""
         device = torch.device(questions.device)
         with team.together(device):
-            asked = self._asked(network, questions, team)
+            asked = self._asked(network, questions, team, learning, into is self.ends)
         measured = asked.combined(team, device).arranged(questions.in_order)
         for task, (start, stop) in zip(questions.tasks, questions.bounds, strict=True):
             mine = measured.part(start, stop)
@@ -566,11 +563,15 @@ class Evaluator(Recording):
             if mine.losses is not None:
                 self.readings.append((self.step, learning, task, "loss", float(mine.losses.mean())))
 
-    def _asked(self, network: nn.Module, questions: Questions | BatchQuestions, team: Team) -> Measured:
+    def _asked(
+        self, network: nn.Module, questions: Questions | BatchQuestions, team: Team, learning: int, ends: bool
+    ) -> Measured:
         competing = [None if self.units is None else self.units[task] for task in questions.tasks]
         sought: Sought = [None if units is None else tuple(units) for units in competing]
         wanted = Wanted(losses=self.losses, answers=self.answers)
         if isinstance(questions, BatchQuestions):
+            if self.checked is not None:
+                self.checked.why = "samples are asked in batches or by own functions"
             return ask_in_batches(
                 network,
                 questions,
@@ -583,12 +584,11 @@ class Evaluator(Recording):
                 team=team,
             )
         assert self.judge is not None
-        return ask_at_once(
-            network,
-            questions,
-            judge=self.judge,
-            sought=sought,
-            wanted=wanted,
-            answering=self.answering,
-            team=team,
+        passes = Passes(network, questions, self.judge, sought, self.answering)
+        if self.checked is None or ends:
+            return ask_at_once(passes, wanted=wanted, team=team)
+        against = against_half(
+            questions.device, team, more=self.losses or self.answers, changes=bool(self._guard.changes)
         )
+        whole = partial(ask_at_once, passes, wanted=wanted, team=team)
+        return self.checked.asked(passes, whole, learning=learning, against=against)

@@ -91,6 +91,11 @@ class Judge:
         return answer_loss(scores, y, units)
 
     @property
+    def single(self) -> bool:
+        """Whether outputs were read as the logit of a binary classifier."""
+        return self._single
+
+    @property
     def doubt(self) -> str:
         """Why the reading of the outputs may be wrong; empty where nothing speaks against it.
 

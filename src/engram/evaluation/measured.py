@@ -14,6 +14,7 @@ from engram.evaluation.batch_sets import BatchQuestions
 from engram.evaluation.batches import Batch, label_tensor
 from engram.evaluation.dense import scorer
 from engram.evaluation.judge import Judge, Sought
+from engram.evaluation.passes import Passes
 from engram.evaluation.ranks import Team
 from engram.evaluation.samples import Questions, chunks, class_numbers
 from engram.evaluation.ways import Ways
@@ -21,11 +22,6 @@ from engram.metrics.arrays import Label
 
 Answering: TypeAlias = Callable[[], AbstractContextManager[object]]
 """Makes the context in which a network is called."""
-
-CHUNK_BYTES = 2**23
-CHUNK_BYTES_CONVOLVED = 2**20
-"""Smaller, because the activations of convolutions are much larger than their inputs and should stay in the
-cache."""
 
 
 class Evaluation(NamedTuple):
@@ -82,37 +78,23 @@ class Measured(NamedTuple):
         return Measured(*(None if part is None else part[start:stop] for part in self))
 
 
-def ask_at_once(
-    network: nn.Module,
-    questions: Questions,
-    *,
-    judge: Judge,
-    sought: Sought,
-    wanted: Wanted,
-    answering: Answering,
-    team: Team,
-) -> Measured:
+def ask_at_once(passes: Passes, *, wanted: Wanted, team: Team) -> Measured:
     """Classify all samples in one pass, in pieces of some megabytes.
 
     Args:
-        network: In evaluation mode.
-        questions: The samples.
-        judge: Judges classes.
-        sought: For each task of the questions, the units that compete.
+        passes: The network and the samples.
         wanted: What else to measure.
-        answering: The context in which the network is called.
         team: Which pieces this process evaluates; what is measured of the others is 0.
     """
+    network, questions, judge, sought = passes.network, passes.questions, passes.judge, passes.sought
     measured = Measured.empty(questions.total, right=True, scores=False, wanted=wanted)
     right, _, losses, answers = measured
     assert right is not None
-    convolved = any(isinstance(module, nn.Conv2d) for module in network.modules())
-    size = questions.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
-    for number, part in enumerate(chunks(questions.total, size)):
+    for number, part in enumerate(chunks(questions.total, passes.rows_at_once)):
         if not team.mine(number):
             continue
         x, y = questions.read(part)
-        with answering():
+        with passes.answering():
             logits = _scores(network, x, questions, part, judge, sought)
         for place, rows in questions.spans(part, sought):
             right[part][rows] = judge.right(logits[rows], y[rows], sought[place]).cpu()

@@ -10,7 +10,7 @@ Autocast = torch.dtype | bool | None
 """A type for mixed precision; False for none; None for what is in force where the evaluator is called."""
 
 
-def precision(device: torch.device, autocast: Autocast) -> AbstractContextManager[object]:
+def computing_in(device: torch.device, autocast: Autocast) -> AbstractContextManager[object]:
     """The context in which a network on this device is evaluated.
 
     Within `torch.autocast`, PyTorch keeps weights that it has cast. An evaluation neither uses these, which
@@ -22,22 +22,23 @@ def precision(device: torch.device, autocast: Autocast) -> AbstractContextManage
         autocast: See `Autocast`; True is the type that PyTorch prefers on the device.
 
     Example:
-        >>> with precision(torch.device("cpu"), torch.bfloat16):
+        >>> with computing_in(torch.device("cpu"), torch.bfloat16):
         ...     (torch.ones(1, 2) @ torch.ones(2, 1)).dtype
         torch.bfloat16
-        >>> with torch.autocast("cpu", torch.bfloat16), precision(torch.device("cpu"), False):
+        >>> with torch.autocast("cpu", torch.bfloat16), computing_in(torch.device("cpu"), False):
         ...     (torch.ones(1, 2) @ torch.ones(2, 1)).dtype
         torch.float32
     """
     kind = device.type
     if autocast is False:
-        return torch.autocast(kind, enabled=False) if _in_force(kind) else nullcontext()
+        return torch.autocast(kind, enabled=False) if in_force(kind) else nullcontext()
     if isinstance(autocast, torch.dtype):
         return torch.autocast(kind, dtype=autocast, cache_enabled=False)
-    if autocast or _in_force(kind):
+    if autocast or in_force(kind):
         return torch.autocast(kind, dtype=torch.get_autocast_dtype(kind), cache_enabled=False)
     return nullcontext()
 
 
-def _in_force(kind: str) -> bool:
+def in_force(kind: str) -> bool:
+    """Whether autocast is in force on devices of a kind."""
     return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)

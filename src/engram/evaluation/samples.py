@@ -245,6 +245,13 @@ class Questions:
                 pieces.append(data.rows(rows[low - start : high - start]))
         return torch.cat(pieces).to(self.device), self.y[part]
 
+    def pick(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of some samples, by their places."""
+        if self._held is not None:
+            return self._held[index.to(self._held.device)], self.y[index.to(self.y.device)]
+        places = index if self._order is None else self._order[index]
+        return self._picked(places).to(self.device), self.y[index.to(self.y.device)]
+
     def _picked(self, order: Tensor) -> Tensor:
         """The inputs at some places in the order of tasks; each task's are read at once, ascending."""
         ascending, back = order.sort()

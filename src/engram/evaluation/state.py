@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import NotRequired, TypedDict
 
 import numpy as np
@@ -14,7 +14,10 @@ from engram.core.folder import Reading
 from engram.core.jsons import JsonObject
 from engram.core.scores import Scores
 from engram.core.trace import COLUMNS, Trace
+from engram.evaluation.checked import CheckedState
+from engram.metrics.arrays import Label
 from engram.record.answers import Answers
+from engram.record.test_data import TestData, other_tasks
 
 VERSION = 1
 """The version of the states that are written; those of earlier versions can be read."""
@@ -49,6 +52,7 @@ class EvaluatorState(TypedDict):
     ends: dict[str, Tensor]
     scores: NotRequired[dict[str, Tensor]]
     answered: NotRequired[dict[str, Tensor]]
+    checked: NotRequired[CheckedState | None]
 
 
 def check_state(state: object) -> None:
@@ -70,6 +74,35 @@ def check_state(state: object) -> None:
         raise InputError(
             f"the state of the evaluator is of version {version}, and this engram reads up to {VERSION}: "
             "install the engram that wrote it"
+        )
+
+
+def refuse_other_data(
+    state: EvaluatorState, test_data: Sequence[TestData], *, called: Callable[[int], Label]
+) -> None:
+    """Refuse to continue a record that was made on other test sets."""
+    changed = other_tasks([TestData.of_json(task) for task in state.get("test_data", ())], test_data)
+    if changed:
+        raise InputError(
+            f"the test data of task {called(changed[0])} are not those that the evaluations so far were made "
+            "on: continue with the same test data, or begin again"
+        )
+
+
+def refuse_other_record(state: EvaluatorState, *, names: list[str], only_scores: bool, scored: bool) -> None:
+    """Refuse to continue a record of tasks with other names, or with scores that are not recorded now."""
+    if state.get("names", names) != names:
+        before, now = (", ".join(listed) or "none" for listed in (state["names"], names))
+        raise InputError(
+            f"the names of tasks were {before} in the evaluations so far, and are {now}: "
+            "continue with the same names, or begin again"
+        )
+    answered = len(state["trace"]["step"])
+    had_scores = "scores" in state and len(state["scores"]["step"])
+    if (answered and only_scores) or (had_scores and not scored):
+        raise InputError(
+            f"the evaluations so far recorded {'scores' if had_scores else 'right and wrong answers'}: "
+            "continue with the same right= and score=, or begin again"
         )
 
 

@@ -16,6 +16,7 @@ from engram.core.trace import Trace
 from engram.metrics.arrays import Label
 from engram.record.answers import Answers
 from engram.record.choices import choices_of
+from engram.record.half_checked import HalfChecked
 from engram.record.result import Seconds
 from engram.record.run import Run
 from engram.record.samples import Samples
@@ -96,6 +97,11 @@ class Recording(ABC):
     @abstractmethod
     def samples(self) -> Samples | None:
         """Who the test samples are; None where bits do not belong to fixed samples."""
+
+    @property
+    def precision_record(self) -> HalfChecked | None:
+        """What was evaluated in half precision; None where that was not asked for."""
+        return None
 
     def doubts(self) -> list[str]:
         """What makes the metrics doubtful."""
@@ -207,6 +213,7 @@ class Recording(ABC):
             updates=self.step,
             evaluations=self.evaluations,
             seconds=Seconds(train_seconds, self.seconds),
+            precision=self.precision_record,
             tables=self.tables(),
         )
 

@@ -12,6 +12,7 @@ from engram.core.jsons import JsonMapping
 from engram.metrics.extremes import Extremes
 from engram.record.account import Account
 from engram.record.card import Card
+from engram.record.half_checked import HalfChecked
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
 
@@ -68,6 +69,7 @@ def with_result(run: Run, result: JsonMapping, where: str, tables: Tables) -> Ru
             seconds=Seconds(float(seconds.get("train") or 0), float(seconds.get("evaluate") or 0)),
             account=None if account is None else Account.of_json(account),
             card=None if card is None else Card.of_json(card, of=f"the run {run.folder or run.id}"),
+            precision=None if result.get("precision") is None else HalfChecked.of_json(result["precision"]),
             weights={str(name): str(value) for name, value in (result.get("weights") or {}).items()},
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
             tables=tables,

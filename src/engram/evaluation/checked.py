@@ -1,0 +1,262 @@
+"""Evaluations in half precision with the bits of full precision: when, how sure, and whether it is faster."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeAlias, TypedDict
+
+import torch
+from torch import Tensor, nn
+
+from engram.evaluation.asking import Routes
+from engram.evaluation.dense import scorer, watched
+from engram.evaluation.doubt import FACTOR, PROBES, Settled, settle
+from engram.evaluation.half import half_scorer
+from engram.evaluation.measured import Measured
+from engram.evaluation.passes import Passes
+from engram.evaluation.precision import in_force
+from engram.evaluation.ranks import Team
+from engram.record.half_checked import HalfChecked, Precision
+
+COMPARED_EVERY = 64
+"""Every so many evaluations, and the first after another task begins, one is made in both precisions."""
+WINDOW = 8
+"""Evaluations whose largest error counts."""
+FEWEST_SAMPLES = 4 * PROBES
+"""With fewer samples, those that are asked in both precisions are too large a part."""
+WORTH_IT = 0.75
+"""`auto` uses half precision if it takes at most this share of the time: asking again costs the rest."""
+PATIENCE = 3
+"""Evaluations in a row with too many answers in doubt, after which full precision is used until another task
+begins."""
+TRIALS, TRIAL_ROWS = 3, 512
+
+
+class CheckedState(TypedDict):
+    """What a resumed evaluator continues from."""
+
+    record: dict[str, int | float | str]
+    errors: list[float]
+    off: str
+
+
+class Checked:
+    """Decides, evaluation by evaluation, whether half precision is used, and checks its answers.
+
+    In the first evaluation of every task, and in every 64th from there on, all samples are asked in both
+    precisions, and full precision is recorded. If an answer differs, it is counted and the safety factor is
+    doubled. If even an answer that was asked again differs, what the network answers to a sample depends on
+    the others of its batch, and half precision is not used any more.
+
+    Args:
+        wanted: `half-checked`, or `auto` for where a trial finds it faster.
+
+    Example:
+        >>> Checked("auto").record
+        HalfChecked(wanted='auto', evaluations=0, answers=0, ..., factor=4.0, why='')
+    """
+
+    def __init__(self, wanted: Precision) -> None:
+        self.wanted = wanted
+        self.factor, self.why = FACTOR, ""
+        self.evaluations = self.answers = self.asked_again = 0
+        self.compared = self.compared_answers = self.wrong = 0
+        self._errors: deque[float] = deque(maxlen=WINDOW)
+        self._off = ""
+        self._stretch: tuple[int, ...] | None = None
+        self._since = self._crowded = 0
+        self._ratio: float | None = None
+
+    @property
+    def record(self) -> HalfChecked:
+        """What was done so far."""
+        return HalfChecked(
+            self.wanted,
+            self.evaluations,
+            self.answers,
+            self.asked_again,
+            self.compared,
+            self.compared_answers,
+            self.wrong,
+            self.factor,
+            self.why,
+        )
+
+    def asked(
+        self, passes: Passes, whole: Callable[[], Measured], *, learning: int, against: str = ""
+    ) -> Measured:
+        """Which samples are answered correctly: the bits of full precision.
+
+        Args:
+            passes: Asks the network.
+            whole: Asks all samples in full precision.
+            learning: The task being learned.
+            against: Why half precision cannot be used; empty where nothing speaks against it.
+        """
+        reason = against or self._off or self._unsuitable(passes)
+        if reason:
+            self.why = reason
+            return whole()
+        due = self._is_due(learning, passes.questions.tasks)
+        full = whole() if due else None
+        settled = None
+        if self._crowded < PATIENCE:
+            settled = self._settled(passes)
+        if settled is None or settled.right is None:
+            return whole() if full is None else full
+        self.evaluations += 1
+        self.answers += len(settled.right)
+        self.asked_again += int(settled.asked.sum())
+        if full is None:
+            return Measured(settled.right)
+        assert full.right is not None
+        self._compare(settled.right, settled.asked, full.right)
+        return full
+
+    def _settled(self, passes: Passes) -> Settled | None:
+        """The answers in half precision, those in doubt asked again; None where that is impossible."""
+        try:
+            settled = settle(
+                passes.half(),
+                passes.full,
+                known_error=max(self._errors, default=0.0),
+                factor=self.factor,
+                seed=self.evaluations,
+            )
+        except (RuntimeError, TypeError, ValueError) as error:
+            first = str(error).partition("\n")[0]
+            self._off = self.why = f"the network cannot be asked in half precision ({first})"
+            return None
+        if math.isfinite(settled.error):
+            self._errors.append(settled.error)
+        self._crowded = self._crowded + 1 if settled.right is None else 0
+        if settled.right is None:
+            self.why = "too many answers were in doubt"
+        return settled
+
+    def _compare(self, right: Tensor, asked: Tensor, full: Tensor) -> None:
+        """Count the answers that differ from those of full precision, and be more careful if any does."""
+        differs = right != full
+        wrong = int(differs.sum())
+        self.compared += 1
+        self.compared_answers += len(right)
+        self.wrong += wrong
+        if wrong:
+            self.factor *= 2
+        if bool((differs & asked).any()):
+            self._off = "what the network answers to a sample depends on the other samples of a batch"
+            self.why = self._off
+
+    def _is_due(self, learning: int, tasks: Sequence[int]) -> bool:
+        """Whether this evaluation is made in both precisions."""
+        stretch = (learning, *tasks)
+        if stretch != self._stretch:
+            self._stretch, self._since, self._crowded = stretch, 0, 0
+            self._ratio = None
+        self._since += 1
+        return self._since % COMPARED_EVERY == 1
+
+    def _unsuitable(self, passes: Passes) -> str:
+        """Why this network and these samples are asked in full precision; empty if they need not be."""
+        network, questions = passes.network, passes.questions
+        if questions.total < FEWEST_SAMPLES:
+            return f"there are fewer than {FEWEST_SAMPLES} samples"
+        if isinstance(network, Routes):
+            return "every task is answered by a network of its own"
+        if passes.judge.single:
+            return "the network has a single output"
+        if torch.device(questions.device).type not in ("cpu", "cuda"):
+            return f"it is not used on {questions.device}"
+        if any(part.is_floating_point() and part.dtype is not torch.float32 for part in network.parameters()):
+            return "the weights are not in 32 bits"
+        if nn.modules.module._has_any_global_hook() or any(watched(part) for part in network.modules()):
+            return "the network has hooks or is compiled"
+        if self.wanted == "auto":
+            self._ratio = time_ratio(passes) if self._ratio is None else self._ratio
+            if self._ratio > WORTH_IT:
+                return f"half takes {self._ratio:.2f} of the time of full precision here, above {WORTH_IT}"
+        return ""
+
+    # State ------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> CheckedState:
+        """What a resumed evaluator continues from."""
+        return {"record": self.record.as_json(), "errors": list(self._errors), "off": self._off}
+
+    def load_state_dict(self, state: CheckedState) -> None:
+        """Continue from there; the next evaluation is made in both precisions."""
+        record = HalfChecked.of_json(state["record"])
+        self.evaluations, self.answers, self.asked_again = (
+            record.evaluations,
+            record.answers,
+            record.asked_again,
+        )
+        self.compared, self.compared_answers = record.compared, record.compared_answers
+        self.wrong, self.factor, self.why = record.wrong, record.factor, record.why
+        self._errors = deque(state["errors"], maxlen=WINDOW)
+        self._off = state["off"]
+
+
+def against_half(device: torch.device | str, team: Team, *, more: bool, changes: bool) -> str:
+    """Why an evaluation must be made in full precision; empty where nothing speaks against half precision.
+
+    Args:
+        device: Where the network is.
+        team: The processes that evaluate together.
+        more: Whether losses or answers are recorded.
+        changes: Whether the network changes itself in evaluations.
+    """
+    reasons = {
+        "losses or answers are recorded, which need it": more,
+        "processes evaluate together": not team.alone,
+        "autocast is in force": in_force(torch.device(device).type),
+        "the network changes itself in evaluation": changes,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+Kind: TypeAlias = tuple[object, ...]
+_RATIOS: dict[Kind, float] = {}
+"""The trials of this process, by kind of network, samples and device."""
+
+
+def time_ratio(passes: Passes) -> float:
+    """The time of half precision divided by that of full precision, for this network on this device.
+
+    The first trial for networks of one form takes the time of asking about some thousand samples; its result
+    is remembered while the process lives. Times are CPU time on CPUs, which other processes hardly affect.
+    """
+    rows = min(TRIAL_ROWS, passes.questions.total)
+    x, _ = passes.questions.pick(torch.arange(rows))
+    shapes = tuple(tuple(weight.shape) for weight in passes.network.parameters())
+    kind = (type(passes.network), shapes, tuple(x.shape), x.dtype, x.device, torch.get_num_threads())
+    if kind not in _RATIOS:
+        _RATIOS[kind] = _tried(passes, x)
+    return _RATIOS[kind]
+
+
+def _tried(passes: Passes, x: Tensor) -> float:
+    """The ratio of the shortest times, each of a few; infinite where half precision fails."""
+    spent: list[list[float]] = [[], []]
+    full = scorer(passes.network)
+    try:
+        for _ in range(TRIALS + 1):
+            for which, times in enumerate(spent):
+                started = _clock(x.device)
+                with passes.answering():
+                    _ = half_scorer(passes.network)(x) if which else full(x)
+                times.append(_clock(x.device) - started)
+    except (RuntimeError, TypeError, ValueError):
+        return math.inf
+    # The first of each is a warm-up.
+    return min(spent[1][1:]) / max(min(spent[0][1:]), 1e-9)
+
+
+def _clock(device: torch.device) -> float:
+    if device.type == "cpu":
+        return time.process_time()
+    torch.cuda.synchronize(device)
+    return time.perf_counter()
