@@ -80,13 +80,18 @@ def install(wheel: Path, extra: str | None, folder: Path, *, shared: Path | None
     return environment
 
 
-def check_installation(environment: Environment, folder: Path) -> None:
-    """The command there says its version and runs the demo, from an empty folder."""
+def check_command(environment: Environment, folder: Path) -> Path:
+    """The package is the installed one, and the command says its version; its path."""
     place = command(environment.python, "-c", "import engram; print(engram.__file__)", folder=folder)
     assert Path(place.strip()).is_relative_to(environment.site_packages)
     program = environment.folder / "bin" / "engram"
     assert PROJECT["version"] in command(program, "--version", folder=folder)
-    command(program, "demo", folder=folder)
+    return program
+
+
+def check_demo(environment: Environment, folder: Path) -> None:
+    """The command runs the demo, from an empty folder."""
+    command(check_command(environment, folder), "demo", folder=folder)
     assert (folder / "demo" / "report.html").is_file()
     versions = [json.loads(path.read_text())["versions"] for path in folder.glob("demo/*/result.json")]
     assert versions and all(recorded["engram"] == PROJECT["version"] for recorded in versions)
@@ -159,7 +164,8 @@ def test_every_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
         ".typed",
     }
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert names == files
+    # The pytest plugin is a module beside the package.
+    assert names == files | {"engram_pytest.py"}
 
 
 def test_it_works_without_torch(plain: Environment, tmp_path: Path) -> None:
@@ -171,7 +177,7 @@ def test_it_works_without_torch(plain: Environment, tmp_path: Path) -> None:
 
 def test_the_demo_runs_with_torch(with_torch: Environment, plain: Environment, tmp_path: Path) -> None:
     assert {"torch", "scikit-learn"} <= with_torch.distributions() - plain.distributions()
-    check_installation(with_torch, tmp_path)
+    check_demo(with_torch, tmp_path)
 
 
 @pytest.mark.parametrize("extra", [extra for extra in EXTRAS if extra != "torch"])
@@ -183,11 +189,11 @@ def test_an_extra_brings_what_it_needs(
     assert not names & plain.distributions(), "these would be there without the extra"
     environment = install(wheel, extra, place / extra, shared=shared)
     assert names <= environment.distributions()
-    check_installation(environment, tmp_path)
+    check_command(environment, tmp_path)
 
 
 def test_every_extra_is_installed_for_some_tests() -> None:
-    """Light ones are part of the development extra; the others are installed by `make test-integrations`."""
+    """Light ones are part of the development extra; the others have the environments of the Makefile."""
     light = {
         extra
         for text in PROJECT["optional-dependencies"]["dev"]
@@ -200,4 +206,5 @@ def test_every_extra_is_installed_for_some_tests() -> None:
         if "tests/interop/req" in line and "pip" in line
     ]
     [listed] = re.findall(r"'\.\[(.*?)\]'", line)
-    assert light | set(listed.split(",")) == set(EXTRAS)
+    assert light | set(listed.split(",")) | {"docs"} == set(EXTRAS)
+    assert '["optional-dependencies"]["docs"]' in (ROOT / "Makefile").read_text()
