@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ from engram.engine.loop import run
 from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
+from engram.executors.forkserver import worker_context
 from engram.executors.processes import Processes
 from engram.executors.shared_data import SharedImages, share
 from engram.record.experiment import Experiment
@@ -313,3 +315,10 @@ def test_data_stay_readable_after_they_were_shared(tmp_path: Path) -> None:
         shutil.rmtree(tmp_path / str(number))
     after = load("digits").train
     assert isinstance(after, InMemory) and torch.equal(after.pixels, pixels)
+
+
+def test_a_long_folder_for_temporary_files_is_no_obstacle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The path of a socket is limited to about a hundred bytes."""
+    assert worker_context().get_start_method() == "forkserver"
+    monkeypatch.setattr(tempfile, "tempdir", f"/tmp/{'long' * 30}")
+    assert worker_context().get_start_method() == "spawn"

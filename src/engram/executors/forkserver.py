@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_all_start_methods, get_context, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
+from tempfile import gettempdir
 
 from engram.engine.threads import WAITING
 
 _PRELOADED = "engram.executors.worker"
+_LONGEST_FOLDER = 103 - len("/pymp-12345678/listener-12345678")
+"""Paths of sockets have at most 103 bytes on macOS, and 107 on Linux."""
+
 _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -32,7 +36,9 @@ def worker_context() -> ForkServerContext | SpawnContext:
         >>> worker_context().get_start_method() in ("forkserver", "spawn")
         True
     """
-    if "forkserver" in get_all_start_methods():
+    # The socket of that process is in the folder for temporary files, and its path has a limit.
+    fits = len(os.fsencode(gettempdir())) <= _LONGEST_FOLDER
+    if "forkserver" in get_all_start_methods() and fits:
         return get_context("forkserver")
     return get_context("spawn")
 
