@@ -278,7 +278,7 @@ class Dependent(nn.Module):
         (hooked, {}, "hooks"),
         (OnlyFloat, {}, "cannot be asked in half precision (expected 32 bits)"),
     ],
-    ids=lambda value: value.__name__ if callable(value) else str(value),
+    ids=["losses", "answers", "autocast", "few", "forward", "routed", "hooked", "only float"],
 )
 def test_full_precision_with_a_reason(
     make: Callable[[], nn.Module], options: dict[str, Any], reason: str
