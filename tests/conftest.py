@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,11 @@ from hypothesis import settings
 # The same examples everywhere: a red run says that the code changed, not that the draw did.
 settings.register_profile("engram", derandomize=True)
 settings.load_profile("engram")
+
+# What is started in the background ignores Ctrl-C, and so would all that the tests start.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
