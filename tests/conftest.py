@@ -26,9 +26,26 @@ def real_data() -> Path:
     return Path(folder)
 
 
+LONG = (
+    "cli/test_protocol_cli.py",
+    "docs/test_contributing.py",
+    "engine/test_card.py",
+    "engine/test_cheats.py",
+    "executors/test_contract.py",
+    "interop/test_pytest_plugin.py",
+    "methods/test_resume_of_generators_and_mergers.py",
+    "papers/test_paper000.py",
+    "protocols/test_causal_runs.py",
+    "protocols/test_end_to_end.py",
+)
+"""Files whose tests make many whole runs: together they take as long as half of all others."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a real browser is slow, and CI runs it; so do those who change a page."""
+    """What needs a real browser or takes long is slow; CI runs it, and so do those who change it."""
+    here = Path(__file__).parent
+    long = {here / file for file in LONG}
     for item in items:
-        if "browser" in getattr(item, "fixturenames", ()):
+        if "browser" in getattr(item, "fixturenames", ()) or item.path in long:
             item.add_marker(pytest.mark.slow)

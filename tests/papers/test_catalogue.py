@@ -137,6 +137,7 @@ def test_a_name_that_nearly_exists_is_suggested() -> None:
         artefact("002-tabel2")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names_of("-table"))
 def test_quick_tables_give_a_value_for_every_number(name: str) -> None:
     for reading, pieces in readings(artefact(name)).items():

@@ -229,6 +229,7 @@ def bucket(store: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.slow
 def test_an_object_store_is_read(store: Path, bucket: str) -> None:
     near, far = by_id(engram.load(store)), by_id(engram.load(bucket))
     assert near.keys() == far.keys()
@@ -236,12 +237,14 @@ def test_an_object_store_is_read(store: Path, bucket: str) -> None:
     assert far[name].trace == near[name].trace and far[name].card == near[name].card
 
 
+@pytest.mark.slow
 def test_a_missing_object_is_one_line(bucket: str) -> None:
     with pytest.raises(InputError, match=r"cannot read s3://bucket/other/runs.parquet") as caught:
         engram.load("s3://bucket/other")
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_the_commands_take_a_store(folder: Path, tmp_path: Path) -> None:
     from typer.testing import CliRunner
 
