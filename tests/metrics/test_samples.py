@@ -133,3 +133,11 @@ def test_single_samples_need_the_same_samples() -> None:
     with pytest.raises(InputError, match="evaluated on 2 to 3 samples"):
         SampleCurve.of_trace(trace, Curve.of_trace(trace))
     assert summarise(Trace([1], [0], [0], [1], [2], [b"\x80"]), redrawn=True).why["SF"] == reason
+
+
+def test_a_task_that_was_learned_and_never_evaluated_is_no_obstacle() -> None:
+    trace = Trace()
+    trace.add(step=1, learning=0, task=0, right=np.array([True, False]))
+    trace.add(step=2, learning=1, task=0, right=np.array([False, False]))
+    measured = summarise(trace, phases=[(0,), (1,)])
+    assert {"ACC", "SF", "never-known"} <= measured.final.keys() | measured.why.keys()

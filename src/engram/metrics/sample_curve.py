@@ -90,8 +90,9 @@ class SampleCurve:
                 )
             rows.append(np.searchsorted(curve.step, step[own]).astype(np.int64))
             flat = np.frombuffer(b"".join(trace.bits[row] for row in own), dtype=np.uint8)
-            packed.append(flat.reshape(len(own), -1))
+            # A task that was learned may never have been evaluated.
             samples.append(totals.pop() if totals else 0)
+            packed.append(flat.reshape(len(own), (samples[-1] + 7) // 8))
         return cls(curve, tuple(rows), tuple(packed), tuple(samples))
 
     def right(self, column: int, evaluations: slice = slice(None)) -> Mask:
