@@ -27,18 +27,25 @@ def real_data() -> Path:
 
 
 LONG = (
+    "cli/test_own_data_cli.py",
     "cli/test_protocol_cli.py",
+    "contracts/test_testing.py",
     "docs/test_contributing.py",
     "engine/test_card.py",
     "engine/test_cheats.py",
+    "engine/test_checkpoint.py",
+    "engine/test_observers.py",
     "executors/test_contract.py",
+    "executors/test_failures.py",
     "interop/test_pytest_plugin.py",
     "methods/test_resume_of_generators_and_mergers.py",
     "papers/test_paper000.py",
     "protocols/test_causal_runs.py",
     "protocols/test_end_to_end.py",
+    "results/test_compare.py",
+    "test_without_torch.py",
 )
-"""Files whose tests make many whole runs: together they take as long as half of all others."""
+"""Files whose tests make many whole runs: together they take nearly as long as all others."""
 
 
 @pytest.hookimpl(tryfirst=True)
