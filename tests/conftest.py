@@ -45,7 +45,7 @@ LONG = (
     "results/test_compare.py",
     "test_without_torch.py",
 )
-"""Files whose tests make many whole runs: together they take nearly as long as all others."""
+"""Files whose tests make many whole runs: together they take half as long as all others."""
 
 
 @pytest.hookimpl(tryfirst=True)
