@@ -23,7 +23,7 @@ from engram.record.half_checked import HalfChecked, Precision
 
 COMPARED_EVERY = 64
 """Every so many evaluations, and the first after another task begins, one is made in both precisions."""
-WINDOW = 8
+WINDOW = 16
 """Evaluations whose largest error counts."""
 FEWEST_SAMPLES = 4 * PROBES
 """With fewer samples, those that are asked in both precisions are too large a part."""
@@ -247,7 +247,7 @@ def _tried(passes: Passes, x: Tensor) -> float:
             for which, times in enumerate(spent):
                 started = _clock(x.device)
                 with passes.answering():
-                    _ = half_scorer(passes.network)(x) if which else full(x)
+                    _ = half_scorer(passes.network).scores(x) if which else full(x)
                 times.append(_clock(x.device) - started)
     except (RuntimeError, TypeError, ValueError):
         return math.inf

@@ -58,9 +58,10 @@ class Passes:
         margin, scale = torch.empty(questions.total), torch.empty(questions.total)
         ask = half_scorer(self.network)
         # Activations take half the space.
+        read = questions.read_rounded if ask.rounds_inputs else questions.read
         for part in chunks(questions.total, 2 * self.rows_at_once):
-            x, y = questions.read(part)
-            scores = self._scores(ask, x)
+            x, y = read(part)
+            scores = self._scores(ask.scores, x)
             for place, rows in questions.spans(part, self.sought):
                 found = margins_of(scores[rows], y[rows], self.sought[place])
                 margin[part][rows], scale[part][rows] = found.margin.cpu(), found.scale.cpu()
@@ -69,15 +70,19 @@ class Passes:
     def full(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """In full precision, the margins of some samples, and which of them are answered correctly."""
         margin, right = torch.empty(len(index)), torch.empty(len(index), dtype=torch.bool)
-        ask = scorer(self.network)
         for part in chunks(len(index), self.rows_at_once):
             x, y = self.questions.pick(index[part])
-            scores = self._scores(ask, x)
+            scores = self._scores(self.scorer, x)
             for place, rows in self._groups(index[part]):
                 units = self.sought[place]
                 margin[part][rows] = margins_of(scores[rows], y[rows], units).margin.cpu()
                 right[part][rows] = self.judge.right(scores[rows], y[rows], units).cpu()
         return margin, right
+
+    @cached_property
+    def scorer(self) -> Callable[[Tensor], Tensor]:
+        """Computes the network's scores in full precision."""
+        return scorer(self.network)
 
     @cached_property
     def rows_at_once(self) -> int:
