@@ -46,7 +46,10 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2, help="threads of the job (default: 2)")
     parser.add_argument("--tasks", type=int, default=3, help="tasks that methods have learned (default: 3)")
     parser.add_argument(
-        "--keep", type=Path, metavar="FILE", help="table of what was measured; continued if it exists (precision)"
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help="table of what was measured; continued if it exists (precision)",
     )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in BENCHMARKS]

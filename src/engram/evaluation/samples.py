@@ -247,7 +247,7 @@ class Questions:
         return torch.cat(pieces).to(self.device), self.y[part]
 
     def read_rounded(self, part: slice) -> tuple[Tensor, Tensor]:
-        """As `read`, with inputs flattened and rounded to bfloat16; inputs held in memory are so only once."""
+        """As `read`, with inputs flattened and rounded to bfloat16; inputs in memory only once."""
         if self._held is None:
             x, y = self.read(part)
             return x.flatten(1).bfloat16(), y
