@@ -121,9 +121,9 @@ class Counts:
     def of_cells(cls, cells: list[str]) -> Counts:
         """Read what `cells` gave."""
         several = len(FACTORS)
-        whole = list(map(int, cells[: 3 + 2 * several]))
+        evaluations, answers, differing, *rest = map(int, cells[: 3 + 2 * several])
         seconds = list(map(float, cells[3 + 2 * several :]))
-        return cls(*whole[:3], whole[3 : 3 + several], whole[3 + several :], seconds)
+        return cls(evaluations, answers, differing, rest[:several], rest[several:], seconds)
 
 
 SET_UP = ("seed", "network", "method", "optimiser")

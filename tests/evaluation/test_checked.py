@@ -17,6 +17,7 @@ from engram import Evaluator
 from engram.core.errors import InputError
 from engram.evaluation import checked, passes
 from engram.evaluation.checked import Checked
+from engram.evaluation.dense import Dense
 from engram.evaluation.doubt import BLOCK, FACTOR, Margins, margins_of, settle
 from engram.evaluation.guard import SelfChange
 from engram.evaluation.half import HalfScorer, half_scorer
@@ -148,8 +149,8 @@ class Worse:
     def __init__(self, spoil: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.spoil = spoil
 
-    def __call__(self, network: nn.Module) -> HalfScorer:
-        ask = half_scorer(network)
+    def __call__(self, network: nn.Module, layers: list[Dense] | None = None) -> HalfScorer:
+        ask = half_scorer(network, layers)
         return HalfScorer(lambda x: self.spoil(x, ask.scores(x)))
 
 

@@ -17,6 +17,7 @@ import engram
 from engram import Evaluator
 from engram.core.errors import InputError
 from engram.evaluation import trial
+from engram.evaluation.dense import Dense
 from engram.evaluation.half import HalfScorer, half_scorer
 from engram.record.half_checked import HalfChecked
 
@@ -82,15 +83,16 @@ def test_auto_uses_what_is_faster(ratio: float, used: bool, monkeypatch: pytest.
         record = evaluated(perceptron())
         assert record.evaluations == (3 if used else 0)
         assert ("half precision takes" in record.trial) or ratio == float("inf")
-        assert ("more than 0.85" in record.why) is not used
+        assert ("more than 0.85" in record.why) is (ratio == 0.9)
+        assert ("fails here" in record.why) is (ratio == float("inf"))
     assert len(made) == 1
 
 
 def test_a_processor_without_fast_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real trial of a half precision that computes everything four times."""
 
-    def slow(network: nn.Module) -> HalfScorer:
-        ask = half_scorer(network)
+    def slow(network: nn.Module, layers: list[Dense] | None) -> HalfScorer:
+        ask = half_scorer(network, layers)
         return HalfScorer(lambda x: torch.stack([ask.scores(x) for _ in range(4)]).mean(dim=0))
 
     monkeypatch.setattr(trial, "half_scorer", slow)

@@ -29,6 +29,7 @@ FEWEST_SAMPLES = 4 * BLOCK
 PATIENCE = 3
 """Evaluations in a row with too many answers in doubt, after which full precision is used until another task
 begins."""
+HOOKED = "the network has hooks or is compiled"
 
 
 class CheckedState(TypedDict):
@@ -159,23 +160,22 @@ class Checked:
 
     def _unsuitable(self, passes: Passes) -> str:
         """Why this network and these samples are asked in full precision; empty if they need not be."""
-        network, questions = passes.network, passes.questions
+        questions = passes.questions
         if questions.total < FEWEST_SAMPLES:
             return f"there are fewer than {FEWEST_SAMPLES} samples"
-        if isinstance(network, Routes):
-            return "every task is answered by a network of its own"
         if passes.judge.single:
             return "the network has a single output"
         if torch.device(questions.device).type not in ("cpu", "cuda"):
             return f"it is not used on {questions.device}"
-        if any(part.is_floating_point() and part.dtype is not torch.float32 for part in network.parameters()):
-            return "the weights are not in 32 bits"
-        if nn.modules.module._has_any_global_hook() or any(watched(part) for part in network.modules()):
-            return "the network has hooks or is compiled"
+        if nn.modules.module._has_any_global_hook():
+            return HOOKED
+        # Layers that are known to be dense are in 32 bits and have no hooks.
+        if passes.dense is None and (reason := _unfit(passes.network)):
+            return reason
         if self.wanted == "auto":
             trial = self._tried(passes)
             if not trial.worth_it:
-                return f"{trial}, more than {WORTH_IT}"
+                return f"{trial}, more than {WORTH_IT}" if math.isfinite(trial.ratio) else str(trial)
         return ""
 
     def _tried(self, passes: Passes) -> Trial:
@@ -205,6 +205,15 @@ class Checked:
         self._trial = record.trial
         self._errors = deque(state["errors"], maxlen=WINDOW)
         self._off = state["off"]
+
+
+def _unfit(network: nn.Module) -> str:
+    """Why a network cannot be asked in half precision; empty if it can."""
+    if isinstance(network, Routes):
+        return "every task is answered by a network of its own"
+    if any(part.is_floating_point() and part.dtype is not torch.float32 for part in network.parameters()):
+        return "the weights are not in 32 bits"
+    return HOOKED if any(watched(part) for part in network.modules()) else ""
 
 
 def against_half(device: torch.device | str, team: Team, *, more: bool, changes: bool) -> str:

@@ -112,7 +112,8 @@ def settle(
     right, asked = margin > 0, torch.zeros(len(margin), dtype=torch.bool)
     draw = torch.Generator().manual_seed(seed)
     error, extra = 0.0, probes
-    doubtful = ~(clear > factor * known_error) if known_error > 0 else asked
+    # Without a known error, nothing can be said before the first are asked.
+    doubtful, applied = (~(clear > factor * known_error), known_error) if known_error > 0 else (asked, -1.0)
     rows = torch.nonzero(doubtful).squeeze(1)
     while len(rows) or extra:
         if int(asked.sum()) + len(rows) > max(MOST * len(margin), BLOCK):
@@ -123,9 +124,11 @@ def settle(
         full, right[index] = ask(index)
         asked[index] = True
         errors = (full - margin[index]).abs() / scale[index]
-        error = max(error, _largest(errors[finite[index]]))
-        doubtful = ~(clear > factor * max(error, known_error))
-        rows, extra = torch.nonzero(doubtful & ~asked).squeeze(1), 0
+        error, extra = max(error, _largest(errors[finite[index]])), 0
+        if error <= applied:
+            break
+        applied = error
+        rows = torch.nonzero(~(clear > factor * applied) & ~asked).squeeze(1)
     return Settled(right, asked, error)
 
 

@@ -27,7 +27,7 @@ class HalfScorer(NamedTuple):
     rounds_inputs: bool = False
 
 
-def half_scorer(network: nn.Module) -> HalfScorer:
+def half_scorer(network: nn.Module, layers: list[Dense] | None = None) -> HalfScorer:
     """A function that computes a network's scores in bfloat16, and returns them in 32 bits.
 
     Chains of dense layers are computed by oneDNN with copies of their weights, which are made here: make a
@@ -37,6 +37,7 @@ def half_scorer(network: nn.Module) -> HalfScorer:
 
     Args:
         network: In evaluation mode, with weights in 32 bits; it is not changed.
+        layers: Its `dense_layers`, if they are known already.
 
     Example:
         >>> network = nn.Sequential(nn.Linear(50, 20), nn.ReLU(), nn.Linear(20, 3)).eval()
@@ -46,7 +47,7 @@ def half_scorer(network: nn.Module) -> HalfScorer:
         >>> scores.dtype, torch.allclose(scores, exact, atol=0.05), torch.equal(scores, exact)
         (torch.float32, True, False)
     """
-    steps = dense_layers(network)
+    steps = layers or dense_layers(network)
     if steps is not None and fusing_works() and bfloat16_works():
         return HalfScorer(_dense(steps), rounds_inputs=True)
     parts = parts_of(network)

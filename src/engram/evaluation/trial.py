@@ -201,16 +201,19 @@ def _tried(passes: Passes, x: Tensor) -> float:
         passes.scorer(x)
 
     def half() -> None:
-        half_scorer(passes.network).scores(x)
+        half_scorer(passes.network, passes.dense).scores(x)
         passes.scorer(again)
 
+    shortest = {"full": math.inf, "half": math.inf}
     try:
-        spent = [[_seconds(way, passes, x.device) for way in (full, half)] for _ in range(TRIALS + 1)]
+        for number in range(TRIALS + 1):
+            for name, way in (("full", full), ("half", half)):
+                spent = _seconds(way, passes, x.device)
+                if number:  # The first of each is a warm-up.
+                    shortest[name] = min(shortest[name], spent)
     except (RuntimeError, TypeError, ValueError):
         return math.inf
-    # The first of each is a warm-up.
-    shortest = [min(times) for times in zip(*spent[1:], strict=True)]
-    return shortest[1] / max(shortest[0], 1e-9)
+    return shortest["half"] / max(shortest["full"], 1e-9)
 
 
 def _seconds(ask: Callable[[], None], passes: Passes, device: torch.device) -> float:
