@@ -35,6 +35,7 @@ def run(
     checkpoint_every: float | None = None,
     track: str | Sequence[str] = (),
     save_weights: str | None = None,
+    keep_checkpoints: str | int | None = None,
     observers: Sequence[Observer] = (),
     **options: Json,
 ) -> Run:
@@ -56,6 +57,8 @@ def run(
         track: Trackers that log the run: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         save_weights: Keep weights in the run's folder, `final` or after all `tasks`; `run.model()` gives the
             network back.
+        keep_checkpoints: Keep checkpoints in the run's folder for `engram.zoom`, at the end of all `tasks`,
+            or also every so many updates.
         observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
@@ -86,6 +89,7 @@ def run(
         strict=strict,
         checkpoint_seconds=checkpoint_every,
         save_weights=save_weights,
+        keep_checkpoints=keep_checkpoints,
     )
     observers = [*observers, *_trackers(track)]
     try:
@@ -118,6 +122,7 @@ def sweep(
     timeout: float | None = None,
     track: str | Sequence[str] = (),
     save_weights: str | None = None,
+    keep_checkpoints: str | int | None = None,
     on: str | Machines | None = None,
     observers: Sequence[Observer] = (),
 ) -> Runs:
@@ -141,6 +146,8 @@ def sweep(
         timeout: End a run that completes no update for so many seconds (default: never).
         track: Trackers that log the runs: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         save_weights: Keep weights in each run's folder: `final`, or after all `tasks`.
+        keep_checkpoints: Keep checkpoints in each run's folder for `engram.zoom`, at the end of all `tasks`,
+            or also every so many updates.
         on: `processes`, `serial`, `ray` or `slurm`, or `engram.executors.Machines` with more about them
             (default: processes, or serial with one job).
         observers: Notified of every step of the runs.
@@ -174,6 +181,7 @@ def sweep(
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
         save_weights=save_weights,
+        keep_checkpoints=keep_checkpoints,
     )
     if not isinstance(on, Machines):
         on = Machines(on=on or ("serial" if jobs == 1 else "processes"))

@@ -50,6 +50,13 @@ SaveWeights = Annotated[
     str | None,
     typer.Option(metavar="final|tasks", help="Keep the weights at the end, or after every task."),
 ]
+KeepCheckpoints = Annotated[
+    str | None,
+    typer.Option(
+        metavar="tasks|N",
+        help="Keep checkpoints at the end of every task, or also every N updates, for `engram zoom`.",
+    ),
+]
 Slices = Annotated[
     str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")
 ]
