@@ -218,6 +218,81 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
     return runs
 
 
+def zoom(
+    run: Run | PathLike,
+    steps: tuple[int, int],
+    *,
+    every: int = 1,
+    samples: str = "own",
+    on: PathLike | None = None,
+    out: PathLike | None = None,
+    data: PathLike | None = None,
+    device: str = "cpu",
+    weights: PathLike | None = None,
+    label: str | None = None,
+    features: Sequence[str] = (),
+    observers: Sequence[Observer] = (),
+) -> Run:
+    """Learn a stretch of a finished run again, to the same bits, and evaluate every update of it.
+
+    Learning starts from the last checkpoint that the run kept before the stretch (`keep_checkpoints`), or
+    from the beginning. Where the run itself was evaluated in the stretch, answers are compared; a warning
+    says so if they differ.
+
+    Args:
+        run: The run, or its folder.
+        steps: The first and the last update of the stretch; 0 is before the first.
+        every: Evaluate after every so many updates.
+        samples: The samples that the run was evaluated on (`own`), or `all`.
+        on: A file or folder of other test samples, or `train`, `test` or `validation` (default: what the run
+            was evaluated on).
+        out: The folder to write it to, which `engram.load` reads (default: it is kept in memory).
+        data: The folder that is searched for data sets first.
+        device: Where to compute: `cpu`, `cuda` or `mps`.
+        weights: The file of the weights that the run started from, if it started from any.
+        label: For a table in `on`, the column that has the labels (default: `label`).
+        features: For a table in `on`, the columns that are inputs (default: all others).
+        observers: Notified of every update.
+
+    Returns:
+        A run with the evaluations of the stretch, and one at the end of each earlier task.
+        `engram.record.zoom.Zoom.of` says what was compared.
+
+    Raises:
+        InputError: The run cannot be learned again, or the stretch is not a part of it.
+
+    Example:
+        >>> import engram
+        >>> run = engram.run("split-digits", "er", updates=20, every=10)
+        >>> closely = engram.zoom(run, (20, 25), samples="all")
+        >>> closely.curve.step.tolist()
+        [20, 21, 22, 23, 24, 25]
+        >>> bool(closely.curve.accuracy[:, 0].min() <= run.curve.accuracy[run.curve.step == 20, 0])
+        True
+    """
+    from engram.datasets.files import Reading
+    from engram.engine.where import Where
+    from engram.engine.zoom import Stretch, check_place, save_zoom
+    from engram.engine.zoom import zoom as look_again
+    from engram.results.runs import one_run
+
+    first, last = steps
+    whole = one_run(run) if isinstance(run, PathLike) else run
+    stretch = Stretch(
+        first=first,
+        last=last,
+        every=every,
+        samples=samples,
+        on=on,
+        how=Reading(label=label, features=tuple(features)),
+    )
+    if out is not None:
+        check_place(Path(out), whole)
+    where = Where(out=None, data=_path(data), device=device)
+    closely = look_again(whole, stretch, where, observers, weights=_path(weights))
+    return closely if out is None else save_zoom(closely, Path(out))
+
+
 def compare(
     runs: Iterable[Run] | PathLike, *metrics: str, **options: Unpack[CompareOptions]
 ) -> RunComparison:

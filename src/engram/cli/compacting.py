@@ -22,8 +22,9 @@ def compact(
 ) -> None:
     """Write finished runs to few Parquet files, which other commands read like the folder.
 
-    The run folders stay as they are, with the weights and checkpoints that runs kept. DuckDB and Polars read the files: `runs.parquet` has one row per run,
-    `trace/*.parquet` one row per evaluation of a task. Prints the store.
+    The run folders stay as they are, with the weights and checkpoints that runs kept. DuckDB and Polars read
+    the files: `runs.parquet` has one row per run, `trace/*.parquet` one row per evaluation of a task. Prints
+    the store.
     """
     from rich.progress import track
 

@@ -73,7 +73,9 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
         checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
         keeper = _Keeper(checkpoints, signals, held, progress)
         try:
-            kept = [] if where.keep_checkpoints is None else [CheckpointKeeper(folder, where.keep_checkpoints)]
+            kept = (
+                [] if where.keep_checkpoints is None else [CheckpointKeeper(folder, where.keep_checkpoints)]
+            )
             told = (*observers, *kept, *([] if weights is None else [weights]))
             saved = _observed(
                 _resumed(experiment, where, weights), before, told, partial(_save, folder, weights), keeper
