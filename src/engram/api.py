@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -207,8 +208,6 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
         >>> engram.load(folder)[0].metrics.keys() >= {"ACC", "FORG", "min-ACC"}
         True
     """
-    import warnings
-
     from engram.record.incomplete import why_incomplete
     from engram.results.runs import find_runs
 
@@ -274,6 +273,7 @@ def zoom(
     from engram.engine.where import Where
     from engram.engine.zoom import Stretch, check_place, save_zoom
     from engram.engine.zoom import zoom as look_again
+    from engram.record.zoom import Zoom
     from engram.results.runs import one_run
 
     first, last = steps
@@ -290,6 +290,9 @@ def zoom(
         check_place(Path(out), whole)
     where = Where(out=None, data=_path(data), device=device)
     closely = look_again(whole, stretch, where, observers, weights=_path(weights))
+    facts = Zoom.of(closely)
+    if facts is not None and facts.compared.same is False:
+        warnings.warn(facts.verdict(), stacklevel=2)
     return closely if out is None else save_zoom(closely, Path(out))
 
 

@@ -370,7 +370,7 @@ class _Zooming:
                 accuracies = self._look(state, ends_task=step.ends_task)
                 if step.step in kept:
                     self._compare(kept[step.step], state)
-                tell(observers, self._told(step, begun, accuracies))
+                tell(observers, self._told(step, begun, accuracies, start))
         except RunFailed as error:
             raise InputError(
                 f"the run {self.run.id} cannot be learned again: {error}; it was made with "
@@ -381,8 +381,10 @@ class _Zooming:
             for observer in observers:
                 observer.ended(begun)
 
-    def _told(self, step: Step, begun: Run, accuracies: dict[int, float]) -> Step:
-        return replace(step, run=begun, steps=self.stretch.last, accuracies=accuracies)
+    def _told(self, step: Step, begun: Run, accuracies: dict[int, float], start: _Start) -> Step:
+        """What observers are told: only what is learned again counts."""
+        done, left = step.step - start.step, self.stretch.last - start.step
+        return replace(step, run=begun, step=done, steps=left, accuracies=accuracies)
 
     def _look(self, state: RunState, *, ends_task: bool) -> dict[int, float]:
         """Evaluate, if it is due, on what is looked at, and on what the run was evaluated on to compare."""
@@ -417,7 +419,6 @@ class _Zooming:
         tables = view.tables()
         inside = [step for step in set(tables.trace.step) if step >= stretch.first]
         facts = stretch.of(self.run, part=view.part, start=start.step, compared=self.compared)
-        facts.warn()
         phases = self.experiment.scenario.phases[: 1 + sum(end < stretch.last for end in self.ends)]
         made = Run(
             description=facts.description(self.run),

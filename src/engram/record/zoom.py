@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Final
@@ -195,8 +194,3 @@ class Zoom:
         ]
         causes = "another machine or another number of threads (--threads) may be the reason"
         return f"{', '.join(others)}, or {causes}" if others else causes
-
-    def warn(self) -> None:
-        """Warn if the stretch was not learned to the same bits."""
-        if self.compared.same is False:
-            warnings.warn(self.verdict(), stacklevel=3)

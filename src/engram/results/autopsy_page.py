@@ -12,7 +12,7 @@ from engram.core.jsons import Json
 from engram.results.autopsy import Autopsy
 from engram.results.document import document
 from engram.results.markup import Html, element, joined
-from engram.results.page_parts import figure, layout, line, mark, section, table
+from engram.results.page_parts import figure, layout, line, look_closer, mark, section, table
 
 _SAMPLES: Final = 300
 _CLASSES: Final = 60
@@ -67,7 +67,7 @@ def _sentences(autopsy: Autopsy) -> Html:
     first, *rest = autopsy.summary()[:3]
     text = ". ".join(f"{words[0].upper()}{words[1:]}" for words in (first, *rest))
     lacking = [element("p", f"Not shown: {words}.", class_="note") for words in autopsy.lacking]
-    return joined(element("p", f"{text}.", class_="gap"), *lacking)
+    return joined(element("p", f"{text}.", class_="gap"), look_closer(autopsy.again), *lacking)
 
 
 def _dip_figure(autopsy: Autopsy) -> Json:

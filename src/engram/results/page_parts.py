@@ -75,3 +75,10 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, high: bool = 
     whole = element("table", element("thead", element("tr", *head)), element("tbody", *body), class_="plain")
     size = "scroll high" if high else "scroll"
     return element("div", whole, class_=size, tabindex="0", role="region", aria_label=", ".join(titles))
+
+
+def look_closer(command: str | None) -> Html:
+    """The command that looks at a dip again, ready to copy; nothing where there is none."""
+    if command is None:
+        return Html("")
+    return element("p", "To look at every update of it: ", element("code", command), class_="note")
