@@ -16,9 +16,10 @@ SHORT = ["--updates", "8", "--hidden", "16", "--every", "5", "--subset", "10"]
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run that kept checkpoints."""
-    options = {"updates": 8, "hidden": (16,), "every": 5, "subset": 10}
     out = tmp_path_factory.mktemp("zoom") / "runs"
-    run = package.run("split-digits", "er", out=out, keep_checkpoints="tasks", **options)
+    run = package.run(
+        "split-digits", "er", updates=8, hidden=(16,), every=5, subset=10, out=out, keep_checkpoints="tasks"
+    )
     assert run.folder is not None
     return run.folder
 
