@@ -15,7 +15,7 @@ Plugin = Annotated[
     typer.Option(help="A Python file that registers methods, models, scenarios, data sets or metrics."),
 ]
 Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
-Out = Annotated[Path, typer.Option(help="Where runs are kept.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Where runs are kept.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
 PrecisionOption = Annotated[
     str,
