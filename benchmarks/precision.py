@@ -66,7 +66,7 @@ PLANS = {
     "MLP": Plan("mlp", "split-fashion-mnist", 100, 200, hidden=(400, 400)),
     "small MLP": Plan("mlp", "split-digits", 100, 400, batch=16, hidden=(100, 100)),
     "small CNN with batch norm": Plan("normed-cnn", "split-digits", 50, 400, batch=16),
-    "small slim ResNet-18": Plan("slim-resnet18", "split-digits", 20, 400, batch=16),
+    "small slim ResNet-18": Plan("slim-resnet18", "split-digits", 20, 400, batch=20),
     "CNN with batch norm": Plan("normed-cnn", "split-fashion-mnist", 15, 100, batch=32),
     "slim ResNet-18": Plan("slim-resnet18", "split-fashion-mnist", 4, 100, batch=16),
 }
