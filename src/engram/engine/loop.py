@@ -56,6 +56,7 @@ def run_steps(
                     # Before the evaluation, so that it measures what the method does at the end of a task.
                     state.end_phase(data)
                 evaluated = watch and state.evaluate(shown, last=last)
+                lag, late = state.evaluator.lag, state.evaluator.news()
                 if last and watch:
                     state.probe()
                 yield Step(
@@ -64,8 +65,11 @@ def run_steps(
                     state.steps,
                     state.tasks[-1],
                     loss,
-                    state.evaluator.latest if evaluated else {},
+                    state.evaluator.latest if evaluated and not lag else {},
                     ends_task=last,
+                    pending=evaluated and lag > 0,
+                    late=[result for result in late if result.step < state.place.step],
+                    lag=lag,
                     snapshot=state.state_dict,
                     method=state.method.method,
                 )

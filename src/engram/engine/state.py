@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 import torch
+from torch import nn
 
 from engram.core.errors import InputError, NonFinite
 from engram.core.seeds import Seeds
@@ -23,6 +24,7 @@ from engram.engine.guarded import Guarded
 from engram.engine.place import Place, Shown
 from engram.engine.probing import readings_at_end
 from engram.engine.randomness import global_randomness, set_global_randomness
+from engram.engine.reach import may_store
 from engram.engine.sample_search import SampleSearch
 from engram.engine.upstream import open_upstream
 from engram.engine.where import Where
@@ -70,8 +72,11 @@ class RunState:
             method, name=experiment.method, network=network, ledger=self.ledger, meter=self.meter
         )
         self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
-        self.evaluator = make_evaluator(experiment, self.stream, seeds, precision=where.precision)
+        self.evaluator = make_evaluator(
+            experiment, self.stream, seeds, precision=where.precision, parallel=where.parallel
+        )
         self.evaluator.answering = self.method.asked
+        self.evaluator.must_stay = self._must_stay
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
         self.boundaries = self.scenario.setting.shows_boundaries
@@ -172,6 +177,12 @@ class RunState:
             )
         return evaluated
 
+    def _must_stay(self, network: nn.Module) -> str:
+        """Why a network cannot be asked in another process: the account of the run would miss something."""
+        if may_store(network):
+            return "the network has code of its own, and what that reads is recorded here"
+        return "" if self.evaluator.holds_inputs else "test data are read from files, and what is read is recorded here"
+
     def probe(self) -> None:
         """Make the measurements that belong to the end of a phase."""
         started = time.perf_counter()
@@ -233,6 +244,7 @@ class RunState:
             seconds=Seconds(self.meter.train_seconds, self.evaluator.seconds),
             account=self.meter.account(self.parameters),
             precision=self.evaluator.precision_record,
+            parallel=self.evaluator.parallel_record,
             tables=self.evaluator.tables(),
         )
 
