@@ -91,7 +91,7 @@ def test_what_tensors_and_constants_do_not_say_stays_with_the_learner() -> None:
 
 
 def test_values_are_lent_without_a_copy_and_given_back() -> None:
-    network = nn.Linear(3, 2).to(memory_format=torch.contiguous_format)
+    network = nn.Linear(3, 2)
     form, x = Form.of(network), torch.randn(4, 3)
     ring = Ring(form, 2)
     ring.write(1, form.tensors)
@@ -106,8 +106,10 @@ def test_values_are_lent_without_a_copy_and_given_back() -> None:
 
 
 def test_buffers_keep_types_strides_and_alignment() -> None:
-    network = nn.Sequential(nn.Conv2d(3, 5, 3).to(memory_format=torch.channels_last), nn.BatchNorm2d(5).double())
-    network.odd = torch.zeros(17)[1:]  # type: ignore[assignment]
+    convolution = nn.Conv2d(3, 5, 3)
+    convolution.weight.data = convolution.weight.data.contiguous(memory_format=torch.channels_last)
+    network = nn.Sequential(convolution, nn.BatchNorm2d(5).double())
+    network.odd = torch.zeros(17)[1:]
     form = Form.of(network)
     ring = Ring(form, 3)
     for buffer in range(3):

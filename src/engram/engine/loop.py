@@ -77,6 +77,8 @@ def run_steps(
         return state.finished()
     except Exception as error:
         raise RunFailed(state.failed(error)) from error
+    finally:
+        state.evaluator.close(wait=False)
 
 
 def _state(experiment: Experiment, where: Where, resume: State | None) -> RunState:

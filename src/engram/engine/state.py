@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
@@ -75,7 +76,7 @@ class RunState:
         self.evaluator = make_evaluator(
             experiment, self.stream, seeds, precision=where.precision, parallel=where.parallel
         )
-        self.evaluator.answering = self.method.asked
+        self.evaluator.asker.answering = self.method.asked
         self.evaluator.must_stay = self._must_stay
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
@@ -181,7 +182,8 @@ class RunState:
         """Why a network cannot be asked in another process: the account of the run would miss something."""
         if may_store(network):
             return "the network has code of its own, and what that reads is recorded here"
-        return "" if self.evaluator.holds_inputs else "test data are read from files, and what is read is recorded here"
+        held = self.evaluator.asker.hold or all(data.in_memory for data in self.evaluator.sets)
+        return "" if held else "test data are read from files, and what is read is recorded here"
 
     def probe(self) -> None:
         """Make the measurements that belong to the end of a phase."""
@@ -230,10 +232,14 @@ class RunState:
     def failed(self, error: BaseException) -> Run:
         """The run as far as it came before an error."""
         task = self.tasks[-1]
-        failure = failure_of(error, step=self.place.step, task=task)
+        step = self.evaluator.raised_at or self.place.step
+        with suppress(Exception):
+            # What evaluators have under way was measured too; why one of them failed matters less.
+            self.evaluator.settle()
+        failure = failure_of(error, step=step, task=task)
         if isinstance(error, NonFinite):
             hint = error.hint or f"try a learning rate smaller than {self.rate}"
-            where = f"at step {self.place.step} while learning task {task + 1}"
+            where = f"at step {step} while learning task {task + 1}"
             failure = replace(failure, kind=FailureKind.DIVERGED, reason=f"the {error.event} {where}: {hint}")
         return Run(
             planned=self.experiment,

@@ -9,25 +9,24 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import nn
 
+from engram.evaluation.parallel.answered import Answered, Noise
 from engram.evaluation.parallel.crew import BUFFERS, Crew
 from engram.evaluation.parallel.form import Elsewhere, Form, Key
 from engram.evaluation.parallel.pace import Pace, cores
 from engram.evaluation.parallel.ring import Ring
 from engram.record.parallel import ParallelPlan, ParallelRecord
 
-Answer = TypeVar("Answer")
-
-
 class Job(NamedTuple):
-    """What an evaluator is told besides the weights: updates done, and the task being learned."""
+    """What an evaluator is told besides the weights: updates done, the task being learned, random states."""
 
     step: int
     learning: int
+    noise: Noise
 
 
 class Fate(enum.Enum):
@@ -38,7 +37,7 @@ class Fate(enum.Enum):
     IN_LINE = "made by the learner itself"
 
 
-class Beside(Generic[Answer]):
+class Beside:
     """Decides, evaluation by evaluation, whether an evaluator process makes it while the learner goes on.
 
     The first evaluation of a stretch is made in line: it prepares the samples and finds errors. Then
@@ -56,7 +55,7 @@ class Beside(Generic[Answer]):
     """
 
     def __init__(
-        self, plan: ParallelPlan, ask: Callable[[nn.Module, Job], Answer], *, cores_in_all: int | None = None
+        self, plan: ParallelPlan, ask: Callable[[nn.Module, Job], Answered], *, cores_in_all: int | None = None
     ) -> None:
         self.plan, self.why = plan, ""
         # The owner holds this, which must not keep it alive.
@@ -64,10 +63,10 @@ class Beside(Generic[Answer]):
         self._pace = Pace(cores=cores_in_all or cores(), threads=torch.get_num_threads())
         self._record = ParallelRecord(str(plan))
         self._off = "" if hasattr(os, "fork") and sys.platform == "linux" else "processes are forked on Linux only"
-        self._crew: Crew[Job, Answer] | None = None
+        self._crew: Crew[Job, Answered] | None = None
         self._ring: Ring | None = None
         self._key: Key = ()
-        self._finalizer: weakref.finalize[[], Beside[Answer]] | None = None
+        self._finalizer: weakref.finalize[[Crew[Job, Answered], int], Beside] | None = None
 
     @property
     def record(self) -> ParallelRecord:
@@ -86,8 +85,14 @@ class Beside(Generic[Answer]):
         job = None if self._crew is None else self._crew.oldest
         return None if job is None else job.step
 
+    @property
+    def newest(self) -> int | None:
+        """The update of the newest snapshot that has no result yet; None if there is none."""
+        job = None if self._crew is None else self._crew.newest
+        return None if job is None else job.step
+
     def offer(
-        self, network: nn.Module, job: Job, stretch: Key, record: Callable[[Job, Answer], None], *, against: str
+        self, network: nn.Module, job: Job, stretch: Key, record: Callable[[Job, Answered], None], *, against: str
     ) -> Fate:
         """Hand an evaluation to an evaluator if there is one for it.
 
@@ -103,8 +108,7 @@ class Beside(Generic[Answer]):
         form = None if self.why else self._form(network)
         if form is None or self._crew is None or (*form.key, *stretch, *_settings()) != self._key:
             return self._leave(record)
-        for result in self._crew.ready():
-            record(*result)
+        self._tell(self._crew.ready(), record)
         while (buffer := self._crew.free_buffer()) is None:
             if self._crew.broken:
                 self._off = self.why = "evaluator processes ended one after the other"
@@ -113,8 +117,7 @@ class Beside(Generic[Answer]):
                 self._record = replace(self._record, skipped=self._record.skipped + 1)
                 self._pace.left()
                 return Fate.SKIPPED
-            for result in self._crew.one():
-                record(*result)
+            self._tell(self._crew.one(), record)
         self._hand_in(buffer, form, job)
         return self._judged()
 
@@ -134,10 +137,10 @@ class Beside(Generic[Answer]):
                 self._pace.fork_seconds = (time.perf_counter() - started) / evaluators
         self._pace.left()
 
-    def results(self, *, wait: bool) -> Iterator[tuple[Job, Answer]]:
-        """The results that are there, or all of them, in order."""
+    def drain(self, record: Callable[[Job, Answered], None]) -> None:
+        """Wait for all results, and tell of them in order."""
         if self._crew is not None:
-            yield from self._crew.drained() if wait else self._crew.ready()
+            self._tell(self._crew.drained(), record)
 
     def end(self) -> None:
         """End all evaluators; snapshots without a result are forgotten."""
@@ -166,13 +169,21 @@ class Beside(Generic[Answer]):
             self._off = self.why = f"the network is on {other}, and evaluators take snapshots on the CPU"
         return None if other else form
 
-    def _leave(self, record: Callable[[Job, Answer], None]) -> Fate:
+    def _leave(self, record: Callable[[Job, Answered], None]) -> Fate:
         """The stretch ends, if there is one: what was handed in gets its results."""
         if self._crew is not None:
-            for result in self._crew.drained():
-                record(*result)
+            self.drain(record)
             self.end()
         return Fate.IN_LINE
+
+    def _tell(self, results: Iterator[tuple[Job, Answered]], record: Callable[[Job, Answered], None]) -> None:
+        """Pass results on; where one is an error, what was handed in after it is forgotten."""
+        try:
+            for job, answer in results:
+                record(job, answer)
+        except Exception:
+            self.end()
+            raise
 
     def _chosen(self, form: Form) -> tuple[int, str]:
         """How many evaluators to start now, and if none why."""
@@ -191,7 +202,7 @@ class Beside(Generic[Answer]):
         ring = self._ring = Ring(form, buffers)
         ask = self._ask
 
-        def work(buffer: int, job: Job) -> Answer:
+        def work(buffer: int, job: Job) -> Answered:
             function = ask()
             assert function is not None
             with form.holding(ring.tensors[buffer]):
@@ -210,7 +221,7 @@ class Beside(Generic[Answer]):
         record, oldest = self._record, self._crew.oldest
         assert oldest is not None
         self._record = replace(
-            record, evaluations=record.evaluations + 1, lag=max(record.lag, job.step - oldest.step)
+            record, evaluations=record.evaluations + 1, lag=max(record.lag, job.step - oldest.step + 1)
         )
 
     def _judged(self) -> Fate:
@@ -232,7 +243,7 @@ def _settings() -> Key:
     )
 
 
-def _end_if_mine(crew: Crew[Job, Answer], owner: int) -> None:
+def _end_if_mine(crew: Crew[Job, Answered], owner: int) -> None:
     """End evaluators whose learner is gone; a copy of the learner in another process leaves them alone."""
     if os.getpid() == owner:
         crew.end()

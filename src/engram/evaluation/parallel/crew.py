@@ -80,6 +80,11 @@ class Crew(Generic[Job, Answer]):
         """The job whose answer is handed out next; None if there is none."""
         return self._tickets[0].job if self._tickets else None
 
+    @property
+    def newest(self) -> Job | None:
+        """The job whose answer is handed out last; None if there is none."""
+        return self._tickets[-1].job if self._tickets else None
+
     def free_buffer(self) -> int | None:
         """A buffer that a snapshot can be written to; None while all are in use, or if the crew is broken."""
         self._look()
@@ -129,7 +134,7 @@ class Crew(Generic[Job, Answer]):
         try:
             if ticket.answer is None or isinstance(ticket.answer, Raised):
                 ticket.answer = self._work(ticket.buffer, ticket.job)
-        except BaseException:
+        except Exception:
             # As without evaluators: nothing that came later was measured.
             self.end()
             raise
