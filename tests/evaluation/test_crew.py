@@ -1,4 +1,4 @@
-"""Evaluator processes by themselves: forms, shared buffers, order, deaths, errors, and nothing left behind."""
+"""Evaluator processes by themselves: forms, shared buffers, order, deaths, errors, nothing left behind."""
 
 from __future__ import annotations
 
@@ -263,13 +263,13 @@ def test_evaluators_use_as_many_threads_as_the_learner_after_it_used_them() -> N
 
 def test_ended_processes_are_gone_and_so_are_their_files() -> None:
     gc.collect()
-    files = len(os.listdir("/proc/self/fd"))
+    files = len(list(Path("/proc/self/fd").iterdir()))
     crew: Crew[int, int] = Crew(lambda _, job: job, processes=3, buffers=3)
     pids = crew.pids
     assert all(map(alive, pids))
     crew.end()
     assert not any(map(alive, pids))
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert len(list(Path("/proc/self/fd").iterdir())) == files
 
 
 def test_evaluators_ignore_the_signals_of_a_terminal() -> None:

@@ -72,9 +72,7 @@ def _text(value: Json) -> str:
     return str(Path(value).absolute()) if isinstance(value, Path) else str(value)
 
 
-def _check(
-    planned: Experiment, row: Row, chosen: dict[str, Json], pairs: list[str], parallel: str
-) -> None:
+def _check(planned: Experiment, row: Row, chosen: dict[str, Json], pairs: list[str], parallel: str) -> None:
     """Check that the command gives the same experiment."""
     from engram.cli.run_options import RunOptions
 

@@ -80,7 +80,8 @@ class ProgressDisplay:
         >>> written = StringIO()
         >>> with ProgressDisplay(1, console=Console(file=written, width=100)) as display:
         ...     display.began(run)
-        ...     display.evaluated(Made(run=run, step=450, steps=450, learning=4, accuracies={0: 0.5, 1: 0.9}, lag=0))
+        ...     done = Made(run=run, step=450, steps=450, learning=4, accuracies={0: 0.5, 1: 0.9}, lag=0)
+        ...     display.evaluated(done)
         ...     display.ended(run)
         >>> print(written.getvalue().strip())
         er on split-digits (class), seed 0: done, 450 updates in 1 s, accuracy 50 90

@@ -22,8 +22,8 @@ class Step:
         steps: Updates in all.
         learning: The task being learned, counted from 0.
         loss: The loss that the update minimised.
-        accuracies: The accuracy of each evaluated task; empty if there was no evaluation after this update, or
-            its result is not known yet.
+        accuracies: The accuracy of each evaluated task; empty if there was no evaluation after this update,
+            or its result is not known yet.
         ends_task: Whether this was the task's last update.
         pending: Whether this update is evaluated by an evaluator process, and the result comes later.
         late: Evaluations of earlier updates, by evaluator processes, whose results came since the last step.
@@ -105,7 +105,9 @@ def tell(observers: Iterable[Observer], step: Step) -> None:
     Before that come evaluations of earlier updates whose results are known now.
     """
     late = [
-        replace(step, step=result.step, learning=result.learning, accuracies=result.accuracies, ends_task=False)
+        replace(
+            step, step=result.step, learning=result.learning, accuracies=result.accuracies, ends_task=False
+        )
         for result in step.late
     ]
     for observer in observers:

@@ -26,8 +26,8 @@ class Where:
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
         precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
             bits; `auto` does so where it is faster.
-        parallel: `auto` evaluates in evaluator processes beside the learner where that is faster, a number in
-            so many, `off` in line; the bits are the same. `skip` and `skip:N` are for experiments that say so.
+        parallel: `auto` evaluates in evaluator processes beside the learner where that is faster, a number
+            in so many, `off` in line; the bits are the same. Only experiments that say so `skip` evaluations.
         strict: Whether to stop a method that reads data it must not read.
         jobs: Parallel runs (default: one per core).
         checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints (default:

@@ -100,7 +100,7 @@ class Judge:
         """Whether there was a single output, and whether it was ever beyond 0 and 1."""
         return self._single, self._beyond
 
-    def notice(self, single: bool, beyond: bool) -> None:  # noqa: FBT001 - what `noticed` returns
+    def notice(self, single: bool, beyond: bool) -> None:
         """Take over what another judge of the same outputs noticed."""
         self._single, self._beyond = self._single or single, self._beyond or beyond
 

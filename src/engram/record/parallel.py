@@ -21,8 +21,8 @@ class ParallelPlan:
         skips: Whether an update is not evaluated while all evaluators are busy; otherwise the learner waits.
 
     Example:
-        >>> ParallelPlan.of("auto"), ParallelPlan.of(2), ParallelPlan.of("skip")
-        (ParallelPlan(evaluators=None, skips=False), ParallelPlan(evaluators=2, ...), ParallelPlan(...=1, ...))
+        >>> ParallelPlan.of("auto"), ParallelPlan.of("skip")
+        (ParallelPlan(evaluators=None, skips=False), ParallelPlan(evaluators=1, skips=True))
         >>> print(ParallelPlan.of("skip:3"), ParallelPlan.of("off"), ParallelPlan.of("auto"))
         skip:3 off auto
         >>> ParallelPlan.of("many")
@@ -61,10 +61,15 @@ class ParallelPlan:
         """The plan for one run, whose experiment says whether updates may be skipped.
 
         Example:
-            >>> print(ParallelPlan.of("off").for_run(skips=True), ParallelPlan.of("skip:2").for_run(skips=False))
+            >>> off, skip = ParallelPlan.of("off"), ParallelPlan.of("skip:2")
+            >>> print(off.for_run(skips=True), skip.for_run(skips=False))
             skip 2
         """
-        return replace(self, evaluators=self.evaluators or 1, skips=True) if skips else replace(self, skips=False)
+        return (
+            replace(self, evaluators=self.evaluators or 1, skips=True)
+            if skips
+            else replace(self, skips=False)
+        )
 
     def __str__(self) -> str:
         if self.skips:
@@ -100,7 +105,7 @@ class ParallelRecord:
         >>> ParallelRecord.of_json(record.as_json()) == record
         True
         >>> print(record)
-        2 evaluators made 90 evaluations, at most 6 updates behind; 10 were skipped: one evaluation per 1.10 ...
+        2 evaluators made 90 evaluations, at most 6 updates behind; 10 were skipped: one evaluation per 1.1...
     """
 
     wanted: str
@@ -142,7 +147,8 @@ class ParallelRecord:
         """One line for `-v`."""
         words = f"evaluated in line: {self.why or 'there were too few evaluations'}"
         if self.evaluations:
-            made = f"{self.evaluators} evaluator{'s' * (self.evaluators != 1)} made {self.evaluations:,} evaluations"
+            several = "s" * (self.evaluators != 1)
+            made = f"{self.evaluators} evaluator{several} made {self.evaluations:,} evaluations"
             words = f"{made}, at most {self.lag:,} updates behind"
             words += f"; some in line: {self.why}" if self.why else ""
         if self.period is not None:

@@ -30,8 +30,8 @@ from engram.record.confusion import Confusion, confusion_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.half_checked import HalfChecked
-from engram.record.parallel import ParallelRecord
 from engram.record.later import LazyField, nothing
+from engram.record.parallel import ParallelRecord
 from engram.record.result import Seconds, with_result
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples

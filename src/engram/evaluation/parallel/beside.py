@@ -21,6 +21,7 @@ from engram.evaluation.parallel.pace import Pace, cores
 from engram.evaluation.parallel.ring import Ring
 from engram.record.parallel import ParallelPlan, ParallelRecord
 
+
 class Job(NamedTuple):
     """What an evaluator is told besides the weights: updates done, the task being learned, random states."""
 
@@ -55,17 +56,24 @@ class Beside:
     """
 
     def __init__(
-        self, plan: ParallelPlan, ask: Callable[[nn.Module, Job], Answered], *, cores_in_all: int | None = None
+        self,
+        plan: ParallelPlan,
+        ask: Callable[[nn.Module, Job], Answered],
+        *,
+        cores_in_all: int | None = None,
     ) -> None:
         self.plan, self.why = plan, ""
         # The owner holds this, which must not keep it alive.
         self._ask = weakref.WeakMethod(ask)
         self._pace = Pace(cores=cores_in_all or cores(), threads=torch.get_num_threads())
         self._record = ParallelRecord(str(plan))
-        self._off = "" if hasattr(os, "fork") and sys.platform == "linux" else "processes are forked on Linux only"
+        self._off = (
+            "" if hasattr(os, "fork") and sys.platform == "linux" else "processes are forked on Linux only"
+        )
         self._crew: Crew[Job, Answered] | None = None
         self._ring: Ring | None = None
         self._key: Key = ()
+        self._against = ""
         self._finalizer: weakref.finalize[[Crew[Job, Answered], int], Beside] | None = None
 
     @property
@@ -92,7 +100,13 @@ class Beside:
         return None if job is None else job.step
 
     def offer(
-        self, network: nn.Module, job: Job, stretch: Key, record: Callable[[Job, Answered], None], *, against: str
+        self,
+        network: nn.Module,
+        job: Job,
+        stretch: Key,
+        record: Callable[[Job, Answered], None],
+        *,
+        against: str,
     ) -> Fate:
         """Hand an evaluation to an evaluator if there is one for it.
 
@@ -104,8 +118,9 @@ class Beside:
             against: Why it must be made in line; empty where nothing speaks against evaluators.
         """
         self._pace.came()
-        self.why = self._off or against
-        form = None if self.why else self._form(network)
+        self._against = self._off or against
+        self.why = self._against or self.why
+        form = None if self._against else self._form(network)
         if form is None or self._crew is None or (*form.key, *stretch, *_settings()) != self._key:
             return self._leave(record)
         self._tell(self._crew.ready(), record)
@@ -127,7 +142,8 @@ class Beside:
         Everything that was handed in before must have its result.
         """
         self._pace.evaluated(seconds)
-        if not self._off and self._crew is None and (form := self._form(network)) is not None:
+        allowed = not self._off and not self._against and self._crew is None
+        if allowed and (form := self._form(network)) is not None:
             started = time.perf_counter()
             evaluators = self.plan.evaluators
             if evaluators is None:

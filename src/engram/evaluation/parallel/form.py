@@ -35,7 +35,18 @@ _PLAIN: frozenset[type] = frozenset(
 )
 """Types whose values do not change."""
 
-_CLOSED = ("torch", "numpy", "random", "threading", "_thread", "_io", "weakref", "itertools", "mmap", "_random")
+_CLOSED = (
+    "torch",
+    "numpy",
+    "random",
+    "threading",
+    "_thread",
+    "_io",
+    "weakref",
+    "itertools",
+    "mmap",
+    "_random",
+)
 """Libraries whose objects hold more than their attributes show."""
 
 _BOOKKEEPING = frozenset(
@@ -59,8 +70,8 @@ class Form:
     """What a network is, and its tensors: two networks of one form differ in the values of these only.
 
     The tensors are parameters, buffers, and tensors in other attributes, each once. Everything else that can
-    be found in a module is part of the form and is compared: classes, numbers, texts, functions with what they
-    close over, containers and objects.
+    be found in a module is part of the form and is compared: classes, numbers, texts, functions with what
+    they close over, containers and objects.
 
     Attributes:
         key: The form, to be compared.
@@ -113,9 +124,7 @@ class _Reader:
         self.met: dict[int, object] = {}
 
     def network(self, network: nn.Module) -> Key:
-        return tuple(
-            self.module(path, part) for path, part in network.named_modules(remove_duplicate=False)
-        )
+        return tuple(self.module(path, part) for path, part in network.named_modules(remove_duplicate=False))
 
     def module(self, path: str, module: nn.Module) -> Key:
         if self._meet(module):

@@ -21,7 +21,7 @@ WORTH_IT = 0.9
 """Evaluators are used if they are expected to take at most this share of the time of evaluating in line."""
 PAYS = 5.0
 """They are started when what they would have saved so far is so many times what starting them takes."""
-FORK_SECONDS = 0.03
+FORK_SECONDS = 0.015
 """What starting one takes, before that was measured."""
 CHECKED_EVERY = 32
 """So many evaluations by evaluators are timed together; if they do not save time, they end."""

@@ -1,4 +1,4 @@
-"""One evaluator process: forked from the learner, it answers what comes through a pipe until that is closed."""
+"""One evaluator process: forked from the learner, it answers what comes through a pipe until that closes."""
 
 from __future__ import annotations
 
