@@ -121,8 +121,12 @@ class Beside:
         self._against = self._off or against
         self.why = self._against or self.why
         form = None if self._against else self._form(network)
-        if form is None or self._crew is None or (*form.key, *stretch, *_settings()) != self._key:
+        key = () if form is None else (*form.key, *stretch, *_settings())
+        if form is None or key != self._key:
+            self._key = key
             return self._leave(record)
+        if self._crew is None:
+            return Fate.IN_LINE
         self._tell(self._crew.ready(), record)
         while (buffer := self._crew.free_buffer()) is None:
             if self._crew.broken:
@@ -149,7 +153,8 @@ class Beside:
             if evaluators is None:
                 evaluators, self.why = self._chosen(form)
             if evaluators:
-                self._start(network, form, evaluators, (*form.key, *stretch, *_settings()))
+                self._key = (*form.key, *stretch, *_settings())
+                self._start(network, form, evaluators)
                 self._pace.fork_seconds = (time.perf_counter() - started) / evaluators
         self._pace.left()
 
@@ -186,10 +191,9 @@ class Beside:
         return None if other else form
 
     def _leave(self, record: Callable[[Job, Answered], None]) -> Fate:
-        """The stretch ends, if there is one: what was handed in gets its results."""
-        if self._crew is not None:
-            self.drain(record)
-            self.end()
+        """The stretch ends: what was handed in gets its results."""
+        self.drain(record)
+        self.end()
         return Fate.IN_LINE
 
     def _tell(self, results: Iterator[tuple[Job, Answered]], record: Callable[[Job, Answered], None]) -> None:
@@ -213,7 +217,7 @@ class Beside:
         trial.write(0, form.tensors)
         return self._pace.choice(copying=time.perf_counter() - started)
 
-    def _start(self, network: nn.Module, form: Form, evaluators: int, key: Key) -> None:
+    def _start(self, network: nn.Module, form: Form, evaluators: int) -> None:
         buffers = BUFFERS * evaluators
         ring = self._ring = Ring(form, buffers)
         ask = self._ask
@@ -224,7 +228,7 @@ class Beside:
             with form.holding(ring.tensors[buffer]):
                 return function(network, job)
 
-        self._key, self.why = key, ""
+        self.why = ""
         self._crew = crew = Crew(work, processes=evaluators, buffers=buffers)
         self._finalizer = weakref.finalize(self, _end_if_mine, crew, os.getpid())
         self._record = replace(self._record, evaluators=max(self._record.evaluators, evaluators))

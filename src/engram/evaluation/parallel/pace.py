@@ -21,6 +21,8 @@ WORTH_IT = 0.9
 """Evaluators are used if they are expected to take at most this share of the time of evaluating in line."""
 PAYS = 5.0
 """They are started when what they would have saved so far is so many times what starting them takes."""
+PAYS_LATER = 2.0
+"""The same for what they will save in this stretch, if it is as long as the one before."""
 FORK_SECONDS = 0.015
 """What starting one takes, before that was measured."""
 CHECKED_EVERY = 32
@@ -64,7 +66,8 @@ class Pace:
         self.fork_seconds = FORK_SECONDS
         self._updates: deque[float] = deque(maxlen=LATEST)
         self._evaluations: deque[float] = deque(maxlen=LATEST)
-        self._in_line = 0
+        self._in_line = self._made = 0
+        self._expected: int | None = None
         self._left: float | None = None
         self._beside: list[float] = []
         self._since: float | None = None
@@ -72,12 +75,15 @@ class Pace:
     def begin(self) -> None:
         """Another stretch begins, with other samples or another network."""
         self._evaluations.clear()
-        self._in_line, self._left = 0, None
+        if self._made > 1:
+            self._expected = self._made
+        self._in_line, self._made, self._left = 0, 0, None
         self._since, self._beside = None, []
 
     def came(self) -> None:
         """The learner has made an update, and asks for an evaluation."""
         now = time.perf_counter()
+        self._made += 1
         if self._left is not None:
             self._updates.append(now - self._left)
 
@@ -121,8 +127,14 @@ class Pace:
         if expected > WORTH_IT * (update + evaluation):
             share = expected / (update + evaluation)
             return 0, f"evaluators are expected to take {share:.2f} of the time, above {WORTH_IT}"
-        saved = self._in_line * (update + evaluation - expected)
-        return (evaluators, "") if saved >= PAYS * self.fork_seconds * evaluators else (0, "")
+        pays = self._pays(update + evaluation - expected, self.fork_seconds * evaluators)
+        return (evaluators if pays else 0), ""
+
+    def _pays(self, saved: float, price: float) -> bool:
+        """Whether it pays to start evaluators for `price` seconds that save so many per evaluation."""
+        if self._expected is not None and self._made < self._expected:
+            return (self._expected - self._made) * saved >= PAYS_LATER * price
+        return self._in_line * saved >= PAYS * price
 
     def disappoints(self) -> str:
         """Note an evaluation by evaluators; returns why to go back to evaluating in line, if one should."""
