@@ -41,7 +41,7 @@ def work(lap: Lap, *, way: str, updates: int) -> None:
         (torch.randn(ASKED, WIDTHS[0], generator=draw), torch.randint(CLASSES, (ASKED,), generator=draw))
         for _ in range(TASKS if grows else SEEN)
     ]
-    words = {"apart": 1, "evaluator": "off", "learner": "off"}
+    words = {"apart": "1", "evaluator": "off", "learner": "off"}
     watch = Evaluator(tests, parallel=words.get(parallel, parallel), tasks="seen" if grows else "all")
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,12 +84,11 @@ def samples_of_tasks(samples: int = 60) -> list[tuple[Tensor, Tensor]]:
 class Loop:
     """Somebody's training loop over three tasks; `each` is called after every update."""
 
-    def __init__(self, make: Callable[[], nn.Module] = dense, *, optimizer: str = "SGD") -> None:
+    def __init__(self, make: Callable[[], nn.Module] = dense) -> None:
         torch.manual_seed(0)
         np.random.seed(0)  # noqa: NPY002
         self.network = make()
-        kinds = {"SGD": partial(torch.optim.SGD, lr=0.1), "Adam": partial(torch.optim.Adam, lr=0.01)}
-        self.optimizer = kinds[optimizer](self.network.parameters())
+        self.optimizer = torch.optim.SGD(self.network.parameters(), lr=0.1)
 
     def update(self) -> None:
         self.network.train()
@@ -124,7 +125,7 @@ def recorded(watch: Evaluator) -> tuple[object, ...]:
     )
 
 
-WAYS = {
+WAYS: dict[str, tuple[Callable[[], nn.Module], dict[str, Any]]] = {
     "plain": (dense, {}),
     "batch norm": (convolutional, {"losses": True, "answers": True}),
     "random numbers": (Noisy, {}),
@@ -150,9 +151,8 @@ WAYS = {
 def test_any_number_of_evaluators_gives_the_same_bits(way: str, evaluators: int) -> None:
     make, options = WAYS[way]
     samples = 300 if way == "half precision" else 60
-    in_line, beside = (
-        Evaluator(samples_of_tasks(samples), parallel=word, **options) for word in ("off", evaluators)
-    )  # type: ignore[arg-type]
+    in_line = Evaluator(samples_of_tasks(samples), **options)
+    beside = Evaluator(samples_of_tasks(samples), parallel=evaluators, **options)
     expected = Loop(make).run(in_line).end()
     lags: list[int] = []
     assert all(map(torch.equal, Loop(make).run(beside, lambda _: lags.append(beside.lag)).end(), expected))
@@ -279,7 +279,7 @@ def test_an_error_in_an_evaluator_reaches_the_loop_with_its_update() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.layer = nn.Linear(12, 4)
-            self.register_buffer("limit", torch.zeros(()))
+            self.limit = nn.Buffer(torch.zeros(()))
 
         def forward(self, x: Tensor) -> Tensor:
             if not self.training and self.limit >= 5:
@@ -288,10 +288,11 @@ def test_an_error_in_an_evaluator_reaches_the_loop_with_its_update() -> None:
             return scores
 
     watch, loop = Evaluator(samples_of_tasks(), parallel=2), Loop(Breaks)
+    assert isinstance(loop.network, Breaks)
     with pytest.raises(ZeroDivisionError) as caught:
         for step in range(1, 20):
             loop.update()
-            loop.network.limit.fill_(step)  # type: ignore[operator,union-attr]
+            loop.network.limit.fill_(step)
             watch(loop.network, learning=0)
     assert caught.value.__notes__ == ["in the evaluation after update 5"]
     assert watch.raised_at == 5
@@ -435,6 +436,23 @@ def test_evaluators_are_refused_off_the_cpu() -> None:
     watch, network = Evaluator(samples_of_tasks(), parallel=1), dense().to("meta")
     with pytest.raises(InputError, match="no evaluator processes, because the network is not on the CPU"):
         watch(network, learning=0)
+
+
+def test_a_copy_has_the_record_and_processes_of_its_own() -> None:
+    watch, loop = Evaluator(samples_of_tasks(), parallel=2), Loop()
+    for _ in range(4):
+        loop.update()
+        watch(loop.network, learning=0)
+    twin = copy.deepcopy(watch)
+    assert twin.trace == watch.trace
+    assert not twin.evaluators
+    for _ in range(2):
+        assert twin(loop.network, learning=0)
+    assert twin.evaluators
+    assert not set(twin.evaluators) & set(watch.evaluators)
+    assert twin.trace.step == [1, 2, 3, 4, 5, 6]
+    twin.close()
+    assert watch.trace.step == [1, 2, 3, 4]
 
 
 def test_a_forgotten_evaluator_ends_its_processes() -> None:

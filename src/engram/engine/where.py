@@ -59,7 +59,10 @@ class Where:
 
     def __post_init__(self) -> None:
         check_precision(self.precision)
-        ParallelPlan.of(self.parallel)
+        if ParallelPlan.of(self.parallel).evaluators and self.device != "cpu":
+            raise InputError(
+                f"evaluator processes need the device cpu, got {self.device}: leave parallel out"
+            )
         if self.jobs is not None and self.jobs < 1:
             raise InputError(f"jobs must be at least 1, got {self.jobs}")
         if self.save_weights not in (None, *SAVES):

@@ -24,8 +24,9 @@ class Settled(Generic[V]):
         ...     count = Settled[int]()
         ...     def __init__(self): self.count, self.coming = 0, [1, 1]
         ...     def settle(self):
-        ...         coming, self.coming = self.coming, []
-        ...         self.count += sum(coming)
+        ...         if self.coming:
+        ...             coming, self.coming = self.coming, []
+        ...             self.count += sum(coming)
         >>> Slow().count
         2
     """

@@ -5,11 +5,14 @@ from __future__ import annotations
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Generic, TypeVar, cast
 
+import torch
+
+from engram.evaluation.parallel.places import Places
 from engram.evaluation.parallel.process import Process, Raised
 
 BUFFERS = 3
@@ -57,7 +60,8 @@ class Crew(Generic[Job, Answer]):
     """
 
     def __init__(self, work: Callable[[int, Job], Answer], *, processes: int, buffers: int) -> None:
-        self._work, self._wanted = work, processes
+        self._work = work
+        self._places = Places.of(processes, threads=torch.get_num_threads())
         self._free = deque(range(buffers))
         self._tickets: deque[Ticket[Job, Answer]] = deque()
         self._busy: dict[Process, deque[Ticket[Job, Answer]]] = {}
@@ -144,7 +148,8 @@ class Crew(Generic[Job, Answer]):
 
     def _start(self) -> None:
         pipes = [process.pipe for process in self._busy]
-        self._busy[Process(self._answer, pipes)] = deque()
+        cores = None if self._places is None else self._places.evaluators
+        self._busy[Process(self._answer, pipes, cores=cores)] = deque()
 
     def _answer(self, question: object) -> object:
         buffer, job = cast("tuple[int, Job]", question)
@@ -163,7 +168,9 @@ class Crew(Generic[Job, Answer]):
         if self.broken or not self._tickets:
             return
         pipes = {process.pipe: process for process in self._busy}
-        for pipe in wait(list(pipes), timeout=seconds):
+        with nullcontext() if self._places is None or not seconds else self._places.waiting():
+            full = wait(list(pipes), timeout=seconds)
+        for pipe in full:
             self._receive(pipes[pipe])  # type: ignore[index]
         for process in list(self._busy):
             if process.gone():

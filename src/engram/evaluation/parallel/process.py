@@ -9,7 +9,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import Pipe
@@ -43,6 +43,7 @@ class Process:
     Args:
         answer: Answers a question.
         others: Pipes of the learner to other processes, which this one must not keep open.
+        cores: The cores that it may use; None for those of the learner.
 
     Example:
         >>> process = Process(lambda question: question + 1)
@@ -52,7 +53,13 @@ class Process:
         >>> process.end()
     """
 
-    def __init__(self, answer: Callable[[object], object], others: Iterable[Connection] = ()) -> None:
+    def __init__(
+        self,
+        answer: Callable[[object], object],
+        others: Iterable[Connection] = (),
+        *,
+        cores: Collection[int] | None = None,
+    ) -> None:
         mine, its = Pipe()
         threads, parent = torch.get_num_threads(), os.getpid()
         with warnings.catch_warnings():
@@ -60,7 +67,7 @@ class Process:
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
-            _live(answer, its, [mine, *others], threads=threads, parent=parent)
+            _live(answer, its, [mine, *others], threads=threads, parent=parent, cores=cores)
         its.close()
         self.pid, self.pipe = pid, mine
         self.ended = False
@@ -103,6 +110,7 @@ def _live(
     *,
     threads: int,
     parent: int,
+    cores: Collection[int] | None,
 ) -> None:
     """The life of an evaluator; nothing that the learner would do at its exit is done."""
     try:
@@ -112,6 +120,8 @@ def _live(
         signal.set_wakeup_fd(-1)
         for other in close:
             other.close()
+        if cores is not None:
+            os.sched_setaffinity(0, cores)
         # What the learner had forgotten is not cleaned up here as well.
         gc.freeze()
         # The learner has issued what an evaluation warns of, in the first one.

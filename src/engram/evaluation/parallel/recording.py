@@ -49,10 +49,21 @@ class ParallelRecording(Recording):
         super().__init__(classes=classes)
         plan = ParallelPlan.of(parallel)
         self._beside = None if plan.evaluators == 0 else Beside(plan, self._ask_beside)
-        self.must_stay: Callable[[nn.Module], str] = lambda _: ""
+        self.must_stay: Callable[[nn.Module], str] = _may_leave
         self.raised_at: int | None = None
         self._waiting: deque[tuple[int, list[Reading], float]] = deque()
         self._news: deque[Late] = deque(maxlen=4 * MOST_EVALUATORS)
+
+    def __getstate__(self) -> dict[str, object]:
+        """Everything but processes, which a copy starts for itself."""
+        self.settle()
+        plan = None if self._beside is None else self._beside.plan
+        return {**vars(self), "_beside": plan}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        plan = state["_beside"]
+        self._beside = Beside(plan, self._ask_beside) if isinstance(plan, ParallelPlan) else None
 
     @property
     def lag(self) -> int:
@@ -180,3 +191,8 @@ class ParallelRecording(Recording):
     def _continue_parallel(self, done: JsonObject | None) -> None:
         if self._beside is not None and done is not None:
             self._beside.continue_from(ParallelRecord.of_json(done))
+
+
+def _may_leave(_: nn.Module) -> str:
+    """Nothing speaks against evaluating a network in another process."""
+    return ""
