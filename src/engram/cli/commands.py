@@ -92,12 +92,13 @@ def _places(where: Where) -> list[str]:
         words += ["--plugin", str(where.plugin)]
     if where.data is not None:
         words += ["--data", str(where.data)]
-    if where.device != "cpu":
-        words += ["--device", where.device]
-    if where.precision != "full":
-        words += ["--precision", where.precision]
-    if where.parallel not in ("auto", "off"):
-        words += ["--parallel", where.parallel]
+    for name, word, usual in (
+        ("--device", where.device, ("cpu",)),
+        ("--precision", where.precision, ("full",)),
+        ("--parallel", where.parallel, ("auto", "off")),
+    ):
+        if word not in usual:
+            words += [name, word]
     if where.strict:
         words.append("--strict")
     for name, seconds in (("--checkpoint-every", where.checkpoint_seconds), ("--timeout", where.timeout)):
