@@ -27,7 +27,7 @@ class Job(NamedTuple):
 
     step: int
     learning: int
-    noise: Noise
+    noise: Noise | None
 
 
 class Fate(enum.Enum):
@@ -73,6 +73,7 @@ class Beside:
         self._crew: Crew[Job, Answered] | None = None
         self._ring: Ring | None = None
         self._key: Key = ()
+        self._stretch: Key = ()
         self._against = ""
         self._finalizer: weakref.finalize[[Crew[Job, Answered], int], Beside] | None = None
 
@@ -99,6 +100,20 @@ class Beside:
         job = None if self._crew is None else self._crew.newest
         return None if job is None else job.step
 
+    @property
+    def active(self) -> bool:
+        """Whether there are evaluators now."""
+        return self._crew is not None
+
+    def hopeless(self) -> bool:
+        """Whether evaluations are made in line whatever the network is; finding out takes no time."""
+        if self._crew is None and self.plan.chooses and not self._off:
+            self._pace.threads = torch.get_num_threads()
+            if self._pace.room < 1:
+                self.why = self._pace.choice(copying=0.0)[1]
+                return True
+        return self._crew is None and bool(self._off)
+
     def offer(
         self,
         network: nn.Module,
@@ -120,13 +135,15 @@ class Beside:
         self._pace.came()
         self._against = self._off or against
         self.why = self._against or self.why
-        form = None if self._against else self._form(network)
-        key = () if form is None else (*form.key, *stretch, *_settings())
-        if form is None or key != self._key:
-            self._key = key
-            return self._leave(record)
         if self._crew is None:
+            if stretch != self._stretch:
+                self._stretch = stretch
+                self._pace.begin()
             return Fate.IN_LINE
+        form = None if self._against else self._form(network)
+        if form is None or (*form.key, *stretch, *_settings()) != self._key:
+            self._stretch = stretch
+            return self._leave(record)
         self._tell(self._crew.ready(), record)
         while (buffer := self._crew.free_buffer()) is None:
             if self._crew.broken:
@@ -146,13 +163,11 @@ class Beside:
         Everything that was handed in before must have its result.
         """
         self._pace.evaluated(seconds)
-        allowed = not self._off and not self._against and self._crew is None
-        if allowed and (form := self._form(network)) is not None:
+        if not self._off and not self._against and self._crew is None:
             started = time.perf_counter()
-            evaluators = self.plan.evaluators
-            if evaluators is None:
-                evaluators, self.why = self._chosen(form)
-            if evaluators:
+            evaluators, self.why = self._chosen(network)
+            form = self._form(network) if evaluators else None
+            if evaluators and form is not None:
                 self._key = (*form.key, *stretch, *_settings())
                 self._start(network, form, evaluators)
                 self._pace.fork_seconds = (time.perf_counter() - started) / evaluators
@@ -205,12 +220,15 @@ class Beside:
             self.end()
             raise
 
-    def _chosen(self, form: Form) -> tuple[int, str]:
+    def _chosen(self, network: nn.Module) -> tuple[int, str]:
         """How many evaluators to start now, and if none why."""
-        self._pace.threads = torch.get_num_threads()
+        if self.plan.evaluators is not None:
+            return self.plan.evaluators, ""
         evaluators, why = self._pace.choice(copying=0.0)
-        if not evaluators:
-            return evaluators, why
+        # Only now is it worth looking at the network.
+        form = self._form(network) if evaluators else None
+        if form is None:
+            return 0, why or self.why
         trial = Ring(form, 1)
         trial.write(0, form.tensors)
         started = time.perf_counter()

@@ -133,7 +133,7 @@ class ParallelRecording(Recording):
         Raises:
             InputError: A number of evaluators was asked for, and there can be none.
         """
-        if self._beside is None:
+        if self._beside is None or self._beside.hopeless():
             return Fate.IN_LINE
         apart = {
             "several processes train together": not team.alone,
@@ -148,12 +148,12 @@ class ParallelRecording(Recording):
         against = next((reason for reason, holds in reasons.items() if holds), "")
         if against in apart and not self._beside.plan.chooses:
             raise InputError(f"there can be no evaluator processes, because {against}: leave parallel out")
-        job = Job(self.step, learning, noise_now())
+        job = Job(self.step, learning, noise_now() if self._beside.active else None)
         against = against or self.must_stay(network)
         return self._beside.offer(network, job, self._stretch(), self._take, against=against)
 
     def _made_in_line(self, network: nn.Module, seconds: float) -> None:
-        if self._beside is not None:
+        if self._beside is not None and not self._beside.hopeless():
             self._beside.made_in_line(network, seconds, self._stretch())
 
     def _stretch(self) -> Key:
@@ -165,6 +165,7 @@ class ParallelRecording(Recording):
         """Evaluate a snapshot, in an evaluator process, or here where that failed."""
         request = Request(job.learning, tuple(self.seen), self.units, self.index)
         try:
+            assert job.noise is not None
             return answered(self.asker, network, request, job.noise)
         except Exception as error:
             self.raised_at = job.step
