@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import InputError
+from engram.core.trace import Counts
+from engram.metrics.anchored import corrected
 from engram.metrics.arrays import Label, Labels, Mask, Matrix, Vector, row_means
 from engram.metrics.matrix import check_fractions
 
@@ -145,9 +147,20 @@ class Curve:
         task: ArrayLike,
         correct: ArrayLike,
         total: ArrayLike,
+        anchors: Counts | None = None,
         phases: Phases | None = None,
     ) -> Curve:
         """The curve of a long table with the number of right answers; see `of_table`.
+
+        Args:
+            step: As for `of_table`, and so are `learning`, `task` and `phases`.
+            learning: The task being learned.
+            task: The task being evaluated.
+            correct: How many answers were right.
+            total: How many samples were asked.
+            anchors: Where samples have two levels, the evaluations of all of them; the curve is then that of
+                all samples, as `engram.metrics.anchored.corrected` estimates it.
+            phases: The tasks for each value of `learning`, if several are learned together.
 
         Raises:
             InputError: As for `of_table`, or a count is impossible: not a whole number, total below 1,
@@ -157,22 +170,17 @@ class Curve:
             >>> Curve.of_counts(step=[1], learning=[0], task=[0], correct=[3], total=[4]).accuracy
             array([[0.75]])
         """
-        right = _whole(correct, "correct").astype(np.float64)
-        samples = _whole(total, "total").astype(np.float64)
-        if (samples < 1).any():
-            raise InputError(f"total must be at least 1, got {samples[samples < 1][0]:g}")
-        wrong = (right < 0) | (right > samples)
-        if wrong.any():
-            raise InputError(
-                f"correct must be between 0 and total, got {right[wrong][0]:g} of {samples[wrong][0]:g}"
-            )
+        accuracy, samples = _shares(correct, total)
+        if anchors is not None and np.size(anchors.step):
+            _shares(anchors.correct, anchors.total)
+            accuracy, samples = corrected(Counts(step, learning, task, correct, total), anchors)
         return cls.of_table(
-            step=step, learning=learning, task=task, accuracy=right / samples, total=samples, phases=phases
+            step=step, learning=learning, task=task, accuracy=accuracy, total=samples, phases=phases
         )
 
     @classmethod
     def of_trace(cls, trace: Trace, *, phases: Phases | None = None) -> Curve:
-        """The curve of a trace.
+        """The curve of a trace; that of all samples, where these have two levels.
 
         Args:
             trace: The trace of a run.
@@ -186,14 +194,7 @@ class Curve:
             >>> Curve.of_trace(trace).accuracy
             array([[0.5]])
         """
-        return cls.of_counts(
-            step=trace.step,
-            learning=trace.learning,
-            task=trace.task,
-            correct=trace.correct,
-            total=trace.total,
-            phases=phases,
-        )
+        return cls.of_counts(**trace.counts()._asdict(), phases=phases)
 
     def being_learned(self) -> Mask:
         """Which tasks are being learned at each evaluation: one row per evaluation, one column per task."""
@@ -291,6 +292,20 @@ def _whole(values: ArrayLike, what: str) -> NDArray[np.int64]:
     if wrong.any():
         raise InputError(f"{what} must be whole numbers below 2^63, got {numbers[wrong][0].item()!r}")
     return numbers.astype(np.int64)
+
+
+def _shares(correct: ArrayLike, total: ArrayLike) -> tuple[Vector, Vector]:
+    """The fractions of right answers, and the numbers of samples; impossible counts are refused."""
+    right = _whole(correct, "correct").astype(np.float64)
+    samples = _whole(total, "total").astype(np.float64)
+    if (samples < 1).any():
+        raise InputError(f"total must be at least 1, got {samples[samples < 1][0]:g}")
+    wrong = (right < 0) | (right > samples)
+    if wrong.any():
+        raise InputError(
+            f"correct must be between 0 and total, got {right[wrong][0]:g} of {samples[wrong][0]:g}"
+        )
+    return right / samples, samples
 
 
 def _counts(values: ArrayLike, what: str) -> NDArray[np.int64]:

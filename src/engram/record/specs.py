@@ -13,6 +13,7 @@ from pydantic import Field
 
 from engram.core.errors import InputError
 from engram.core.schema import INTERNAL, Flag, Since, ZeroMeansAll
+from engram.record.two_level import canonical
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,8 @@ class EvaluationSpec:
         upstream: A data set that the start was pretrained on: how much of it is remembered.
         points: Evaluate each phase about this many times, instead of `every` (Pfülb & Gepperth 2019: 90);
             0 to use `every`.
+        samples: `two-level:N` to ask N of the samples at every evaluation, and all of them at some; None to
+            ask all every time. `two-level` is `two-level:200`.
     """
 
     every: Annotated[int, Field(ge=1, description="Evaluate after every N updates")] = 1
@@ -143,6 +146,14 @@ class EvaluationSpec:
     balances: Annotated[bool, Since("2"), INTERNAL] = False
     upstream: Annotated[str, Since("2"), INTERNAL] = ""
     points: Annotated[int, Since("2"), INTERNAL] = 0
+    samples: Annotated[
+        str | None,
+        Since("4"),
+        Field(description="two-level[:N]: N of them (200) at every evaluation, all at some"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", canonical(self.samples))
 
     def every_in(self, steps: int) -> int:
         """The number of updates between two evaluations in a phase of `steps` updates.

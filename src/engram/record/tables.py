@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from engram.core.errors import Damaged
 from engram.core.files import checksum, write_parquet
-from engram.core.folder import ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
+from engram.core.folder import ANCHORS, ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
 from engram.core.scores import Scores
 from engram.core.trace import Counts, Trace, read_table
 from engram.record.answers import Answers
@@ -87,6 +87,8 @@ class Tables:
     def save(self, folder: Path) -> dict[str, str]:
         """Write the trace, and the other tables where they have rows; returns the checksums of the files."""
         checksums = {TRACE: self.trace.save(folder / TRACE)}
+        if self.trace.anchors is not None:
+            checksums[ANCHORS] = self.trace.anchors.save(folder / ANCHORS)
         if len(self.ends):
             checksums[ENDS] = self.ends.save(folder / ENDS)
         if len(self.scores):
@@ -135,13 +137,15 @@ class StoredTables(Tables):
             return super().save(folder)
         if self.checksums is not None:
             return dict(self.checksums)
-        files = (folder / name for name in (TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS))
+        files = (folder / name for name in (TRACE, ANCHORS, ENDS, SCORES, PROBES, SAMPLES, ANSWERS))
         return {file.name: checksum(file.read_bytes()) for file in files if file.is_file()}
 
     @cached_property
     def trace(self) -> Trace:  # type: ignore[override]
-        """Every evaluation."""
-        return self._trace(TRACE)
+        """Every evaluation, with its anchors where samples have two levels."""
+        trace = self._trace(TRACE)
+        trace.anchors = self._trace(ANCHORS) if self._has(ANCHORS) else None
+        return trace
 
     @cached_property
     def ends(self) -> Trace:  # type: ignore[override]
