@@ -71,7 +71,7 @@ class RunState:
         )
         self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
         self.evaluator = make_evaluator(experiment, self.stream, seeds, precision=where.precision)
-        self.evaluator.answering = self.method.asked
+        self.evaluator.asker.answering = self.method.asked
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
         self.boundaries = self.scenario.setting.shows_boundaries
