@@ -21,14 +21,13 @@ COLUMNS = ("step", "learning", "task", "correct", "total", "bits")
 
 
 class Counts(NamedTuple):
-    """A trace without its bits: one entry per evaluation of each task; and its anchors, likewise."""
+    """A trace without its bits: one entry per evaluation of each task."""
 
     step: ArrayLike
     learning: ArrayLike
     task: ArrayLike
     correct: ArrayLike
     total: ArrayLike
-    anchors: Counts | None = None
 
 
 @dataclass(slots=True, repr=False)
@@ -94,8 +93,7 @@ class Trace:
 
     def counts(self) -> Counts:
         """The trace without its bits."""
-        anchors = None if self.anchors is None else self.anchors.counts()
-        return Counts(self.step, self.learning, self.task, self.correct, self.total, anchors)
+        return Counts(self.step, self.learning, self.task, self.correct, self.total)
 
     def at_ends(self) -> Trace:
         """The anchors at the last evaluation of every task that was learned; empty if one has none there.

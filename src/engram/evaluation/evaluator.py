@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.scores import Scores
+from engram.core.trace import Trace
 from engram.evaluation.asker import Asker, Request
 from engram.evaluation.asking import Forward, Right, Score
 from engram.evaluation.asking import Routes as Routes
@@ -23,6 +24,7 @@ from engram.evaluation.checked import Checked
 from engram.evaluation.fingerprint import fingerprint
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.judge import Judge
+from engram.evaluation.levels import TwoLevels, refuse_other_levels
 from engram.evaluation.measured import Evaluation as Evaluation
 from engram.evaluation.measured import Measured, Wanted
 from engram.evaluation.precision import Autocast
@@ -44,6 +46,7 @@ from engram.evaluation.state import (
     unpacked_scores,
 )
 from engram.evaluation.ways import CompetingUnits, Ways, competing_units, known_samples, read_test_sets
+from engram.metrics.anchored import last_shifts
 from engram.metrics.arrays import Label
 from engram.metrics.extremes import REDRAW_WARNING
 from engram.record.half_checked import HalfChecked, Precision, check_precision
@@ -51,6 +54,7 @@ from engram.record.recording import Recording
 from engram.record.run import Run
 from engram.record.samples import Column, PerTask, Samples
 from engram.record.test_data import TestData
+from engram.record.two_level import check_levels
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
@@ -75,6 +79,8 @@ class Evaluator(Recording):
         per_epoch: Restart the count of updates in every epoch, as the code of De Lange et al. (2023) does;
             each call then needs `epoch_step`.
         subset: How many samples of each task to evaluate on, drawn once; None for all.
+        samples: `two-level` asks 200 of these at every evaluation (`two-level:N` N of them) and all of them at
+            some, for about a quarter of the price; see docs/how-to/two-level.md. None asks all every time.
         redraw: Draw a new subset for every evaluation, as the code of De Lange et al. does. This adds noise
             that looks like dips, which cannot be corrected afterwards, and a warning says so.
         seed: Seed for drawing the subsets; no global random state is used.
@@ -125,6 +131,7 @@ class Evaluator(Recording):
         every: int = 1,
         per_epoch: bool = False,
         subset: int | None = None,
+        samples: str | None = None,
         redraw: bool = False,
         seed: int = 0,
         tasks: str = "seen",
@@ -152,8 +159,11 @@ class Evaluator(Recording):
             raise InputError(f"tasks must be 'seen' or 'all', got {tasks!r}")
         check_ranks(ranks)
         check_precision(precision)
+        small = check_levels(samples, subset=subset, redraw=redraw, full_ends=full_ends, per_epoch=per_epoch)
         self.ways = Ways.of(right=right, score=score, forward=forward, higher_is_better=higher_is_better)
-        self.ways.check(units=units, losses=losses, full_ends=full_ends, answers=answers)
+        self.ways.check(
+            units=units, losses=losses, full_ends=full_ends, answers=answers, two_level=small is not None
+        )
         self.scores = Scores(self.ways.higher_is_better)
         names, self.sets = read_test_sets(test_sets, classified=self.ways.classified)
         self.named = names is not None
@@ -193,9 +203,13 @@ class Evaluator(Recording):
             in_batches=in_batches,
             hold=subset is not None,
             checked=None if precision == "full" else Checked(precision),
+            choices=1 if small is None else 2,
         )
         self.generator = torch.Generator().manual_seed(seed)
         self.index = [draw(size, subset, self.generator) for size in self.sizes]
+        self.levels = None if small is None else TwoLevels.drawn(self.index, small, self.generator)
+        if self.levels is not None:
+            self.trace = Trace(anchors=Trace())
         if tasks == "all":
             self.seen = list(range(len(self.sets)))
         self._passed_over: set[int] = set()
@@ -230,7 +244,7 @@ class Evaluator(Recording):
         if last and not due:
             self._passed_over.add(now)
         if due or (last and self.full_ends):
-            self._evaluate(model, now, curve=due, full=last and self.full_ends)
+            self._evaluate(model, now, curve=due, end=last)
         return due
 
     def before(
@@ -243,14 +257,16 @@ class Evaluator(Recording):
         """Evaluate before the first update."""
         now = self._number(learning)
         self._begin(now, together)
-        self._evaluate(model, now, curve=True, full=False)
+        self._evaluate(model, now, curve=True, end=False)
 
     def end(self, model: nn.Module | Callable[[], nn.Module], *, learning: Label) -> None:
         """End a task: evaluates unless its last update was evaluated already."""
         record = self._record
         done = bool(record.step) and record.step[-1] == self.step
-        if not done or self.full_ends:
-            self._evaluate(model, self._number(learning), curve=not done, full=self.full_ends)
+        anchors = self.trace.anchors
+        open_end = anchors is not None and not (anchors.step and anchors.step[-1] == self.step)
+        if not done or self.full_ends or open_end:
+            self._evaluate(model, self._number(learning), curve=not done, end=True)
 
     @cached_property
     def test_data(self) -> tuple[TestData, ...]:
@@ -295,15 +311,18 @@ class Evaluator(Recording):
     def samples(self) -> Samples | None:
         """The samples that bits belong to: those drawn, or all where task ends are evaluated on all.
 
-        None where samples are drawn again for every evaluation, unless task ends are evaluated on all.
+        With two levels these are all samples that are asked at anchors, and those of the small level are the
+        drawn ones. None where samples are drawn again for every evaluation, unless task ends are evaluated on
+        all.
         """
         if self.redraw and not self.full_ends:
             return None
         tasks = {}
-        for task, (known, index) in enumerate(zip(self._known, self.index, strict=True)):
+        asked = self.index if self.levels is None else self.levels.small
+        for task, known in enumerate(self._known):
             drawn = np.zeros(self.sizes[task], dtype=np.bool_)
-            drawn[[] if self.redraw else index.numpy()] = True
-            rows = np.arange(len(drawn)) if self.full_ends else np.flatnonzero(drawn)
+            drawn[[] if self.redraw else asked[task].numpy()] = True
+            rows = np.arange(len(drawn)) if self.full_ends else self.index[task].numpy()
             tasks[task] = known.chosen(rows.tolist(), drawn[rows].tolist())
         return Samples.of(tasks)
 
@@ -384,6 +403,7 @@ class Evaluator(Recording):
             "readings": list(self.readings),
             "generator": self.generator.get_state(),
             "trace": packed(self.trace),
+            "levels": None if self.levels is None else self.levels.state_dict(self.trace),
             "ends": packed(self.ends),
             "scores": packed_scores(self.scores),
             "answered": packed_answers(self.answered),
@@ -404,6 +424,7 @@ class Evaluator(Recording):
             only_scores=self.only_scores,
             scored=self.ways.score is not None,
         )
+        refuse_other_levels(state.get("levels"), self.levels)
         refuse_other_data(state, self.test_data, called=self.called)
         plain = state["plain"]
         self.step, self.seconds, self.evaluations = plain["step"], plain["seconds"], plain["evaluations"]
@@ -418,6 +439,10 @@ class Evaluator(Recording):
         self.readings = [(*reading,) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = unpacked(state["trace"]), unpacked(state["ends"])
+        if self.levels is not None and (levels := state.get("levels")) is not None:
+            self.trace.anchors = unpacked(levels["anchors"])
+            self.levels.load_state_dict(levels, self.index, self.trace, self.learned)
+            self.shifts = last_shifts(self.trace)
         if state.get("scores"):
             self.scores = unpacked_scores(state["scores"])
         self.answered = unpacked_answers(state.get("answered"))
@@ -428,7 +453,7 @@ class Evaluator(Recording):
     def gather_again(self, device: torch.device) -> None:
         """Gather the samples that were gathered when the state was saved, before the next evaluation does."""
         if self._gathered:
-            self.asker.gather(self.index, self._gathered, device)
+            self.asker.gather(self._asked_samples, self._gathered, device)
 
     # ----------------------------------------------------------------------------------------------
 
@@ -487,8 +512,13 @@ class Evaluator(Recording):
                 )
         self._meet(learning, tasks)
 
+    @property
+    def _asked_samples(self) -> Sequence[Tensor]:
+        """For each task, the samples that are asked at every evaluation."""
+        return self.index if self.levels is None else self.levels.small
+
     def _evaluate(
-        self, model: nn.Module | Callable[[], nn.Module], learning: int, *, curve: bool, full: bool
+        self, model: nn.Module | Callable[[], nn.Module], learning: int, *, curve: bool, end: bool
     ) -> None:
         with same_randomness():
             team = Team(self.ranks)
@@ -504,7 +534,13 @@ class Evaluator(Recording):
                 if curve:
                     self._add(self.asker.ask(network, self._request(learning), team, device), learning)
                     self.evaluations += 1
-                if full:
+                if self.levels is not None and self.levels.due(
+                    self.trace, self.learned[learning], evaluated=curve, end=end
+                ):
+                    rest = self.levels.request(learning, self.seen, self.units)
+                    others = self.asker.ask(network, rest, team, device) if rest.tasks else {}
+                    self.shifts |= self.levels.add_anchor(self.trace, others)
+                if end and self.full_ends:
                     whole = Request(learning, tuple(self.seen), self.units)
                     self._add_end(self.asker.ask(network, whole, team, device), learning)
             self.seconds += time.perf_counter() - started
@@ -517,7 +553,7 @@ class Evaluator(Recording):
         """What a network is asked now, about the chosen samples."""
         if self.redraw:
             self.index = [draw(size, self.subset, self.generator) for size in self.sizes]
-        return Request(learning, tuple(self.seen), self.units, self.index)
+        return Request(learning, tuple(self.seen), self.units, self._asked_samples)
 
     def _add(self, measured: Mapping[int, Measured], learning: int) -> None:
         """Record what was measured of the chosen samples of each task."""

@@ -34,6 +34,13 @@ class Counts(TypedDict):
     evaluations: int
 
 
+class LevelsState(TypedDict):
+    """The two levels of samples: which are asked at every evaluation, and the evaluations of all."""
+
+    small: list[Tensor]
+    anchors: dict[str, Tensor]
+
+
 class EvaluatorState(TypedDict):
     """Everything that an evaluator has recorded, as tensors and plain values."""
 
@@ -53,6 +60,7 @@ class EvaluatorState(TypedDict):
     scores: NotRequired[dict[str, Tensor]]
     answered: NotRequired[dict[str, Tensor]]
     checked: NotRequired[CheckedState | None]
+    levels: NotRequired[LevelsState | None]
 
 
 def check_state(state: object) -> None:

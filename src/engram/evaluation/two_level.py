@@ -26,19 +26,19 @@ class Rule:
         longest_gap: Evaluations between two scheduled anchors, once their distance has stopped doubling.
         tokens: Anchors beyond the schedule that may be made at the beginning.
         refill: How many more each evaluation allows.
-        most_tokens: The most that are saved up.
         window: Evaluations that a drop may take.
         least_drop: Drops up to this are never a reason.
-        jump: A fall of the mean over tasks by more than this, within the window, starts short gaps anew.
+        fall: Where no boundaries are told: a drop by more than this starts short distances anew,
+        pause: unless they were started so many evaluations before, or fewer.
     """
 
     longest_gap: int = 16
     tokens: float = 10.0
     refill: float = 0.08
-    most_tokens: float = 1e9
     window: int = 10
     least_drop: float = 0.03
-    jump: float = 0.05
+    fall: float = 0.1
+    pause: int = 32
 
 
 @dataclass(slots=True)
@@ -47,13 +47,37 @@ class _Course:
 
     Attributes:
         recent: Its last accuracies.
-        lowest: The lowest while other tasks were learned; None before that.
         largest_drop: The largest drop within the window.
+        lowest: The lowest while other tasks were learned; None before that.
+        highest: The highest of all.
+        lowest_since: The lowest since then.
     """
 
     recent: deque[float]
-    lowest: float | None = None
     largest_drop: float = 0.0
+    lowest: float | None = None
+    highest: float = -1.0
+    lowest_since: float = -1.0
+
+    def drop(self, accuracy: float) -> float:
+        """How far an accuracy is below the highest of the last ones, which it then joins."""
+        drop = max(self.recent, default=accuracy) - accuracy
+        self.recent.append(accuracy)
+        return drop
+
+    def is_low(self, accuracy: float) -> bool:
+        """Whether an accuracy is the lowest while other tasks are learned; the first is not."""
+        low = self.lowest is not None and accuracy < self.lowest
+        self.lowest = accuracy if self.lowest is None else min(self.lowest, accuracy)
+        return low
+
+    def is_low_since_highest(self, accuracy: float, least: float) -> bool:
+        """Whether an accuracy is the lowest since the highest, and more than `least` below that."""
+        if accuracy > self.highest:
+            self.highest = self.lowest_since = accuracy
+        low = accuracy < self.lowest_since
+        self.lowest_since = min(self.lowest_since, accuracy)
+        return low and accuracy < self.highest - least
 
 
 @dataclass(slots=True)
@@ -62,8 +86,12 @@ class Anchors:
 
     They are: at the first evaluation after another task begins to be learned, and then at distances of 1, 2,
     4, 8, 16, 16, … evaluations; where the curve of a task learned before has a new low, or that of any task a
-    new largest drop, as long as there are tokens. Where no boundaries are told, sudden falls take their place.
-    Task ends are not decided here: whoever knows them asks all samples there.
+    new largest drop, as long as there are tokens. Task ends are not decided here: whoever knows them asks all
+    samples there.
+
+    As long as no other task was named as being learned, as in a stream without boundaries, the curves take
+    their place: a sudden fall starts short distances anew, and a new low since its highest accuracy counts for
+    any task.
 
     Attributes:
         rule: Its numbers.
@@ -78,11 +106,13 @@ class Anchors:
 
     rule: Rule = Rule()
     _evaluations: int = 0
+    _started: int = 0
     _next: int = 0
     _gap: int = 1
     _tokens: float | None = None
-    _learning: tuple[int, ...] = ()
+    _learning: tuple[int, ...] | None = None
     _learned: set[int] = field(default_factory=set)
+    _boundaries: bool = False
     _courses: dict[int, _Course] = field(default_factory=dict)
 
     @classmethod
@@ -110,35 +140,42 @@ class Anchors:
             accuracies: The accuracy of each task on the small part of its samples.
         """
         rule, now = self.rule, tuple(learning)
-        saved = rule.tokens if self._tokens is None else self._tokens + rule.refill
-        self._tokens = min(saved, rule.most_tokens)
+        self._tokens = rule.tokens if self._tokens is None else self._tokens + rule.refill
         if now != self._learning:
+            self._boundaries = self._learning is not None
             self._learning = now
             self._learned.update(now)
-            self._next, self._gap = self._evaluations, 1
+            self._start()
+        # All courses are followed, whatever the others say.
+        telling = [self._follow(task, accuracy) for task, accuracy in accuracies.items()]
         scheduled = self._evaluations >= self._next
         if scheduled:
             self._next = self._evaluations + self._gap
             self._gap = min(2 * self._gap, rule.longest_gap)
-        # All courses are followed, whatever the others say.
-        telling = [self._follow(task, accuracy) for task, accuracy in accuracies.items()]
         self._evaluations += 1
         if scheduled or not any(telling) or self._tokens < 1:
             return scheduled
         self._tokens -= 1
         return True
 
+    def _start(self) -> None:
+        """Begin with short distances, now."""
+        self._started = self._next = self._evaluations
+        self._gap = 1
+
     def _follow(self, task: int, accuracy: float) -> bool:
         """Whether the curve of a task has a new low or a new largest drop."""
-        course = self._courses.setdefault(task, _Course(deque(maxlen=self.rule.window)))
-        drop = max(course.recent, default=accuracy) - accuracy
-        course.recent.append(accuracy)
-        telling = drop > max(self.rule.least_drop, course.largest_drop)
-        if telling:
-            course.largest_drop = drop
-        if task in self._learned and task not in self._learning:
-            telling |= course.lowest is not None and accuracy < course.lowest
-            course.lowest = accuracy if course.lowest is None else min(course.lowest, accuracy)
+        rule = self.rule
+        course = self._courses.setdefault(task, _Course(deque(maxlen=rule.window)))
+        drop = course.drop(accuracy)
+        telling = drop > max(rule.least_drop, course.largest_drop)
+        course.largest_drop = max(course.largest_drop, drop if telling else 0.0)
+        if task in self._learned and task not in (self._learning or ()):
+            telling |= course.is_low(accuracy)
+        elif not self._boundaries:
+            telling |= course.is_low_since_highest(accuracy, rule.least_drop)
+            if drop > rule.fall and self._evaluations - self._started >= rule.pause:
+                self._start()
         return telling
 
 

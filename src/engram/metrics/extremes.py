@@ -452,7 +452,9 @@ def _redraws(
                 correction = Correction.between(*(curve.step[rows] for rows in at))
                 # The curve has what was asked at anchors.
                 asked = curve.accuracy[at[1], column, np.newaxis]
-                table = correction.apply(table, asked if whole.mask is None else whole.accuracies(some))
+                if whole.mask is not None:
+                    asked = whole.accuracies(some)
+                table = correction.apply(table, asked, level.noise(correction, some, whole.samples.n))
             tables[:, level.samples.evaluations, column] = table.T
         yield tables
 
@@ -475,3 +477,11 @@ class _Drawn:
         weights = self.mask[:, some].astype(np.float32)
         right = [bits.astype(np.float32) @ weights for bits in self.samples.blocks()]
         return np.concatenate(right).astype(np.float64) / self.samples.drawn
+
+    def noise(self, correction: Correction, some: slice, whole: int) -> Matrix:
+        """The variance of deviations from the line between anchors, on some of the draws."""
+        assert self.mask is not None
+        samples = self.samples
+        right = np.concatenate(list(samples.blocks()))
+        weights = self.mask[:, some].astype(np.float32) / np.float32(samples.drawn)
+        return correction.noise(right, weights) * (1 - samples.n / whole) / samples.drawn

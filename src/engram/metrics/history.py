@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import InputError
-from engram.core.trace import Counts
 from engram.metrics.anchored import corrected
 from engram.metrics.arrays import Label, Labels, Mask, Matrix, Vector, row_means
 from engram.metrics.matrix import check_fractions
@@ -147,20 +146,9 @@ class Curve:
         task: ArrayLike,
         correct: ArrayLike,
         total: ArrayLike,
-        anchors: Counts | None = None,
         phases: Phases | None = None,
     ) -> Curve:
         """The curve of a long table with the number of right answers; see `of_table`.
-
-        Args:
-            step: As for `of_table`, and so are `learning`, `task` and `phases`.
-            learning: The task being learned.
-            task: The task being evaluated.
-            correct: How many answers were right.
-            total: How many samples were asked.
-            anchors: Where samples have two levels, the evaluations of all of them; the curve is then that of
-                all samples, as `engram.metrics.anchored.corrected` estimates it.
-            phases: The tasks for each value of `learning`, if several are learned together.
 
         Raises:
             InputError: As for `of_table`, or a count is impossible: not a whole number, total below 1,
@@ -171,16 +159,13 @@ class Curve:
             array([[0.75]])
         """
         accuracy, samples = _shares(correct, total)
-        if anchors is not None and np.size(anchors.step):
-            _shares(anchors.correct, anchors.total)
-            accuracy, samples = corrected(Counts(step, learning, task, correct, total), anchors)
         return cls.of_table(
             step=step, learning=learning, task=task, accuracy=accuracy, total=samples, phases=phases
         )
 
     @classmethod
     def of_trace(cls, trace: Trace, *, phases: Phases | None = None) -> Curve:
-        """The curve of a trace; that of all samples, where these have two levels.
+        """The curve of a trace; where samples have two levels, that of all samples, as `corrected` estimates it.
 
         Args:
             trace: The trace of a run.
@@ -194,7 +179,19 @@ class Curve:
             >>> Curve.of_trace(trace).accuracy
             array([[0.5]])
         """
-        return cls.of_counts(**trace.counts()._asdict(), phases=phases)
+        _shares(trace.correct, trace.total)
+        if trace.anchors is None or not len(trace.anchors):
+            return cls.of_counts(**trace.counts()._asdict(), phases=phases)
+        _shares(trace.anchors.correct, trace.anchors.total)
+        accuracy, total = corrected(trace)
+        return cls.of_table(
+            step=trace.step,
+            learning=trace.learning,
+            task=trace.task,
+            accuracy=accuracy,
+            total=total,
+            phases=phases,
+        )
 
     def being_learned(self) -> Mask:
         """Which tasks are being learned at each evaluation: one row per evaluation, one column per task."""

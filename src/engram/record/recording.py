@@ -57,6 +57,8 @@ class Recording(ABC):
         seen: The tasks that are evaluated.
         learned: The tasks for each value of `learning`.
         updated: The step of the last update for each value of `learning`.
+        shifts: Where samples have two levels: for each task, what all of them added to the accuracy of the
+            small part when both were asked last.
     """
 
     def __init__(self, *, classes: Sequence[int] | None = None) -> None:
@@ -71,6 +73,7 @@ class Recording(ABC):
         self.seen: list[int] = []
         self.learned: dict[int, tuple[int, ...]] = {}
         self.updated: dict[int, int] = {}
+        self.shifts: dict[int, float] = {}
 
     # What the two kinds know each in its own way ----------------------------------------------------
 
@@ -130,9 +133,13 @@ class Recording(ABC):
 
     @property
     def latest(self) -> dict[int, float]:
-        """The latest accuracy of each task by its number."""
-        trace = self.trace
-        return {trace.task[row]: trace.correct[row] / trace.total[row] for row in self._latest_rows(trace)}
+        """The latest accuracy of each task by its number; estimated for all samples, where not all were asked."""
+        trace, shifts = self.trace, self.shifts
+        return {
+            task: min(max(trace.correct[row] / trace.total[row] + shifts.get(task, 0.0), 0.0), 1.0)
+            for row in self._latest_rows(trace)
+            for task in (trace.task[row],)
+        }
 
     def latest_scores(self) -> dict[Label, float]:
         """The latest mean score of each task, by its name, or by its number where tasks have no names."""

@@ -373,8 +373,11 @@ class Run:
 
     @cached_property
     def curve(self) -> Curve:
-        """The trace as a table of accuracies, tasks in the order in which they were learned."""
-        return self._curve_of(self.tables.counts())
+        """The trace as a table of accuracies, tasks in the order in which they were learned.
+
+        Where samples have two levels, the accuracies are those of all samples, estimated between anchors.
+        """
+        return self._curve_of(self.trace if self.tables.has_anchors else self.tables.counts())
 
     @property
     def tasks(self) -> Sequence[int | str]:
@@ -388,10 +391,12 @@ class Run:
         """`acc[learned, evaluated]`, on full test sets where the run kept such evaluations."""
         return self._curve_of(self.ends.counts()).matrix() if len(self.ends) else self.curve.matrix()
 
-    def _curve_of(self, counts: Counts) -> Curve:
+    def _curve_of(self, counts: Counts | Trace) -> Curve:
         if not np.size(counts.step):
             self.refuse_only_scores()
         try:
+            if isinstance(counts, Trace):
+                return Curve.of_trace(counts, phases=self._phases())
             return Curve.of_counts(**counts._asdict(), phases=self._phases())
         except InputError as error:
             raise InputError(f"the run {self.folder or self.id} cannot be read: {error}") from error

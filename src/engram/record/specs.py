@@ -13,7 +13,7 @@ from pydantic import Field
 
 from engram.core.errors import InputError
 from engram.core.schema import INTERNAL, Flag, Since, ZeroMeansAll
-from engram.record.two_level import canonical
+from engram.record.two_level import canonical, check_levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +154,13 @@ class EvaluationSpec:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "samples", canonical(self.samples))
+        check_levels(
+            self.samples,
+            subset=self.subset,
+            redraw=self.redraw,
+            full_ends=self.full_ends,
+            per_epoch=self.per_epoch,
+        )
 
     def every_in(self, steps: int) -> int:
         """The number of updates between two evaluations in a phase of `steps` updates.

@@ -84,6 +84,11 @@ class Tables:
         """Whether answers were recorded."""
         return len(self.answers) > 0
 
+    @property
+    def has_anchors(self) -> bool:
+        """Whether samples have two levels."""
+        return self.trace.anchors is not None
+
     def save(self, folder: Path) -> dict[str, str]:
         """Write the trace, and the other tables where they have rows; returns the checksums of the files."""
         checksums = {TRACE: self.trace.save(folder / TRACE)}
@@ -182,6 +187,11 @@ class StoredTables(Tables):
     def has_answers(self) -> bool:
         """Whether answers were recorded, without reading them."""
         return self._has(ANSWERS)
+
+    @property
+    def has_anchors(self) -> bool:
+        """Whether samples have two levels, without reading the trace."""
+        return self._has(ANCHORS)
 
     def _trace(self, name: str) -> Trace:
         return Trace.load(self.folder / name, sha256=self._known(name)) if self._has(name) else Trace()

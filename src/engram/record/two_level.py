@@ -31,7 +31,9 @@ def small_level(samples: str | None) -> int | None:
     """
     if samples is None:
         return None
-    match = re.fullmatch(r"two-level(?::([0-9]{1,9}))?", samples.strip()) if isinstance(samples, str) else None
+    match = (
+        re.fullmatch(r"two-level(?::([0-9]{1,9}))?", samples.strip()) if isinstance(samples, str) else None
+    )
     if match is None:
         raise InputError(f"samples must be two-level or two-level:N, such as two-level:200, got {samples!r}")
     number = int(match[1]) if match[1] else SMALL
@@ -78,7 +80,9 @@ def check_levels(
     if small is None:
         return None
     if redraw:
-        raise InputError("two-level samples must stay the same, and redraw draws new ones: leave one of them out")
+        raise InputError(
+            "two-level samples must stay the same, and redraw draws new ones: leave one of them out"
+        )
     if per_epoch:
         raise InputError(
             "two-level samples need evaluations that are counted over the whole run: leave per_epoch out"
@@ -99,7 +103,7 @@ def check_levels(
 MISSED: Final = (
     "only every {often} update was evaluated, and dips between evaluations are missed: with every=4, min-ACC was "
     "up to 7.9 points too high and WF10 up to 14 points too low in a study; `--samples two-level` "
-    "(samples=\"two-level\") costs about as much as every=4 and misses 2 points at most"
+    '(samples="two-level") costs about as much as every=4 and misses 2 points at most'
 )
 
 

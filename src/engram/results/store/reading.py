@@ -229,11 +229,6 @@ class _Piece:
     rows: int
     digest: str
 
-    def counts(self) -> Iterator[NDArray[np.int64]]:
-        """The columns of a trace but for the bits."""
-        part = slice(self.offset, self.offset + self.rows)
-        return (column[part] for column in self.file.counts)
-
 
 class _Files:
     """The files of a store, each opened once."""
@@ -294,6 +289,11 @@ class _StoreTables(Tables):
         """Whether answers were recorded, without reading them."""
         return self._pieces["answers"] is not None
 
+    @property
+    def has_anchors(self) -> bool:
+        """Whether samples have two levels, without reading the trace."""
+        return self._pieces["anchors"] is not None
+
     @cached_property
     def samples(self) -> Samples | None:  # type: ignore[override]
         """Who the test samples are; None where that was not recorded."""
@@ -304,8 +304,8 @@ class _StoreTables(Tables):
         piece = self._pieces["trace"]
         if piece is None or "trace" in vars(self):
             return super().counts()
-        anchors = self._pieces["anchors"]
-        return Counts(*piece.counts(), None if anchors is None else Counts(*anchors.counts()))
+        part = slice(piece.offset, piece.offset + piece.rows)
+        return Counts(*(column[part] for column in piece.file.counts))
 
     def _trace(self, kind: str) -> Trace:
         frame = self._frame(kind)
