@@ -57,7 +57,7 @@ class Trace:
     correct: list[int] = field(default_factory=list)
     total: list[int] = field(default_factory=list)
     bits: list[bytes] = field(default_factory=list)
-    anchors: Trace | None = None
+    anchors: Trace | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.step)

@@ -54,7 +54,7 @@ from engram.record.recording import Recording
 from engram.record.run import Run
 from engram.record.samples import Column, PerTask, Samples
 from engram.record.test_data import TestData
-from engram.record.two_level import check_levels
+from engram.record.two_level import check_levels, too_few
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
@@ -79,8 +79,8 @@ class Evaluator(Recording):
         per_epoch: Restart the count of updates in every epoch, as the code of De Lange et al. (2023) does;
             each call then needs `epoch_step`.
         subset: How many samples of each task to evaluate on, drawn once; None for all.
-        samples: `two-level` asks 200 of these at every evaluation (`two-level:N` N of them) and all of them at
-            some, for about a quarter of the price; see docs/how-to/two-level.md. None asks all every time.
+        samples: `two-level` asks 200 of these at every evaluation (`two-level:N` N of them) and all at some,
+            for about a quarter of the price; see docs/how-to/two-level.md. None asks all every time.
         redraw: Draw a new subset for every evaluation, as the code of De Lange et al. does. This adds noise
             that looks like dips, which cannot be corrected afterwards, and a warning says so.
         seed: Seed for drawing the subsets; no global random state is used.
@@ -180,6 +180,8 @@ class Evaluator(Recording):
                 "redraw draws a new subset for every evaluation, and all samples are used: set subset below "
                 f"{largest}, or leave redraw out"
             )
+        if small is not None and small >= largest:
+            raise InputError(too_few(small, largest))
         if redraw:
             warnings.warn(REDRAW_WARNING, stacklevel=2)
         self.schedule = Schedule(every, per_epoch)

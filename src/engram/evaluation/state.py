@@ -130,10 +130,10 @@ def packed(trace: Trace) -> dict[str, Tensor]:
 
 def unpacked(state: Mapping[str, Tensor]) -> Trace:
     """What `packed` made."""
-    numbers = {name: state[name].tolist() for name in COLUMNS[:-1]}
-    lengths = [(total + 7) // 8 for total in state["total"].tolist()]
+    step, learning, task, correct, total = (state[name].tolist() for name in COLUMNS[:-1])
+    lengths = [(number + 7) // 8 for number in total]
     bits = [piece.numpy().tobytes() for piece in state["bits"].split(lengths)] if lengths else []
-    return Trace(**numbers, bits=bits)
+    return Trace(step, learning, task, correct, total, bits)
 
 
 def packed_scores(scores: Scores) -> dict[str, Tensor]:

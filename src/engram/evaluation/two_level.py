@@ -90,8 +90,8 @@ class Anchors:
     samples there.
 
     As long as no other task was named as being learned, as in a stream without boundaries, the curves take
-    their place: a sudden fall starts short distances anew, and a new low since its highest accuracy counts for
-    any task.
+    their place: a sudden fall starts short distances anew, and a new low since its highest accuracy counts
+    for any task.
 
     Attributes:
         rule: Its numbers.

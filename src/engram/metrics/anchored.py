@@ -71,8 +71,8 @@ class Correction:
         """The accuracy on all samples at every evaluation: as asked at anchors, estimated between them.
 
         A deviation d of the small part, with the variance v that the choice of its samples gives it, counts
-        with the share 1 − v/d², and not at all where v is larger (James and Stein): the mean of d² is the square
-        of the true deviation plus v.
+        with the share 1 − v/d², and not at all where v is larger (James and Stein): the mean of d² is the
+        square of the true deviation plus v.
 
         Args:
             small: The accuracies of the small part: one row per evaluation, any number of columns.
@@ -159,7 +159,7 @@ def corrected(trace: Trace) -> tuple[Vector, Vector]:
         correction = Correction.between(step[rows], anchor_step[known])
         noise = None
         if all(trace.bits[row] for row in rows):
-            right = np.array([trace.right(row) for row in rows]).astype(np.uint8)
+            right = np.array([trace.right(int(row)) for row in rows]).astype(np.uint8)
             few, all_samples = right.shape[1], anchors.total[known[0]]
             share = np.full((few, 1), 1 / few, dtype=np.float32)
             noise = correction.noise(right, share) * (1 - few / all_samples) / few
@@ -207,7 +207,8 @@ class Levels:
         """The levels and their price, in words."""
         return (
             f"{self.small:,} of {self.whole:,} samples of each task at every evaluation, all of them at "
-            f"{self.anchors:,} of {self.evaluations:,}: {self.share:.2f} of the samples of asking all every time"
+            f"{self.anchors:,} of {self.evaluations:,}: {self.share:.2f} of the samples of asking all "
+            "every time"
         )
 
 

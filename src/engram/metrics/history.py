@@ -165,7 +165,7 @@ class Curve:
 
     @classmethod
     def of_trace(cls, trace: Trace, *, phases: Phases | None = None) -> Curve:
-        """The curve of a trace; where samples have two levels, that of all samples, as `corrected` estimates it.
+        """The curve of a trace; with two levels of samples, that of all, as `corrected` estimates it.
 
         Args:
             trace: The trace of a run.

@@ -133,7 +133,7 @@ class Recording(ABC):
 
     @property
     def latest(self) -> dict[int, float]:
-        """The latest accuracy of each task by its number; estimated for all samples, where not all were asked."""
+        """The latest accuracy of each task by its number; with two levels, an estimate for all samples."""
         trace, shifts = self.trace, self.shifts
         return {
             task: min(max(trace.correct[row] / trace.total[row] + shifts.get(task, 0.0), 0.0), 1.0)

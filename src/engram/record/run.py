@@ -20,6 +20,7 @@ from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
 from engram.core.scores import Scores
 from engram.core.trace import Counts, Trace
+from engram.metrics.anchored import Levels, levels_of
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
@@ -312,6 +313,11 @@ class Run:
             classes_seen=self._classes_seen(),
             phases=self._phases(),
         )
+
+    @property
+    def levels(self) -> Levels | None:
+        """How many samples were asked at every evaluation, and how many at anchors; None with one level."""
+        return levels_of(self.trace) if self.tables.has_anchors else None
 
     @property
     def redrawn(self) -> bool:

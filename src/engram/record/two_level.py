@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Final
 
 from engram.core.errors import InputError
-from engram.core.trace import Trace
 
 SMALL: Final = 200
 """The samples of each task that are asked at every evaluation, unless another number is given."""
 
 FEWEST: Final = 20
 """With fewer, the curve between anchors is hardly more than noise."""
+
+
+_FEW: Final = 5
+"""With fewer evaluations, nothing is said about what lies between them."""
 
 
 def small_level(samples: str | None) -> int | None:
@@ -27,7 +31,7 @@ def small_level(samples: str | None) -> int | None:
         (200, 100, None)
         >>> small_level("half")
         Traceback (most recent call last):
-        engram.core.errors.InputError: samples must be two-level or two-level:N, such as two-level:200, got 'half'
+        engram.core.errors.InputError: samples must be two-level or two-level:N, such as two-level:200, ...
     """
     if samples is None:
         return None
@@ -74,15 +78,13 @@ def check_levels(
     Example:
         >>> check_levels("two-level", subset=100, redraw=False, full_ends=False, per_epoch=False)
         Traceback (most recent call last):
-        engram.core.errors.InputError: two-level samples ask 200 samples of each task at every evaluation and ...
+        engram.core.errors.InputError: two-level samples ask 200 samples of each task at every ...
     """
     small = small_level(samples)
     if small is None:
         return None
     if redraw:
-        raise InputError(
-            "two-level samples must stay the same, and redraw draws new ones: leave one of them out"
-        )
+        raise InputError("two-level samples stay the same, and redraw draws new ones: leave one of them out")
     if per_epoch:
         raise InputError(
             "two-level samples need evaluations that are counted over the whole run: leave per_epoch out"
@@ -95,26 +97,40 @@ def check_levels(
     if subset is not None and small >= subset:
         raise InputError(
             f"two-level samples ask {small} samples of each task at every evaluation and all at some, and "
-            f"subset={subset} has no more: set subset higher, or give a smaller number, as in two-level:{FEWEST}"
+            f"subset={subset} has no more: set subset higher, or give a smaller number, as in "
+            f"two-level:{FEWEST}"
         )
     return small
 
 
-MISSED: Final = (
-    "only every {often} update was evaluated, and dips between evaluations are missed: with every=4, min-ACC was "
-    "up to 7.9 points too high and WF10 up to 14 points too low in a study; `--samples two-level` "
-    '(samples="two-level") costs about as much as every=4 and misses 2 points at most'
-)
+def too_few(small: int, largest: int) -> str:
+    """That no task has more samples than are asked at every evaluation, and what to do."""
+    return (
+        f"two-level samples ask {small} samples of each task at every evaluation and more at some, and no "
+        f"task has more than {largest}: leave samples out, or give a smaller number, as in two-level:{FEWEST}"
+    )
 
 
-def missed_by_thinning(trace: Trace, *, every: int) -> str:
+def missed_by_thinning(steps: Sequence[int]) -> str:
     """What evaluating only some updates may have missed; empty where every update was evaluated.
 
     Args:
-        trace: The evaluations.
-        every: The updates between two evaluations.
+        steps: The updates done at each evaluation.
+
+    Example:
+        >>> missed_by_thinning(range(5))
+        ''
+        >>> missed_by_thinning(range(0, 40, 4))
+        'only every 4th update was evaluated, so brief dips are missed: ...'
     """
-    return MISSED.format(often=ordinal(every)) if every > 1 and len(trace) else ""
+    every = usual_gap(steps)
+    if every < 2:
+        return ""
+    return (
+        f"only every {ordinal(every)} update was evaluated, so brief dips are missed: in a study, every 4th "
+        "missed min-ACC by up to 7.9 and WF10 by up to 14 points; two-level samples (--samples two-level, or "
+        'samples="two-level") evaluate every update for about a quarter of the price'
+    )
 
 
 def ordinal(number: int) -> str:
@@ -129,12 +145,12 @@ def ordinal(number: int) -> str:
 
 
 def usual_gap(steps: Sequence[int]) -> int:
-    """The usual number of updates between two evaluations: their median, 1 where there are fewer than two.
+    """The usual number of updates between two evaluations, their median; 1 where there are fewer than five.
 
     Example:
         >>> usual_gap([0, 4, 8, 9, 13, 17])
         4
     """
     distinct = sorted(set(steps))
-    gaps = sorted(later - earlier for earlier, later in zip(distinct, distinct[1:], strict=False))
-    return gaps[len(gaps) // 2] if gaps else 1
+    gaps = sorted(later - earlier for earlier, later in pairwise(distinct))
+    return gaps[len(gaps) // 2] if len(distinct) >= _FEW else 1
