@@ -26,7 +26,7 @@ class Rule:
         longest_gap: Evaluations between two scheduled anchors, once their distance has stopped doubling.
         tokens: Anchors beyond the schedule that may be made at the beginning.
         refill: How many more each evaluation allows.
-        window: Evaluations that a drop may take.
+        window: Evaluations that a drop may take; all samples are asked so many after the first of a task.
         least_drop: Drops up to this are never a reason.
         fall: Where no boundaries are told: a drop by more than this starts short distances anew,
         pause: unless they were started so many evaluations before, or fewer.
@@ -84,10 +84,10 @@ class _Course:
 class Anchors:
     """Decides, evaluation by evaluation, whether all samples are asked.
 
-    They are: at the first evaluation after another task begins to be learned, and then at distances of 1, 2,
-    4, 8, 16, 16, … evaluations; where the curve of a task learned before has a new low, or that of any task a
-    new largest drop, as long as there are tokens. Task ends are not decided here: whoever knows them asks all
-    samples there.
+    They are: at the first evaluation after another task begins to be learned, then at distances of 1, 2, 4,
+    8, 16, 16, … evaluations, and 10 after the first, where WP10 usually is largest; where the curve of a task
+    learned before has a new low, or that of any task a new largest drop, as long as there are tokens. Task
+    ends are not decided here: whoever knows them asks all samples there.
 
     As long as no other task was named as being learned, as in a stream without boundaries, the curves take
     their place: a sudden fall starts short distances anew, and a new low since its highest accuracy counts
@@ -99,7 +99,7 @@ class Anchors:
     Example:
         >>> anchors = Anchors()
         >>> [step for step in range(40) if anchors.due(learning=[0], accuracies={0: 0.9})]
-        [0, 1, 3, 7, 15, 31]
+        [0, 1, 3, 7, 10, 15, 31]
         >>> anchors.due(learning=[1], accuracies={0: 0.9, 1: 0.1})
         True
     """
@@ -152,6 +152,7 @@ class Anchors:
         if scheduled:
             self._next = self._evaluations + self._gap
             self._gap = min(2 * self._gap, rule.longest_gap)
+        scheduled |= self._evaluations - self._started == rule.window
         self._evaluations += 1
         if scheduled or not any(telling) or self._tokens < 1:
             return scheduled

@@ -44,8 +44,8 @@ def _levels_sentence(levels: Sequence[Levels]) -> str:
     first, share = levels[0], fmean(level.share for level in levels)
     return (
         f"Two-level samples: {first.small:,} of the {first.whole:,} samples of each task were asked at "
-        f"every evaluation, all of them at {first.anchors:,} of {first.evaluations:,} (task ends, after switches, at "
-        f"new lows and drops), which is {share:.2f} of the samples of asking all every time. Accuracies are "
-        f"those of all {first.whole:,}: exact where they were asked, estimated in between. Single samples "
-        f"are followed among the {first.small:,}."
+        f"every evaluation, all of them at {first.anchors:,} of {first.evaluations:,} (task ends, after "
+        f"switches, at new lows and drops): {share:.2f} of the samples of asking all every time. Accuracies "
+        f"are those of all {first.whole:,}: exact where they were asked, estimated in between. Single "
+        f"samples are followed among the {first.small:,}."
     )
