@@ -210,6 +210,11 @@ def test_half_precision_gives_the_same_two_levels() -> None:
     assert half.precision_record is not None
 
 
+def test_an_evaluator_says_what_thinned_updates_miss() -> None:
+    assert "only every 4th update" in watched(Evaluator(TEST_SETS, every=4)).missed
+    assert watched(two_level()).missed == ""
+
+
 def test_tasks_with_few_samples_are_asked_completely() -> None:
     sets = [samples_of(0, 25), samples_of(1, 120)]
     watch = watched(Evaluator(sets, samples="two-level:30"))

@@ -22,6 +22,7 @@ from engram.record.run import Run
 from engram.record.samples import Samples
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
+from engram.record.two_level import missed_by_thinning
 
 if TYPE_CHECKING:
     from engram.metrics.extremes import Extremes
@@ -153,11 +154,16 @@ class Recording(ABC):
 
         Where scores are recorded, these include the metrics of scores (see `engram.metrics.scores`); where
         nothing else is, there are no others. A warning says where a task's last update was not evaluated, so
-        that metrics at task ends use an earlier one.
+        that metrics at task ends use an earlier one. `missed` says what thinned evaluations may have missed.
         """
         measured = self._measured()
         self._warn_of_doubts()
         return measured.final
+
+    @property
+    def missed(self) -> str:
+        """What evaluating only some updates may have missed; empty where every update was evaluated."""
+        return missed_by_thinning(self._record.step)
 
     def extremes(self) -> Extremes:
         """min-ACC, WF10 and the other extremes, corrected for the bias of subsets, with 95 % intervals.
