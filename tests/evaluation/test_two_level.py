@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from engram.engine.checkpoint import write_checkpoint
 from engram.engine.execute import execute
 from engram.engine.loop import run_steps
 from engram.engine.where import Where
+from engram.engine.zoom import Stretch, zoom
 from engram.evaluation import score
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.two_level import Anchors, two_levels
@@ -116,6 +117,19 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
 def test_the_last_answers_of_two_level_runs_are_those_of_all_samples() -> None:
     two, whole = of_run(of_two()), of_run(of_all())
     assert two.frame.equals(whole.frame)
+
+
+def test_a_stretch_is_looked_at_again(tmp_path: Path) -> None:
+    experiment = planned(samples="two-level:20")
+    run = execute(experiment, Where(out=tmp_path))
+    own = zoom(run, Stretch(first=40, last=60), where=Where(out=tmp_path))
+    closely = zoom(run, Stretch(first=40, last=60, samples="all"), where=Where(out=tmp_path))
+    rows = of_all().curve.step.tolist().index(40), of_all().curve.step.tolist().index(61)
+    for seen in (own, closely):
+        inside = (seen.curve.step >= 40) & (seen.curve.step <= 60)
+        np.testing.assert_array_equal(
+            seen.curve.accuracy[inside][:, :3], of_all().curve.accuracy[slice(*rows)][:, :3]
+        )
 
 
 def samples_of(seed: int, count: int = 120) -> tuple[Tensor, Tensor]:
@@ -253,7 +267,7 @@ def test_experiments_that_do_not_fit_are_refused_before_they_run() -> None:
 # The rule ---------------------------------------------------------------------------------------------
 
 
-def anchors_of(curves: NDArray[np.float64], learning: list[tuple[int, ...]]) -> list[int]:
+def anchors_of(curves: NDArray[np.float64], learning: Sequence[tuple[int, ...]]) -> list[int]:
     rule = Anchors()
     return [
         step

@@ -102,11 +102,16 @@ class Trace:
             [1, 3]
         """
         rows = [row for row, step in enumerate(self.step) if step in steps]
-        return Trace(*([getattr(self, name)[row] for row in rows] for name in COLUMNS))
+        anchors = None if self.anchors is None else self.anchors.at(steps)
+        return Trace(*([getattr(self, name)[row] for row in rows] for name in COLUMNS), anchors=anchors)
 
     def followed_by(self, other: Trace) -> Trace:
         """These rows, and then those of another trace."""
-        return Trace(*([*getattr(self, name), *getattr(other, name)] for name in COLUMNS))
+        anchors = None
+        if self.anchors is not None or other.anchors is not None:
+            anchors = (self.anchors or Trace()).followed_by(other.anchors or Trace())
+        columns = ([*getattr(self, name), *getattr(other, name)] for name in COLUMNS)
+        return Trace(*columns, anchors=anchors)
 
     def counts(self) -> Counts:
         """The trace without its bits."""

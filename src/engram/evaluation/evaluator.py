@@ -536,9 +536,8 @@ class Evaluator(Recording):
                 if curve:
                     self._add(self.asker.ask(network, self._request(learning), team, device), learning)
                     self.evaluations += 1
-                if self.levels is not None and self.levels.due(
-                    self.trace, self.learned[learning], evaluated=curve, end=end
-                ):
+                now = self.learned.get(learning, (learning,))
+                if self.levels is not None and self.levels.due(self.trace, now, evaluated=curve, end=end):
                     rest = self.levels.request(learning, self.seen, self.units)
                     others = self.asker.ask(network, rest, team, device) if rest.tasks else {}
                     self.shifts |= self.levels.add_anchor(self.trace, others)

@@ -16,6 +16,7 @@ from engram.core.files import checksum, write_parquet
 from engram.core.folder import ANCHORS, ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
 from engram.core.scores import Scores
 from engram.core.trace import Counts, Trace, read_table
+from engram.metrics.history import Curve, Phases
 from engram.record.answers import Answers
 from engram.record.samples import Samples
 
@@ -109,6 +110,12 @@ class Tables:
     def counts(self) -> Counts:
         """The trace without its bits, which takes less time to read where many runs are stored together."""
         return self.trace.counts()
+
+    def curve(self, phases: Phases | None = None) -> Curve:
+        """The accuracies; with two levels of samples those of all, as estimated between anchors."""
+        if self.has_anchors:
+            return Curve.of_trace(self.trace, phases=phases)
+        return Curve.of_counts(**self.counts()._asdict(), phases=phases)
 
     def readings_frame(self) -> polars.DataFrame:
         """What probes measured, as a table with the columns of the file."""
