@@ -29,6 +29,7 @@ from engram.engine.zoom import Stretch, zoom
 from engram.evaluation import score
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.two_level import Anchors, two_levels
+from engram.protocols.pooled import union_accuracy
 from engram.record.experiment import EvaluationSpec, Experiment
 from engram.record.run import Run
 from engram.results.gate.comparing import of_run
@@ -130,6 +131,11 @@ def test_a_stretch_is_looked_at_again(tmp_path: Path) -> None:
         np.testing.assert_array_equal(
             seen.curve.accuracy[inside][:, :3], of_all().curve.accuracy[slice(*rows)][:, :3]
         )
+
+
+def test_tasks_are_pooled_on_all_samples() -> None:
+    two, whole = (dict(union_accuracy(run.trace, learning=4, tasks=range(5))) for run in (of_two(), of_all()))
+    assert two.keys() == whole.keys() and two[5 * UPDATES] == pytest.approx(whole[5 * UPDATES])
 
 
 def samples_of(seed: int, count: int = 120) -> tuple[Tensor, Tensor]:
