@@ -29,6 +29,7 @@ from benchmarks.turns import ROOT
 from engram.core.errors import InputError
 from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
+from engram.core.words import counted
 from engram.evaluation.two_level import evaluations_of, two_levels
 from engram.metrics.anchored import levels_of
 from engram.metrics.extremes import estimate_extremes
@@ -44,6 +45,9 @@ SEEDS, QUICK_SEEDS = 10, 1
 DRAWS, QUICK_DRAWS = 5, 2
 UPDATES, HIDDEN = 100, (100,)
 LEAST = 0.92
+
+
+FOLDER = ROOT / "runs" / "two-level"
 
 
 class Stream(NamedTuple):
@@ -176,12 +180,19 @@ def measure(options: Options) -> list[Report]:
         def study(title: str, streams: Sequence[Stream], designs: Sequence[Design]) -> Study:
             return studied(title, streams, designs, draws, pool)
 
-        goal = goal_streams(seeds)
-        return [
+        studies = [
             study("Two-level samples, traces of the development", DEVELOPMENT, [TWO_LEVEL]),
-            study(f"Two-level samples, goal: {seeds} seeds, {draws} draws", goal, [TWO_LEVEL, *OTHERS]),
+            study(
+                f"Two-level samples, goal: {counted(seeds, 'seed')}, {draws} draws",
+                goal_streams(seeds),
+                [TWO_LEVEL, *OTHERS],
+            ),
             study("Two-level samples, boundaries not told", UNTOLD_STREAMS, [UNTOLD]),
         ]
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    (FOLDER / "rows.csv").write_text("".join(f"{line}\n" for line in csv_lines(studies)))
+    studies[-1].remarks.append(f"all rows are in {FOLDER / 'rows.csv'}")
+    return [*studies]
 
 
 def studied(
@@ -228,7 +239,7 @@ def figures_of(replays: Sequence[Replay], row: Row) -> list[Figure]:
     """What was aimed at: errors, price, and the coverage of intervals."""
     prices = [replay.price for replay in replays]
     covered = np.array([replay.covered for replay in replays])
-    n = len(replays)
+    n, held = len(replays), int((~np.isnan(covered).all(axis=1)).sum())
     return [
         Figure("price: mean share of samples asked", row.price, min(prices), max(prices), n, "", PRICE),
         *(
@@ -236,7 +247,7 @@ def figures_of(replays: Sequence[Replay], row: Row) -> list[Figure]:
             for name, goal in METRICS.items()
         ),
         *(
-            Figure(f"{name}: intervals that hold it", share, share, share, n, "", LEAST, "at least")
+            Figure(f"{name}: intervals that hold it", share, share, share, held, "", LEAST, "at least")
             for name, share in zip(METRICS, np.nanmean(covered, axis=0).tolist(), strict=True)
         ),
     ]
@@ -260,7 +271,7 @@ def whole_run(stream: Stream) -> Path:
             updates=UPDATES,
             subset=stream.subset,
             tasks=stream.tasks,
-            out=ROOT / "runs" / "two-level",
+            out=FOLDER,
         )
     except InputError as error:
         raise Skipped(f"it needs {stream.scenario}: {error}") from error
