@@ -315,3 +315,24 @@ def test_the_command_for_a_dip(run: Run) -> None:
     assert zoom_command(replace(full, folder=run.folder), dip.gap) is None
     seldom = small(every=5, subset=0)
     assert "--samples" not in str(zoom_command(replace(seldom, folder=run.folder), dip.gap))
+
+
+def test_a_task_that_falls_after_it_was_learned_in_the_stretch_is_named(run: Run, tmp_path: Path) -> None:
+    zoomed = engram.zoom(run, (1, run.updates), out=tmp_path / "zoom")
+    found = look_closely(zoomed, run)
+    curve, learning = zoomed.curve, zoomed.curve.being_learned()
+    falls = {}
+    for task in range(curve.accuracy.shape[1]):
+        values = curve.accuracy[:, task]
+        after = [
+            max(values[:place][~np.isnan(values[:place])], default=0.0) - values[place]
+            for place in range(len(values))
+            if not learning[place, task] and not np.isnan(values[place])
+        ]
+        falls[task] = max(after, default=0.0)
+    deepest = max(falls, key=lambda task: falls[task])
+    # Every task was being learned somewhere in the stretch.
+    assert learning.any(axis=0).all() and falls[deepest] > 0.1
+    assert found.deepest is not None and found.deepest.fall is not None
+    assert found.deepest.fall.high - found.deepest.fall.low == pytest.approx(falls[deepest])
+    assert f"fell from {100 * found.deepest.fall.high:.1f} %" in found.summary()[-1]

@@ -264,6 +264,12 @@ def test_what_does_not_fit_is_refused_in_one_line(options: dict[str, Any], words
     assert "\n" not in str(refused.value)
 
 
+def test_evaluator_processes_are_refused_or_not_used() -> None:
+    with pytest.raises(InputError, match="two-level samples are chosen by what was answered before"):
+        watched(two_level(parallel=1))
+    assert watched(two_level(parallel="auto")).trace == watched(two_level()).trace
+
+
 def test_experiments_that_do_not_fit_are_refused_before_they_run() -> None:
     for options in ({"samples": "two-level"}, {"samples": "two-level:20", "full_ends": True}):
         with pytest.raises(InputError, match="two-level samples"):

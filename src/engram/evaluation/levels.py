@@ -15,9 +15,11 @@ from engram.core.trace import Trace
 from engram.evaluation.asker import Request
 from engram.evaluation.measured import Measured
 from engram.evaluation.samples import draw
-from engram.evaluation.state import LevelsState, packed
+from engram.evaluation.state import LevelsState, packed, unpacked
 from engram.evaluation.two_level import Anchors
 from engram.evaluation.ways import CompetingUnits
+from engram.metrics.anchored import last_shifts
+from engram.record.two_level import too_few
 
 
 @dataclass
@@ -50,7 +52,12 @@ class TwoLevels:
             chosen: For each task, the samples that are asked at anchors, ascending.
             number: How many of them are asked at every evaluation.
             generator: Draws them.
+
+        Raises:
+            InputError: No task has more of them.
         """
+        if number >= (largest := max(map(len, chosen))):
+            raise InputError(too_few(number, largest))
         return cls._of(chosen, [index[draw(len(index), number, generator)] for index in chosen])
 
     @classmethod
@@ -110,18 +117,23 @@ class TwoLevels:
         chosen: Sequence[Tensor],
         trace: Trace,
         learned: Mapping[int, Sequence[int]],
-    ) -> None:
+    ) -> dict[int, float]:
         """Continue from there.
 
         Args:
             state: What was saved.
             chosen: For each task, the samples that are asked at anchors.
-            trace: The evaluations so far.
+            trace: The evaluations so far, which get their anchors.
             learned: The tasks for each value of `learning`.
+
+        Returns:
+            For each task, what all samples added to the accuracy of the small part at the last anchor.
         """
+        trace.anchors = unpacked(state["anchors"])
         again = self._of(chosen, state["small"])
         self.small, self.rest = again.small, again.rest
         self.anchors = Anchors.after(trace, learned)
+        return last_shifts(trace)
 
 
 def last_rows(trace: Trace) -> list[int]:

@@ -61,6 +61,7 @@ class EvaluatorState(TypedDict):
     answered: NotRequired[dict[str, Tensor]]
     checked: NotRequired[CheckedState | None]
     levels: NotRequired[LevelsState | None]
+    parallel: NotRequired[JsonObject | None]
 
 
 def check_state(state: object) -> None:

@@ -116,6 +116,9 @@ class EvaluationSpec:
             0 to use `every`.
         samples: `two-level:N` to ask N of the samples at every evaluation, and all of them at some; None to
             ask all every time. `two-level` is `two-level:200`.
+        skips: Leave out evaluations, except at task ends, while all evaluator processes are busy: the period
+            follows their speed, as De Lange et al. (2023, section 3.3) describe. Such a run is another
+            experiment, because it is evaluated after fewer updates.
     """
 
     every: Annotated[int, Field(ge=1, description="Evaluate after every N updates")] = 1
@@ -146,6 +149,7 @@ class EvaluationSpec:
     balances: Annotated[bool, Since("2"), INTERNAL] = False
     upstream: Annotated[str, Since("2"), INTERNAL] = ""
     points: Annotated[int, Since("2"), INTERNAL] = 0
+    skips: Annotated[bool, Since("3"), INTERNAL] = False
     samples: Annotated[
         str | None,
         Since("4"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,24 @@ _LEAST: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
+class Fall:
+    """The deepest fall of a task in a stretch, while it was not being learned.
+
+    Attributes:
+        high: The highest accuracy before it.
+        low: The lowest after that.
+        step: The first update with the lowest accuracy.
+        seen: The lowest accuracy of the fall that the run saw at its own evaluations, and when; None if it
+            saw none.
+    """
+
+    high: float
+    low: float
+    step: int
+    seen: tuple[float, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class TaskStretch:
     """How one task fared in the stretch.
 
@@ -35,6 +53,7 @@ class TaskStretch:
         after: Its last.
         run_lowest: The lowest that the run saw at its own evaluations in the stretch; None if it saw none.
         run_lowest_step: The first update at which it saw that.
+        fall: Its deepest fall while it was not being learned; None if it did not fall.
     """
 
     task: int
@@ -45,11 +64,7 @@ class TaskStretch:
     after: float
     run_lowest: float | None = None
     run_lowest_step: int | None = None
-
-    @property
-    def fall(self) -> float:
-        """How far it fell below its first accuracy."""
-        return max(0.0, self.before - self.lowest)
+    fall: Fall | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +85,9 @@ class Closely:
 
     @property
     def deepest(self) -> TaskStretch | None:
-        """The task that fell most among those that were not being learned; None if none fell."""
-        curve = self.run.curve
-        inside = curve.being_learned()[curve.step > self.zoom.first]
-        learning = np.flatnonzero(inside.any(axis=0))
-        fell = [row for row in self.tasks if row.fall > 0 and row.task not in learning]
-        return max(fell, key=lambda row: row.fall, default=None)
+        """The task that fell most while it was not being learned; None if none fell."""
+        fell = [(row.fall.high - row.fall.low, row) for row in self.tasks if row.fall is not None]
+        return max(fell, key=lambda pair: pair[0])[1] if fell else None
 
     def summary(self) -> list[str]:
         """The findings in sentences, one per line."""
@@ -88,13 +100,14 @@ class Closely:
             f"{samples:,} samples per task at most",
             zoom.verdict(),
         ]
-        if (row := self.deepest) is not None:
-            saw = ""
-            if row.run_lowest is not None:
-                saw = f"; the run itself saw {_pct(row.run_lowest)} (at update {row.run_lowest_step:,})"
+        row = self.deepest
+        if row is not None and row.fall is not None:
+            fall, saw = row.fall, ""
+            if fall.seen is not None:
+                saw = f"; the run itself saw {_pct(fall.seen[0])} (at update {fall.seen[1]:,})"
             lines.append(
-                f"{run.task_name(row.task)} fell from {_pct(row.before)} to {_pct(row.lowest)} at update "
-                f"{row.lowest_step:,}, and had {_pct(row.after)} at update {zoom.last:,}{saw}"
+                f"{run.task_name(row.task)} fell from {_pct(fall.high)} to {_pct(fall.low)} at update "
+                f"{fall.step:,}, and had {_pct(row.after)} at update {zoom.last:,}{saw}"
             )
         return lines
 
@@ -124,6 +137,7 @@ class Closely:
                     "after": row.after,
                     "run_lowest": row.run_lowest,
                     "run_lowest_step": row.run_lowest_step,
+                    "fall": None if row.fall is None else asdict(row.fall),
                 }
                 for row in self.tasks
             ],
@@ -154,6 +168,7 @@ def look_closely(run: Run, whole: Run) -> Closely:
         steps, values = curve.step[known], curve.accuracy[known, column]
         assert curve.total is not None
         lowest = int(values.argmin())
+        seen = _seen_by(whole, zoom, curve.tasks[column])
         rows.append(
             TaskStretch(
                 column,
@@ -162,23 +177,49 @@ def look_closely(run: Run, whole: Run) -> Closely:
                 float(values[lowest]),
                 int(steps[lowest]),
                 float(values[-1]),
-                *_seen_by(whole, zoom, curve.tasks[column]),
+                run_lowest=None if seen is None else seen[0],
+                run_lowest_step=None if seen is None else seen[1],
+                fall=_fall(run, whole, zoom, column),
             )
         )
     return Closely(zoom, run, whole, tuple(rows))
 
 
-def _seen_by(whole: Run, zoom: Zoom, task: Label) -> tuple[float | None, int | None]:
-    """The lowest accuracy of a task that the run saw in the stretch, and when; None if that says nothing."""
+def _fall(run: Run, whole: Run, zoom: Zoom, column: int) -> Fall | None:
+    """The deepest fall of a task below an earlier accuracy, at evaluations while it was not being learned."""
+    curve = run.curve
+    known = (curve.step >= zoom.first) & ~np.isnan(curve.accuracy[:, column])
+    steps, values = curve.step[known], curve.accuracy[known, column]
+    below = np.maximum.accumulate(values) - values
+    below[curve.being_learned()[known, column]] = 0
+    lowest = int(below.argmax())
+    if below[lowest] <= 0:
+        return None
+    highest = int(values[: lowest + 1].argmax())
+    seen = _seen_by(whole, zoom, curve.tasks[column], after=int(steps[highest]))
+    return Fall(float(values[highest]), float(values[lowest]), int(steps[lowest]), seen)
+
+
+def _seen_by(whole: Run, zoom: Zoom, task: Label, *, after: int | None = None) -> tuple[float, int] | None:
+    """The lowest accuracy of a task that the run saw in the stretch, and when; None if that says nothing.
+
+    Args:
+        whole: The run.
+        zoom: The stretch.
+        task: The task.
+        after: Only evaluations after this update, while the task was not being learned.
+    """
     evaluation = whole.description.get("evaluation")
     on = evaluation.get("on", "test") if isinstance(evaluation, Mapping) else "test"
     curve = whole.curve
     if zoom.on != on or task not in curve.tasks:
-        return None, None
+        return None
     column = curve.tasks.index(task)
     inside = (curve.step >= zoom.first) & (curve.step <= zoom.last) & ~np.isnan(curve.accuracy[:, column])
+    if after is not None:
+        inside &= (curve.step > after) & ~curve.being_learned()[:, column]
     if not inside.any():
-        return None, None
+        return None
     place = int(np.flatnonzero(inside)[curve.accuracy[inside, column].argmin()])
     return float(curve.accuracy[place, column]), int(curve.step[place])
 
