@@ -38,6 +38,7 @@ from engram.results.query import (
     stored_extremes,
 )
 from engram.results.runs import RunGroup, Runs, group_runs
+from engram.results.sampling import sampling_note
 from engram.results.test_data import other_data_among, other_data_between
 from engram.results.zoom import zoom_command
 
@@ -178,6 +179,7 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure], *, 
         element("p", " · ".join(_facts(group)), class_="note"),
         _warning(_sentence(other_data_among(group.runs))),
         _gap_sentence(group),
+        _note(sampling_note(group.runs)),
         _figure(
             name,
             note,
@@ -195,6 +197,11 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure], *, 
 def _warning(text: str) -> Html:
     """A paragraph that cannot be overlooked; nothing for an empty text."""
     return element("p", text, class_="warning", role="note") if text else Html("")
+
+
+def _note(text: str) -> Html:
+    """A paragraph of explanation; nothing for an empty text."""
+    return element("p", text, class_="note") if text else Html("")
 
 
 def _sentence(text: str) -> str:

@@ -46,7 +46,9 @@ def resolution(run: Run, name: str) -> float:
     """
     try:
         metric = find(name)[0]
-        trace = run.ends if metric.task_ends_suffice and len(run.ends) else run.trace
+        trace = run.trace
+        if metric.task_ends_suffice:
+            trace = next((ends for ends in (run.ends, run.trace.at_ends()) if len(ends)), run.trace)
     except InputError:
         return 0.0
     samples = sum(dict(zip(trace.task, trace.total, strict=True)).values())

@@ -29,7 +29,7 @@ from engram.record.samples import Samples
 from engram.record.seal import check_seal
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
-from engram.results.store.layout import INDEX, KINDS, LIGHT, OWN, SAMPLES, digest_of_table
+from engram.results.store.layout import INDEX, KINDS, LATER, LIGHT, OWN, SAMPLES, digest_of_table
 
 if TYPE_CHECKING:
     import polars
@@ -83,12 +83,13 @@ def read_store(address: str | Path) -> list[Run]:
     """
     place = str(address).rstrip("/")
     index = _collected(f"{place}/{INDEX}", lambda table: table)
-    missing = [name for name in LIGHT if name not in index.columns]
+    columns = [name for name in LIGHT if name in index.columns or name not in LATER]
+    missing = [name for name in columns if name not in index.columns]
     if missing:
         raise Damaged(f"{place}/{INDEX} is not an index of runs: it lacks the columns {', '.join(missing)}")
     files = _Files(place)
     with _without_collection():
-        return [_run(_Row(row), place, files) for row in index.select(LIGHT).to_dicts()]
+        return [_run(_Row(row), place, files) for row in index.select(columns).to_dicts()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ class _Row:
         return str(self.values[name])
 
     def number(self, name: str) -> int:
-        value = self.values[name]
+        value = self.values.get(name)
         return value if isinstance(value, int) else 0
 
     def fraction(self, name: str) -> float:
@@ -255,8 +256,10 @@ class _StoreTables(Tables):
 
     @cached_property
     def trace(self) -> Trace:  # type: ignore[override]
-        """Every evaluation."""
-        return self._trace("trace")
+        """Every evaluation, with its anchors where samples have two levels."""
+        trace = self._trace("trace")
+        trace.anchors = None if self._pieces["anchors"] is None else self._trace("anchors")
+        return trace
 
     @cached_property
     def ends(self) -> Trace:  # type: ignore[override]
@@ -285,6 +288,11 @@ class _StoreTables(Tables):
     def has_answers(self) -> bool:
         """Whether answers were recorded, without reading them."""
         return self._pieces["answers"] is not None
+
+    @property
+    def has_anchors(self) -> bool:
+        """Whether samples have two levels, without reading the trace."""
+        return self._pieces["anchors"] is not None
 
     @cached_property
     def samples(self) -> Samples | None:  # type: ignore[override]

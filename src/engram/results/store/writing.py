@@ -13,6 +13,7 @@ from engram.core.errors import InputError
 from engram.core.files import write_parquet
 from engram.core.folder import EXPERIMENT, finite
 from engram.core.jsons import Json, JsonObject
+from engram.core.trace import Trace
 from engram.record.run import Run
 from engram.record.seal import CHECKSUMS, digest_of, sealed
 from engram.results.store.layout import INDEX, KINDS, OWN, SAMPLES, digest_of_table
@@ -188,6 +189,7 @@ def _frames(run: Run) -> Sequence[polars.DataFrame]:
         tables.readings_frame(),
         tables.scores.frame(),
         tables.answers.frame(),
+        (tables.trace.anchors or Trace()).frame(),
     )
 
 
