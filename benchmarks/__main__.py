@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from importlib import import_module
+from pathlib import Path
 
 from rich.console import Console
 
@@ -46,6 +47,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help=f"measurements per figure (default: {ROUNDS})")
     parser.add_argument("--threads", type=int, default=2, help="threads of the job (default: 2)")
     parser.add_argument("--tasks", type=int, default=3, help="tasks that methods have learned (default: 3)")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FILE",
+        help="table of what was measured; continued if it exists (precision)",
+    )
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in BENCHMARKS]
     if unknown:
@@ -58,6 +65,7 @@ def main() -> None:
         quick=arguments.quick,
         threads=arguments.threads,
         tasks=arguments.tasks,
+        keep=arguments.keep,
     )
     console = Console(stderr=arguments.json, width=None if Console().is_terminal else 140)
     outcomes: dict[str, list[Report] | str] = {}

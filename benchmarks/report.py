@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Literal, TypedDict, Unpack
 
 from rich.console import Console
@@ -26,12 +27,14 @@ class Options:
         quick: Whether rough figures from less work are enough.
         threads: Threads that compute the job.
         tasks: Tasks that the methods have learned before they are measured.
+        keep: A file for what was measured so far, from which a benchmark continues; None for none.
     """
 
     rounds: int
     quick: bool
     threads: int
     tasks: int
+    keep: Path | None = None
 
 
 class FigureOptions(TypedDict, total=False):

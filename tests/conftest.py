@@ -11,6 +11,9 @@ from hypothesis import settings
 settings.register_profile("engram", derandomize=True)
 settings.load_profile("engram")
 
+# Trials of half precision are not remembered: tests leave the user's cache as it is.
+os.environ["ENGRAM_TRIALS"] = "off"
+
 # What is started in the background ignores Ctrl-C, and so would all that the tests start.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
+from engram.core.cache import cache_folder
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 from engram.datasets import InMemory, OnDisk, load, loading
-from engram.datasets.find import cache_folder, locate, search_folders
+from engram.datasets.find import locate, search_folders
 from engram.datasets.formats import Pixels
 from engram.datasets.sources import PUBLISHED
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,10 @@ from engram import Evaluator
 from engram.core.errors import InputError
 from engram.evaluation import checked, passes
 from engram.evaluation.checked import Checked
-from engram.evaluation.doubt import FACTOR, PROBES, Margins, margins_of, settle
+from engram.evaluation.dense import Dense
+from engram.evaluation.doubt import BLOCK, FACTOR, Margins, margins_of, settle
 from engram.evaluation.guard import SelfChange
-from engram.evaluation.half import half_scorer
+from engram.evaluation.half import HalfScorer, half_scorer
 from engram.record.half_checked import HalfChecked
 from engram.record.run import Run
 
@@ -148,9 +149,9 @@ class Worse:
     def __init__(self, spoil: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.spoil = spoil
 
-    def __call__(self, network: nn.Module) -> Callable[[Tensor], Tensor]:
-        ask = half_scorer(network)
-        return lambda x: self.spoil(x, ask(x))
+    def __call__(self, network: nn.Module, layers: list[Dense] | None = None) -> HalfScorer:
+        ask = half_scorer(network, layers)
+        return HalfScorer(lambda x: self.spoil(x, ask.scores(x)))
 
 
 def test_a_wrong_answer_is_counted_and_widens_the_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +161,9 @@ def test_a_wrong_answer_is_counted_and_widens_the_doubt(monkeypatch: pytest.Monk
     with torch.no_grad():
         clear = margins_of(network.eval()(x), y).margin
     # A clear answer that is not among the samples asked in both precisions.
-    clear[torch.randint(len(y), (PROBES,), generator=torch.Generator().manual_seed(0))] = 0
+    drawn = torch.Generator().manual_seed(0)
+    for _ in range(8):
+        clear[torch.randint(len(y), (BLOCK,), generator=drawn)] = 0
     mark = x[clear.argmax(), 0]
 
     def spoil(x: Tensor, scores: Tensor) -> Tensor:
@@ -272,7 +275,7 @@ class Dependent(nn.Module):
         (perceptron, {"losses": True}, "losses or answers"),
         (perceptron, {"answers": True}, "losses or answers"),
         (perceptron, {"autocast": torch.bfloat16}, "autocast is in force"),
-        (perceptron, {"subset": 100}, "fewer than 256 samples"),
+        (perceptron, {"subset": 60}, "fewer than 128 samples"),
         (perceptron, {"forward": lambda network, batch: network(batch[0])}, "in batches or by own"),
         (Routed, {}, "a network of its own"),
         (hooked, {}, "hooks"),
@@ -413,52 +416,7 @@ def test_the_network_is_left_as_it_is(make: Callable[[], nn.Sequential]) -> None
     assert not torch.is_autocast_enabled("cpu")
 
 
-# Auto -------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def no_trials(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(checked, "_RATIOS", {})
-    yield
-
-
-@pytest.mark.parametrize(("ratio", "used"), [(0.5, True), (0.9, False), (float("inf"), False)])
-@pytest.mark.usefixtures("no_trials")
-def test_auto_uses_what_is_faster(ratio: float, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    trials: list[float] = []
-
-    def tried(passes: object, x: object) -> float:
-        trials.append(ratio)
-        return ratio
-
-    monkeypatch.setattr(checked, "_tried", tried)
-    tasks = tasks_of(64)
-    for _ in range(2):
-        full, auto = Evaluator(tasks, tasks="all"), Evaluator(tasks, tasks="all", precision="auto")
-        learn(perceptron(), tasks, [full, auto])
-        assert auto.trace == full.trace
-        assert (record_of(auto).evaluations == 12) is used
-        assert ("of the time of full precision" in record_of(auto).why) is not used
-    assert len(trials) == 1  # remembered
-
-
-@pytest.mark.usefixtures("no_trials")
-def test_a_real_trial() -> None:
-    tasks = tasks_of(64)
-    auto = Evaluator(tasks, tasks="all", precision="auto")
-    auto(perceptron(), learning=0)
-    [ratio] = checked._RATIOS.values()
-    assert ratio > 0
-
-
-@pytest.mark.usefixtures("no_trials")
-def test_a_trial_that_fails_means_full_precision() -> None:
-    tasks = tasks_of(64)
-    auto = Evaluator(tasks, tasks="all", precision="auto")
-    auto(OnlyFloat(), learning=0)
-    assert "takes inf of the time" in record_of(auto).why
-
-
+# Auto: see test_trial.py
 # Records and words --------------------------------------------------------------------------------------
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from engram.core.cache import cache_folder
 from engram.core.dataset_info import DATASETS
 from engram.core.errors import InputError
 from engram.datasets.layouts import Layout, layouts, pickled
@@ -25,17 +25,6 @@ class Copy:
     name: str
     path: Path
     layout: Layout
-
-
-def cache_folder() -> Path:
-    """Where fetched files are kept: `ENGRAM_CACHE`, or engram's folder in the platform's user cache."""
-    if chosen := os.environ.get("ENGRAM_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "engram"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "engram"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "engram"
 
 
 def search_folders(folder: Path | None = None) -> tuple[Path, ...]:

@@ -17,12 +17,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engram.core.cache import cache_folder
 from engram.core.dataset_info import DATASETS, DatasetInfo
 from engram.core.errors import InputError
 from engram.core.files import write_whole
 from engram.datasets.accounting import opened
 from engram.datasets.download import fetch
-from engram.datasets.find import Copy, cache_folder, locate, not_found
+from engram.datasets.find import Copy, locate, not_found
 from engram.datasets.folders import Files, Listing
 from engram.datasets.formats import Arrays, Pixels, read_npz, reading
 from engram.datasets.sources import PUBLISHED

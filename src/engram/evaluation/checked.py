@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, TypedDict
+from typing import TypedDict
 
 import torch
 from torch import Tensor, nn
 
 from engram.evaluation.asking import Routes
-from engram.evaluation.dense import scorer, watched
-from engram.evaluation.doubt import FACTOR, PROBES, Settled, settle
-from engram.evaluation.half import half_scorer
+from engram.evaluation.dense import watched
+from engram.evaluation.doubt import BLOCK, FACTOR, Settled, settle
 from engram.evaluation.measured import Measured
 from engram.evaluation.passes import Passes
 from engram.evaluation.precision import in_force
 from engram.evaluation.ranks import Team
+from engram.evaluation.trial import WORTH_IT, Trial, trial_of, trial_rows
 from engram.record.half_checked import HalfChecked, Precision
 
 COMPARED_EVERY = 64
 """Every so many evaluations, and the first after another task begins, one is made in both precisions."""
-WINDOW = 8
+WINDOW = 16
 """Evaluations whose largest error counts."""
-FEWEST_SAMPLES = 4 * PROBES
+FEWEST_SAMPLES = 4 * BLOCK
 """With fewer samples, those that are asked in both precisions are too large a part."""
-WORTH_IT = 0.75
-"""`auto` uses half precision if it takes at most this share of the time: asking again costs the rest."""
 PATIENCE = 3
 """Evaluations in a row with too many answers in doubt, after which full precision is used until another task
 begins."""
-TRIALS, TRIAL_ROWS = 3, 512
+HOOKED = "the network has hooks or is compiled"
 
 
 class CheckedState(TypedDict):
@@ -56,7 +53,7 @@ class Checked:
 
     Example:
         >>> Checked("auto").record
-        HalfChecked(wanted='auto', evaluations=0, answers=0, ..., factor=4.0, why='')
+        HalfChecked(wanted='auto', evaluations=0, answers=0, ..., factor=4.0, why='', trial='')
     """
 
     def __init__(self, wanted: Precision) -> None:
@@ -68,7 +65,8 @@ class Checked:
         self._off = ""
         self._stretch: tuple[int, ...] | None = None
         self._since = self._crowded = 0
-        self._ratio: float | None = None
+        self._trials: dict[int, Trial] = {}
+        self._trial = ""
 
     @property
     def record(self) -> HalfChecked:
@@ -83,6 +81,7 @@ class Checked:
             self.wrong,
             self.factor,
             self.why,
+            self._trial,
         )
 
     def asked(
@@ -155,30 +154,37 @@ class Checked:
         stretch = (learning, *tasks)
         if stretch != self._stretch:
             self._stretch, self._since, self._crowded = stretch, 0, 0
-            self._ratio = None
+            self._trials = {}
         self._since += 1
         return self._since % COMPARED_EVERY == 1
 
     def _unsuitable(self, passes: Passes) -> str:
         """Why this network and these samples are asked in full precision; empty if they need not be."""
-        network, questions = passes.network, passes.questions
+        questions = passes.questions
         if questions.total < FEWEST_SAMPLES:
             return f"there are fewer than {FEWEST_SAMPLES} samples"
-        if isinstance(network, Routes):
-            return "every task is answered by a network of its own"
         if passes.judge.single:
             return "the network has a single output"
         if torch.device(questions.device).type not in ("cpu", "cuda"):
             return f"it is not used on {questions.device}"
-        if any(part.is_floating_point() and part.dtype is not torch.float32 for part in network.parameters()):
-            return "the weights are not in 32 bits"
-        if nn.modules.module._has_any_global_hook() or any(watched(part) for part in network.modules()):
-            return "the network has hooks or is compiled"
+        if nn.modules.module._has_any_global_hook():
+            return HOOKED
+        # Layers that are known to be dense are in 32 bits and have no hooks.
+        if passes.dense is None and (reason := _unfit(passes.network)):
+            return reason
         if self.wanted == "auto":
-            self._ratio = time_ratio(passes) if self._ratio is None else self._ratio
-            if self._ratio > WORTH_IT:
-                return f"half takes {self._ratio:.2f} of the time of full precision here, above {WORTH_IT}"
+            trial = self._tried(passes)
+            if not trial.worth_it:
+                return f"{trial}, more than {WORTH_IT}" if math.isfinite(trial.ratio) else str(trial)
         return ""
+
+    def _tried(self, passes: Passes) -> Trial:
+        """Whether half precision is faster for this network and so many samples."""
+        rows = trial_rows(passes.questions.total)
+        if rows not in self._trials:
+            self._trials[rows] = trial_of(passes)
+        self._trial = str(self._trials[rows])
+        return self._trials[rows]
 
     # In several processes ---------------------------------------------------------------------------
 
@@ -200,6 +206,7 @@ class Checked:
         self.compared_answers += record.compared_answers
         self.wrong += record.wrong
         self.factor, self.why = max(self.factor, record.factor), record.why or self.why
+        self._trial = record.trial or self._trial
         self._errors.extend(done["errors"])
         self._off = self._off or done["off"]
 
@@ -219,8 +226,18 @@ class Checked:
         )
         self.compared, self.compared_answers = record.compared, record.compared_answers
         self.wrong, self.factor, self.why = record.wrong, record.factor, record.why
+        self._trial = record.trial
         self._errors = deque(state["errors"], maxlen=WINDOW)
         self._off = state["off"]
+
+
+def _unfit(network: nn.Module) -> str:
+    """Why a network cannot be asked in half precision; empty if it can."""
+    if isinstance(network, Routes):
+        return "every task is answered by a network of its own"
+    if any(part.is_floating_point() and part.dtype is not torch.float32 for part in network.parameters()):
+        return "the weights are not in 32 bits"
+    return HOOKED if any(watched(part) for part in network.modules()) else ""
 
 
 def against_half(device: torch.device | str, team: Team, *, more: bool, changes: bool) -> str:
@@ -239,47 +256,3 @@ def against_half(device: torch.device | str, team: Team, *, more: bool, changes:
         "the network changes itself in evaluation": changes,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
-
-
-Kind: TypeAlias = tuple[object, ...]
-_RATIOS: dict[Kind, float] = {}
-"""The trials of this process, by kind of network, samples and device."""
-
-
-def time_ratio(passes: Passes) -> float:
-    """The time of half precision divided by that of full precision, for this network on this device.
-
-    The first trial for networks of one form takes the time of asking about some thousand samples; its result
-    is remembered while the process lives. Times are CPU time on CPUs, which other processes hardly affect.
-    """
-    rows = min(TRIAL_ROWS, passes.questions.total)
-    x, _ = passes.questions.pick(torch.arange(rows))
-    shapes = tuple(tuple(weight.shape) for weight in passes.network.parameters())
-    kind = (type(passes.network), shapes, tuple(x.shape), x.dtype, x.device, torch.get_num_threads())
-    if kind not in _RATIOS:
-        _RATIOS[kind] = _tried(passes, x)
-    return _RATIOS[kind]
-
-
-def _tried(passes: Passes, x: Tensor) -> float:
-    """The ratio of the shortest times, each of a few; infinite where half precision fails."""
-    spent: list[list[float]] = [[], []]
-    full = scorer(passes.network)
-    try:
-        for _ in range(TRIALS + 1):
-            for which, times in enumerate(spent):
-                started = _clock(x.device)
-                with passes.answering():
-                    _ = half_scorer(passes.network)(x) if which else full(x)
-                times.append(_clock(x.device) - started)
-    except (RuntimeError, TypeError, ValueError):
-        return math.inf
-    # The first of each is a warm-up.
-    return min(spent[1][1:]) / max(min(spent[0][1:]), 1e-9)
-
-
-def _clock(device: torch.device) -> float:
-    if device.type == "cpu":
-        return time.process_time()
-    torch.cuda.synchronize(device)
-    return time.perf_counter()

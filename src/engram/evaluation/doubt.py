@@ -11,15 +11,17 @@ from torch import Tensor
 
 from engram.models.heads import Units, places_among, scores_of
 
-PROBES = 64
-"""Samples that are asked in both precisions in every evaluation, drawn at random."""
+PROBES = 16
+"""Samples that are asked in both precisions in every evaluation, drawn at random, at least."""
 FACTOR = 4.0
 """How many times the largest error seen a margin must have to be sure; see docs/decisions/024."""
 FLOOR = 0.5
 """Scores that are smaller than this share of the mean are measured by the mean: errors do not shrink with
 scores that cancel each other."""
-FEWEST = 32
-"""Samples that are asked again at once, at least: a few alone may be summed in another order."""
+BLOCK = 32
+"""Samples are asked again in multiples of this many: oneDNN compiles its products anew for every number of
+samples, which takes as long as the products, and a few alone may be summed in another order than among many.
+"""
 MOST = 0.25
 """The share of samples from which on asking again is not worth it."""
 
@@ -81,7 +83,8 @@ def settle(
 ) -> Settled:
     """Decide which answers are right, asking again for those that half precision leaves in doubt.
 
-    Some samples, drawn at random, are asked in both precisions. An answer is in doubt if its margin is at
+    Some samples, drawn at random, are asked in both precisions: at least `probes`, and as many as make up
+    whole blocks. An answer is in doubt if its margin is at
     most `factor` times the largest error of a margin seen so far, both relative to the scale. Answers in
     doubt are asked again; if the errors among them are larger, so is the doubt, and more are asked.
 
@@ -91,7 +94,7 @@ def settle(
         known_error: The largest error in the last evaluations.
         factor: How many times that error a margin must have to be sure.
         seed: For drawing samples.
-        probes: How many are drawn.
+        probes: How many are drawn at least.
 
     Example:
         >>> full = torch.linspace(-1, 1, 1000)
@@ -101,27 +104,43 @@ def settle(
         >>> torch.equal(settled.right, full > 0), int(settled.asked.sum()) < 80, 5e-4 < settled.error <= 1e-3
         (True, True, True)
     """
-    margin, finite = half.margin, half.margin.isfinite() & half.scale.isfinite()
-    scale = half.scale.clamp(min=FLOOR * float(half.scale[finite].mean()) if bool(finite.any()) else 0.0)
+    margin, finite = half.margin, half.scale.isfinite()
+    mean = half.scale.mean() if bool(finite.all()) else half.scale[finite].mean().nan_to_num()
+    scale = half.scale.clamp(min=FLOOR * float(mean))
+    # Not a number where scores are not finite: never sure.
+    clear = margin.abs() / scale
     right, asked = margin > 0, torch.zeros(len(margin), dtype=torch.bool)
-    drawn = torch.randint(len(margin), (probes,), generator=torch.Generator().manual_seed(seed))
-    error, doubtful = 0.0, torch.zeros_like(asked)
-    if known_error > 0:
-        doubtful = ~(finite & (margin.abs() > factor * known_error * scale))
-    # Together: asking once is cheaper than asking twice.
-    doubtful[drawn] = True
-    while len(rows := torch.nonzero(doubtful & ~asked).squeeze(1)):
-        if int(asked.sum()) + len(rows) > max(MOST * len(margin), 2 * probes):
+    draw = torch.Generator().manual_seed(seed)
+    error, extra = 0.0, probes
+    # Without a known error, nothing can be said before the first are asked.
+    doubtful, applied = (~(clear > factor * known_error), known_error) if known_error > 0 else (asked, -1.0)
+    rows = torch.nonzero(doubtful).squeeze(1)
+    while len(rows) or extra:
+        if int(asked.sum()) + len(rows) > max(MOST * len(margin), BLOCK):
             return Settled(None, asked, error)
-        # Too few alone may be summed in another order than among others.
-        index = rows if len(rows) >= FEWEST else torch.cat([rows, drawn])[: max(FEWEST, len(rows))]
+        fill = in_blocks(len(rows) + extra) - len(rows)
+        # Together: asking once is cheaper than asking twice.
+        index = torch.cat([rows, torch.randint(len(margin), (fill,), generator=draw)])
         full, right[index] = ask(index)
         asked[index] = True
-        comparable = finite[index]
-        errors = (full - margin[index])[comparable].abs() / scale[index][comparable]
-        error = max(error, _largest(errors))
-        doubtful = ~(finite & (margin.abs() > factor * max(error, known_error) * scale))
+        errors = (full - margin[index]).abs() / scale[index]
+        error, extra = max(error, _largest(errors[finite[index]])), 0
+        if error <= applied:
+            break
+        applied = error
+        rows = torch.nonzero(~(clear > factor * applied) & ~asked).squeeze(1)
     return Settled(right, asked, error)
+
+
+def in_blocks(samples: int) -> int:
+    """How many samples are asked at once where so many are wanted: few different numbers, at most 1/8 more.
+
+    Example:
+        >>> [in_blocks(samples) for samples in (1, 32, 33, 300, 600, 5000)]
+        [32, 32, 64, 320, 640, 5120]
+    """
+    step = max(BLOCK, 1 << max(0, samples.bit_length() - 4))
+    return -(-samples // step) * step
 
 
 def _largest(errors: Tensor) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,20 @@ from engram.evaluation.dense import Dense, dense_layers, fused_linear, fusing_wo
 from engram.evaluation.precision import computing_in
 
 
-def half_scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
+class HalfScorer(NamedTuple):
+    """Computes a network's scores in bfloat16, and returns them in 32 bits.
+
+    Attributes:
+        scores: The function.
+        rounds_inputs: Whether inputs are flattened and rounded to bfloat16 before anything else, so that
+            they can be given in that form.
+    """
+
+    scores: Callable[[Tensor], Tensor]
+    rounds_inputs: bool = False
+
+
+def half_scorer(network: nn.Module, layers: list[Dense] | None = None) -> HalfScorer:
     """A function that computes a network's scores in bfloat16, and returns them in 32 bits.
 
     Chains of dense layers are computed by oneDNN with copies of their weights, which are made here: make a
@@ -24,28 +37,29 @@ def half_scorer(network: nn.Module) -> Callable[[Tensor], Tensor]:
 
     Args:
         network: In evaluation mode, with weights in 32 bits; it is not changed.
+        layers: Its `dense_layers`, if they are known already.
 
     Example:
         >>> network = nn.Sequential(nn.Linear(50, 20), nn.ReLU(), nn.Linear(20, 3)).eval()
         >>> x = torch.randn(100, 50)
         >>> with torch.no_grad():
-        ...     scores, exact = half_scorer(network)(x), network(x)
+        ...     scores, exact = half_scorer(network).scores(x), network(x)
         >>> scores.dtype, torch.allclose(scores, exact, atol=0.05), torch.equal(scores, exact)
         (torch.float32, True, False)
     """
-    steps = dense_layers(network)
+    steps = layers or dense_layers(network)
     if steps is not None and fusing_works() and bfloat16_works():
-        return _dense(steps)
+        return HalfScorer(_dense(steps), rounds_inputs=True)
     parts = parts_of(network)
     head = parts[-1] if parts else None
     if parts and type(head) is nn.Linear and len(parts) > 1 and not watched(network) and not watched(head):
-        return _before_head(parts[:-1], head)
+        return HalfScorer(_before_head(parts[:-1], head))
 
     def scores(x: Tensor) -> Tensor:
         with computing_in(x.device, torch.bfloat16):
             return scores_in(network(x)).float()
 
-    return scores
+    return HalfScorer(scores)
 
 
 def _dense(steps: list[Dense]) -> Callable[[Tensor], Tensor]:

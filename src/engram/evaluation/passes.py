@@ -10,7 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from engram.evaluation.dense import scorer
+from engram.evaluation.dense import Dense, dense_layers, scorer
 from engram.evaluation.doubt import Margins, margins_of
 from engram.evaluation.half import half_scorer
 from engram.evaluation.judge import Judge, Sought
@@ -56,11 +56,12 @@ class Passes:
         """The margins of all samples in half precision."""
         questions = self.questions
         margin, scale = torch.empty(questions.total), torch.empty(questions.total)
-        ask = half_scorer(self.network)
+        ask = half_scorer(self.network, self.dense)
         # Activations take half the space.
+        read = questions.read_rounded if ask.rounds_inputs else questions.read
         for part in chunks(questions.total, 2 * self.rows_at_once):
-            x, y = questions.read(part)
-            scores = self._scores(ask, x)
+            x, y = read(part)
+            scores = self._scores(ask.scores, x)
             for place, rows in questions.spans(part, self.sought):
                 found = margins_of(scores[rows], y[rows], self.sought[place])
                 margin[part][rows], scale[part][rows] = found.margin.cpu(), found.scale.cpu()
@@ -69,10 +70,9 @@ class Passes:
     def full(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """In full precision, the margins of some samples, and which of them are answered correctly."""
         margin, right = torch.empty(len(index)), torch.empty(len(index), dtype=torch.bool)
-        ask = scorer(self.network)
         for part in chunks(len(index), self.rows_at_once):
             x, y = self.questions.pick(index[part])
-            scores = self._scores(ask, x)
+            scores = self._scores(self.scorer, x)
             for place, rows in self._groups(index[part]):
                 units = self.sought[place]
                 margin[part][rows] = margins_of(scores[rows], y[rows], units).margin.cpu()
@@ -80,9 +80,21 @@ class Passes:
         return margin, right
 
     @cached_property
+    def scorer(self) -> Callable[[Tensor], Tensor]:
+        """Computes the network's scores in full precision."""
+        return scorer(self.network, self.dense)
+
+    @cached_property
+    def dense(self) -> list[Dense] | None:
+        """The layers of a network of dense layers only; None for any other, and where hooks are to be run."""
+        return dense_layers(self.network)
+
+    @cached_property
     def rows_at_once(self) -> int:
         """How many samples are asked in full precision at once; twice as many are in half precision."""
-        convolved = any(isinstance(module, nn.Conv2d) for module in self.network.modules())
+        convolved = self.dense is None and any(
+            isinstance(module, nn.Conv2d) for module in self.network.modules()
+        )
         return self.questions.rows_in(CHUNK_BYTES_CONVOLVED if convolved else CHUNK_BYTES)
 
     def _scores(self, ask: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

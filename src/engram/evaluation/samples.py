@@ -203,6 +203,7 @@ class Questions:
         self.y = (labels if self._order is None else labels[self._order]).to(device)
         self._held = self._gathered().to(device) if hold else None
         self._version = 0 if self._held is None else self._held._version
+        self._rounded: Tensor | None = None
 
     @property
     def overwritten(self) -> bool:
@@ -244,6 +245,15 @@ class Questions:
             if low < high:
                 pieces.append(data.rows(rows[low - start : high - start]))
         return torch.cat(pieces).to(self.device), self.y[part]
+
+    def read_rounded(self, part: slice) -> tuple[Tensor, Tensor]:
+        """As `read`, with inputs flattened and rounded to bfloat16; inputs in memory only once."""
+        if self._held is None:
+            x, y = self.read(part)
+            return x.flatten(1).bfloat16(), y
+        if self._rounded is None:
+            self._rounded = self._held.flatten(1).bfloat16()
+        return self._rounded[part], self.y[part]
 
     def pick(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels of some samples, by their places."""

@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engram.core.cache import cache_folder
 from engram.core.dataset_info import DatasetInfo
 from engram.core.errors import InputError
 from engram.core.files import as_input_error, checksum, make_folder, temporary_path
 from engram.core.plugins import load_plugin
 from engram.datasets import Dataset
-from engram.datasets.find import cache_folder
 from engram.executors.shared_data import SharedImages, adopt, datasets_of, share
 from engram.record.experiment import Experiment
 

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import torch
 
+from engram.core.cache import cache_folder
 from engram.core.errors import InputError
 from engram.core.files import as_input_error, checksum, make_folder, remove_file, write_whole
 from engram.core.folder import CHECKPOINT, FAILURE, LEASE, PREVIOUS, PROGRESS, RESULT, versions
 from engram.core.leases import Held, lease
-from engram.datasets.find import cache_folder
 from engram.engine.execute import attempt
 from engram.engine.observers import Step, Watcher
 from engram.engine.where import Where

@@ -42,6 +42,7 @@ class HalfChecked:
         wrong: Answers among them that half precision, checked, would have recorded wrong.
         factor: The safety factor at the end; it is doubled where a comparison finds a wrong answer.
         why: Why evaluations were made in full precision; empty if none was, besides comparisons.
+        trial: What the last trial of `auto` found, and whether it was made or remembered; empty without one.
 
     Example:
         >>> record = HalfChecked("auto", 100, 5000, 200, 2, 100, 0, 4.0)
@@ -60,6 +61,7 @@ class HalfChecked:
     wrong: int = 0
     factor: float = 0.0
     why: str = ""
+    trial: str = ""
 
     def since(self, before: HalfChecked) -> HalfChecked:
         """What was done since an earlier record.
@@ -88,6 +90,7 @@ class HalfChecked:
             wrong=int(value["wrong"]),
             factor=float(value["factor"]),
             why=str(value["why"]),
+            trial=str(value.get("trial", "")),
         )
 
     def __str__(self) -> str:
@@ -95,9 +98,10 @@ class HalfChecked:
         if not self.evaluations:
             return f"full precision: {self.why or 'nothing was evaluated'}"
         share = 100 * self.asked_again / self.answers
+        trial = f"; {self.trial}" if self.trial else ""
         also = f"; some evaluations in full precision: {self.why}" if self.why else ""
         return (
             f"half precision in {self.evaluations:,} evaluations, {share:.2f} % of {self.answers:,} answers "
             f"asked again; {self.compared:,} made in both, {self.wrong:,} of {self.compared_answers:,} "
-            f"answers differed (safety factor {self.factor:g}){also}"
+            f"answers differed (safety factor {self.factor:g}){trial}{also}"
         )
