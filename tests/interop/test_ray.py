@@ -104,6 +104,7 @@ def test_files_go_to_each_node_once(cluster: Any, tmp_path: Path) -> None:
 
 def test_the_run_of_a_killed_worker_resumes(cluster: Any, tmp_path: Path) -> None:
     the_run_of_a_killed_worker_resumes(maker(cluster), tmp_path, told="died: it is run again")
+    assert left_over(tmp_path / "runs") == []
 
 
 def test_the_runs_of_a_removed_node_resume_on_another(cluster: Any, tmp_path: Path) -> None:
