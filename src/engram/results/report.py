@@ -28,6 +28,7 @@ from engram.results.figures import (
 from engram.results.markup import Html, element, joined
 from engram.results.query import (
     MatrixSummary,
+    MetricsTable,
     accuracy_matrix,
     deepest_dip,
     forgetting_events,
@@ -36,6 +37,7 @@ from engram.results.query import (
     stored_extremes,
 )
 from engram.results.runs import RunGroup, Runs, group_runs
+from engram.results.store import read_traces
 from engram.results.test_data import other_data_among, other_data_between
 
 _FEW = 10
@@ -85,11 +87,13 @@ def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
     """
     figures: dict[str, Figure] = {}
     drawn = [group.first(DRAWN) for group in groups]
+    # Curves come from them, then, and not from the columns of all runs.
+    read_traces([run for group in drawn for run in group.runs])
     sections = [_group_section(group, i, figures, of=len(groups[i].runs)) for i, group in enumerate(drawn)]
     table = metrics_table(groups)
     metrics = joined(_metrics_section(groups, table), cards_section(drawn))
     if len(groups) > 1:
-        content = joined(_overview(groups, drawn, figures), metrics, *sections)
+        content = joined(_overview(groups, drawn, figures, table), metrics, *sections)
     else:
         content = joined(*sections, metrics)
     names = ", ".join(dict.fromkeys(group.label for group in groups))
@@ -120,7 +124,9 @@ def _lead(groups: Sequence[RunGroup], incomplete: Sequence[Run]) -> Html:
     return joined(f"{experiments}, {evaluations:,} evaluations.{part}{rest}")
 
 
-def _overview(groups: Sequence[RunGroup], drawn: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
+def _overview(
+    groups: Sequence[RunGroup], drawn: Sequence[RunGroup], figures: dict[str, Figure], table: MetricsTable
+) -> Html:
     figures["methods"] = method_figure(drawn)
     parts = [
         element("h2", "Comparison"),
@@ -135,7 +141,7 @@ def _overview(groups: Sequence[RunGroup], drawn: Sequence[RunGroup], figures: di
             label="Line chart: mean accuracy over the tasks seen so far, one line per experiment",
         ),
     ]
-    bars = bar_figure(groups)
+    bars = bar_figure(groups, table)
     if bars:
         figures["bars"] = bars
         note = (
@@ -361,7 +367,7 @@ def _events(run: Run, task: int) -> NDArray[np.int64] | None:
         return None
 
 
-def _metrics_section(groups: Sequence[RunGroup], table: Mapping[str, Sequence[Summary]]) -> Html:
+def _metrics_section(groups: Sequence[RunGroup], table: MetricsTable) -> Html:
     if not table:
         return Html("")
     extremes = [stored_extremes(group) for group in groups]

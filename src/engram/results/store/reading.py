@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from engram.core.collection import without_collection
 from engram.core.errors import Damaged, InputError
 from engram.core.folder import Reading
 from engram.core.jsons import JsonObject
@@ -82,13 +82,31 @@ def read_store(address: str | Path) -> list[Run]:
         Damaged: It is not what was written.
     """
     place = str(address).rstrip("/")
-    index = _collected(f"{place}/{INDEX}", lambda table: table)
+    index = _whole(f"{place}/{INDEX}")
     missing = [name for name in LIGHT if name not in index.columns]
     if missing:
         raise Damaged(f"{place}/{INDEX} is not an index of runs: it lacks the columns {', '.join(missing)}")
     files = _Files(place)
-    with _without_collection():
+    with without_collection():
         return [_run(_Row(row), place, files) for row in index.select(LIGHT).to_dicts()]
+
+
+def read_traces(runs: Sequence[Run]) -> None:
+    """Read the traces of some runs, those of one file of a store at a time, which takes less than one by one.
+
+    Damaged ones are noticed when they are used, and so are files that cannot be read.
+    """
+    import polars as pl
+
+    by_file: dict[_File, list[tuple[_StoreTables, polars.LazyFrame]]] = {}
+    for run in runs:
+        if isinstance(run.tables, _StoreTables) and (piece := run.tables.unread_trace) is not None:
+            by_file.setdefault(piece.file, []).append((run.tables, piece.file.query(piece)))
+    for queries in by_file.values():
+        with suppress(OSError, pl.exceptions.PolarsError):
+            frames = pl.collect_all([query for _, query in queries])
+            for (tables, _), frame in zip(queries, frames, strict=True):
+                tables.ahead = frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +225,26 @@ class _File:
     def __init__(self, path: str) -> None:
         self.path = path
 
-    def rows(self, offset: int, count: int) -> polars.DataFrame:
-        """Some of its rows."""
-        return _collected(self.path, lambda table: table.slice(offset, count))
+    @cached_property
+    def _table(self) -> polars.LazyFrame:
+        """The file; what Polars learns about it is kept with this value."""
+        import polars as pl
+
+        return pl.scan_parquet(self.path, glob=False)
+
+    def query(self, piece: _Piece) -> polars.LazyFrame:
+        """Some of its rows, without the ids of runs."""
+        return self._table.drop("id").slice(piece.offset, piece.rows)
+
+    def rows(self, piece: _Piece) -> polars.DataFrame:
+        """The same, read."""
+        return _answered(self.path, lambda: self.query(piece))
 
     @cached_property
     def counts(self) -> Sequence[NDArray[np.int64]]:
         """The columns of traces but for the bits, which are most of a file."""
         names = COLUMNS[:-1]
-        frame = _collected(self.path, lambda table: table.select(names))
+        frame = _answered(self.path, lambda: self._table.select(names))
         return [frame[name].to_numpy() for name in names]
 
 
@@ -251,6 +280,7 @@ class _StoreTables(Tables):
 
     def __init__(self, where: str, pieces: Mapping[str, _Piece | None], shared: str, samples: str) -> None:
         self._where, self._pieces = where, pieces
+        self.ahead: polars.DataFrame | None = None
         self._shared, self._samples = shared, samples
 
     @cached_property
@@ -291,8 +321,16 @@ class _StoreTables(Tables):
         """Who the test samples are; None where that was not recorded."""
         return _samples(f"{self._shared}/{self._samples}.parquet", self._samples) if self._samples else None
 
+    @property
+    def unread_trace(self) -> _Piece | None:
+        """Where the trace is; None if it has no rows or was read."""
+        return None if "trace" in vars(self) else self._pieces["trace"]
+
     def counts(self) -> Counts:
         """The trace without its bits, read together with those of the other runs in its file."""
+        if self.ahead is not None:
+            _ = self.trace
+            return Counts(*(self.ahead[name].to_numpy() for name in COLUMNS[:-1]))
         piece = self._pieces["trace"]
         if piece is None or "trace" in vars(self):
             return super().counts()
@@ -307,7 +345,7 @@ class _StoreTables(Tables):
         piece = self._pieces[kind]
         if piece is None:
             return None
-        frame = piece.file.rows(piece.offset, piece.rows).drop("id")
+        frame = piece.file.rows(piece) if self.ahead is None or kind != "trace" else self.ahead
         if digest_of_table(frame) != piece.digest:
             raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
         return frame
@@ -315,30 +353,25 @@ class _StoreTables(Tables):
 
 @lru_cache(16)
 def _samples(path: str, digest: str) -> Samples:
-    frame = _collected(path, lambda table: table)
+    frame = _whole(path)
     if digest_of_table(frame) != digest:
         raise Damaged(f"the samples {path} are damaged: their digest is not the recorded one")
     return Samples.of_frame(frame, path)
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause the garbage collector, which looks at all objects again and again while many are made."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+def _whole(path: str) -> polars.DataFrame:
+    """All of a Parquet file."""
+    import polars as pl
+
+    return _answered(path, lambda: pl.scan_parquet(path, glob=False))
 
 
-def _collected(path: str, query: Callable[[polars.LazyFrame], polars.LazyFrame]) -> polars.DataFrame:
+def _answered(path: str, query: Callable[[], polars.LazyFrame]) -> polars.DataFrame:
     """What a query on a Parquet file gives."""
     import polars as pl
 
     try:
-        return query(pl.scan_parquet(path, glob=False)).collect()
+        return query().collect()
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cannot read {path}: {reason}") from error

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 FILE_BYTES: Final = 2**28
 """A file of tables is full when its rows, uncompressed, take so many bytes: what writing needs in memory."""
 
+ROW_GROUP: Final = 2**15
+"""So many rows are read where a single run is asked for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
@@ -173,7 +176,8 @@ class _Writer:
 
         for kind, frames in self.tables.items():
             if frames:
-                write_parquet(self.place / kind / f"{self.part}-{self.number}.parquet", pl.concat(frames))
+                path = self.place / kind / f"{self.part}-{self.number}.parquet"
+                write_parquet(path, pl.concat(frames), row_group=ROW_GROUP)
         self.tables = {kind: [] for kind in KINDS}
         self.rows = dict.fromkeys(KINDS, 0)
         self.number, self.size = self.number + 1, 0
