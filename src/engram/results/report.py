@@ -1,6 +1,7 @@
 """The report: one self-contained HTML page about some runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -37,7 +38,6 @@ from engram.results.query import (
     stored_extremes,
 )
 from engram.results.runs import RunGroup, Runs, group_runs
-from engram.results.store import read_traces
 from engram.results.test_data import other_data_among, other_data_between
 
 _FEW = 10
@@ -87,8 +87,10 @@ def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
     """
     figures: dict[str, Figure] = {}
     drawn = [group.first(DRAWN) for group in groups]
-    # Curves come from them, then, and not from the columns of all runs.
-    read_traces([run for group in drawn for run in group.runs])
+    for run in (run for group in drawn for run in group.runs):
+        # Curves come from these traces, which are read anyway, and not from columns of all runs of a store.
+        with suppress(InputError):
+            _ = run.trace
     sections = [_group_section(group, i, figures, of=len(groups[i].runs)) for i, group in enumerate(drawn)]
     table = metrics_table(groups)
     metrics = joined(_metrics_section(groups, table), cards_section(drawn))

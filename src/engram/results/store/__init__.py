@@ -10,7 +10,7 @@ run; the tables of the runs are in files by scenario and method, in the order of
 A run keeps its id and its sealed result. Each of its tables has a digest, which is checked when it is read.
 """
 
-from engram.results.store.reading import is_remote, is_store, read_store, read_traces, store_of
+from engram.results.store.reading import is_remote, is_store, read_store, store_of
 from engram.results.store.writing import Compacted, compact
 
-__all__ = ["Compacted", "compact", "is_remote", "is_store", "read_store", "read_traces", "store_of"]
+__all__ = ["Compacted", "compact", "is_remote", "is_store", "read_store", "store_of"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -89,24 +88,6 @@ def read_store(address: str | Path) -> list[Run]:
     files = _Files(place)
     with without_collection():
         return [_run(_Row(row), place, files) for row in index.select(LIGHT).to_dicts()]
-
-
-def read_traces(runs: Sequence[Run]) -> None:
-    """Read the traces of some runs, those of one file of a store at a time, which takes less than one by one.
-
-    Damaged ones are noticed when they are used, and so are files that cannot be read.
-    """
-    import polars as pl
-
-    by_file: dict[_File, list[tuple[_StoreTables, polars.LazyFrame]]] = {}
-    for run in runs:
-        if isinstance(run.tables, _StoreTables) and (piece := run.tables.unread_trace) is not None:
-            by_file.setdefault(piece.file, []).append((run.tables, piece.file.query(piece)))
-    for queries in by_file.values():
-        with suppress(OSError, pl.exceptions.PolarsError):
-            frames = pl.collect_all([query for _, query in queries])
-            for (tables, _), frame in zip(queries, frames, strict=True):
-                tables.ahead = frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,13 +213,9 @@ class _File:
 
         return pl.scan_parquet(self.path, glob=False)
 
-    def query(self, piece: _Piece) -> polars.LazyFrame:
+    def rows(self, offset: int, count: int) -> polars.DataFrame:
         """Some of its rows, without the ids of runs."""
-        return self._table.drop("id").slice(piece.offset, piece.rows)
-
-    def rows(self, piece: _Piece) -> polars.DataFrame:
-        """The same, read."""
-        return _answered(self.path, lambda: self.query(piece))
+        return _answered(self.path, lambda: self._table.drop("id").slice(offset, count))
 
     @cached_property
     def counts(self) -> Sequence[NDArray[np.int64]]:
@@ -280,7 +257,6 @@ class _StoreTables(Tables):
 
     def __init__(self, where: str, pieces: Mapping[str, _Piece | None], shared: str, samples: str) -> None:
         self._where, self._pieces = where, pieces
-        self.ahead: polars.DataFrame | None = None
         self._shared, self._samples = shared, samples
 
     @cached_property
@@ -321,16 +297,8 @@ class _StoreTables(Tables):
         """Who the test samples are; None where that was not recorded."""
         return _samples(f"{self._shared}/{self._samples}.parquet", self._samples) if self._samples else None
 
-    @property
-    def unread_trace(self) -> _Piece | None:
-        """Where the trace is; None if it has no rows or was read."""
-        return None if "trace" in vars(self) else self._pieces["trace"]
-
     def counts(self) -> Counts:
         """The trace without its bits, read together with those of the other runs in its file."""
-        if self.ahead is not None:
-            _ = self.trace
-            return Counts(*(self.ahead[name].to_numpy() for name in COLUMNS[:-1]))
         piece = self._pieces["trace"]
         if piece is None or "trace" in vars(self):
             return super().counts()
@@ -345,7 +313,7 @@ class _StoreTables(Tables):
         piece = self._pieces[kind]
         if piece is None:
             return None
-        frame = piece.file.rows(piece) if self.ahead is None or kind != "trace" else self.ahead
+        frame = piece.file.rows(piece.offset, piece.rows)
         if digest_of_table(frame) != piece.digest:
             raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
         return frame

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FILE_BYTES: Final = 2**28
 """A file of tables is full when its rows, uncompressed, take so many bytes: what writing needs in memory."""
 
-ROW_GROUP: Final = 2**15
+ROW_GROUP: Final = 2**14
 """So many rows are read where a single run is asked for."""
 
 
