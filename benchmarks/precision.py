@@ -23,6 +23,7 @@ from engram.core.errors import InputError, NonFinite
 from engram.engine.recipe import experiment
 from engram.engine.state import RunState
 from engram.engine.where import Where
+from engram.evaluation.asker import Request
 from engram.evaluation.dense import scorer
 from engram.evaluation.doubt import Margins, margins_of, settle
 from engram.evaluation.guard import evaluating, same_randomness
@@ -125,15 +126,17 @@ def run_counted(planned: Experiment, *, updates: int) -> Counts:
         for phase in range(TASKS):
             data = state.begin_phase(watch=False)
             evaluator.seen = list(range(phase + 1))
-            questions = evaluator._chosen(state.stream.device)
+            everything = Request(phase, evaluator.seen, rows=evaluator.index)
+            questions = evaluator.asker.chosen(everything, state.stream.device)
             assert isinstance(questions, Questions)
             for batch in islice(state.batches(data), updates):
                 state.update(batch.batch, watch=False)
-                assert evaluator.judge is not None
+                judge = evaluator.asker.judge
+                assert judge is not None
                 network = state.method.predictor()
                 modes = [(module, module.training) for module in network.modules()]
                 with same_randomness(), evaluating(network):
-                    passes = Passes(network, questions, evaluator.judge, [None] * (phase + 1), nullcontext)
+                    passes = Passes(network, questions, judge, [None] * (phase + 1), nullcontext)
                     counts += compared(passes, errors, seed=state.place.step)
                 for module, mode in modes:
                     module.training = mode

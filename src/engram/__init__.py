@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engram.core.lazy import lazy_package
 
 if TYPE_CHECKING:
-    from engram.api import compare, gate, load, report, run, sweep
+    from engram.api import compare, gate, load, report, run, sweep, zoom
     from engram.core.errors import InputError
     from engram.core.trace import Trace
     from engram.core.values import Batch, TaskInfo
@@ -65,12 +65,13 @@ __all__ = [
     "scenario",
     "score",
     "sweep",
+    "zoom",
 ]
 
 __getattr__, __dir__ = lazy_package(
     __name__,
     {
-        "engram.api": ("compare", "gate", "load", "report", "run", "sweep"),
+        "engram.api": ("compare", "gate", "load", "report", "run", "sweep", "zoom"),
         "engram.core.errors": ("InputError",),
         "engram.core.trace": ("Trace",),
         "engram.core.values": ("Batch", "TaskInfo"),

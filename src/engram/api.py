@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -35,6 +36,7 @@ def run(
     checkpoint_every: float | None = None,
     track: str | Sequence[str] = (),
     save_weights: str | None = None,
+    keep_checkpoints: str | int | None = None,
     observers: Sequence[Observer] = (),
     **options: Json,
 ) -> Run:
@@ -56,6 +58,8 @@ def run(
         track: Trackers that log the run: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         save_weights: Keep weights in the run's folder, `final` or after all `tasks`; `run.model()` gives the
             network back.
+        keep_checkpoints: Keep checkpoints in the run's folder for `engram.zoom`, at the end of all `tasks`,
+            or also every so many updates.
         observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
@@ -86,6 +90,7 @@ def run(
         strict=strict,
         checkpoint_seconds=checkpoint_every,
         save_weights=save_weights,
+        keep_checkpoints=keep_checkpoints,
     )
     observers = [*observers, *_trackers(track)]
     try:
@@ -118,6 +123,7 @@ def sweep(
     timeout: float | None = None,
     track: str | Sequence[str] = (),
     save_weights: str | None = None,
+    keep_checkpoints: str | int | None = None,
     on: str | Machines | None = None,
     observers: Sequence[Observer] = (),
 ) -> Runs:
@@ -141,6 +147,8 @@ def sweep(
         timeout: End a run that completes no update for so many seconds (default: never).
         track: Trackers that log the runs: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         save_weights: Keep weights in each run's folder: `final`, or after all `tasks`.
+        keep_checkpoints: Keep checkpoints in each run's folder for `engram.zoom`, at the end of all `tasks`,
+            or also every so many updates.
         on: `processes`, `serial`, `ray` or `slurm`, or `engram.executors.Machines` with more about them
             (default: processes, or serial with one job).
         observers: Notified of every step of the runs.
@@ -174,6 +182,7 @@ def sweep(
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
         save_weights=save_weights,
+        keep_checkpoints=keep_checkpoints,
     )
     if not isinstance(on, Machines):
         on = Machines(on=on or ("serial" if jobs == 1 else "processes"))
@@ -199,8 +208,6 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
         >>> engram.load(folder)[0].metrics.keys() >= {"ACC", "FORG", "min-ACC"}
         True
     """
-    import warnings
-
     from engram.record.incomplete import why_incomplete
     from engram.results.runs import find_runs
 
@@ -208,6 +215,85 @@ def load(paths: PathLike | Iterable[PathLike]) -> Runs:
     for run in runs.incomplete:
         warnings.warn(f"left out: {run.folder}: {why_incomplete(run)}", stacklevel=2)
     return runs
+
+
+def zoom(
+    run: Run | PathLike,
+    steps: tuple[int, int],
+    *,
+    every: int = 1,
+    samples: str = "own",
+    on: PathLike | None = None,
+    out: PathLike | None = None,
+    data: PathLike | None = None,
+    device: str = "cpu",
+    weights: PathLike | None = None,
+    label: str | None = None,
+    features: Sequence[str] = (),
+    observers: Sequence[Observer] = (),
+) -> Run:
+    """Learn a stretch of a finished run again, to the same bits, and evaluate every update of it.
+
+    Learning starts from the last checkpoint that the run kept before the stretch (`keep_checkpoints`), or
+    from the beginning. Where the run itself was evaluated in the stretch, answers are compared; a warning
+    says so if they differ.
+
+    Args:
+        run: The run, or its folder.
+        steps: The first and the last update of the stretch; 0 is before the first.
+        every: Evaluate after every so many updates.
+        samples: The samples that the run was evaluated on (`own`), or `all`.
+        on: A file or folder of other test samples, or `train`, `test` or `validation` (default: what the run
+            was evaluated on).
+        out: The folder to write it to, which `engram.load` reads (default: it is kept in memory).
+        data: The folder that is searched for data sets first.
+        device: Where to compute: `cpu`, `cuda` or `mps`.
+        weights: The file of the weights that the run started from, if it started from any.
+        label: For a table in `on`, the column that has the labels (default: `label`).
+        features: For a table in `on`, the columns that are inputs (default: all others).
+        observers: Notified of every update.
+
+    Returns:
+        A run with the evaluations of the stretch, and one at the end of each earlier task.
+        `engram.record.zoom.Zoom.of` says what was compared.
+
+    Raises:
+        InputError: The run cannot be learned again, or the stretch is not a part of it.
+
+    Example:
+        >>> import engram
+        >>> run = engram.run("split-digits", "er", updates=20, every=10)
+        >>> closely = engram.zoom(run, (20, 25), samples="all")
+        >>> closely.curve.step.tolist()
+        [20, 21, 22, 23, 24, 25]
+        >>> bool(closely.curve.accuracy[:, 0].min() <= run.curve.accuracy[run.curve.step == 20, 0])
+        True
+    """
+    from engram.datasets.files import Reading
+    from engram.engine.where import Where
+    from engram.engine.zoom import Stretch, check_place, save_zoom
+    from engram.engine.zoom import zoom as look_again
+    from engram.record.zoom import Zoom
+    from engram.results.runs import one_run
+
+    first, last = steps
+    whole = one_run(run) if isinstance(run, PathLike) else run
+    stretch = Stretch(
+        first=first,
+        last=last,
+        every=every,
+        samples=samples,
+        on=on,
+        how=Reading(label=label, features=tuple(features)),
+    )
+    if out is not None:
+        check_place(Path(out), whole)
+    where = Where(out=None, data=_path(data), device=device)
+    closely = look_again(whole, stretch, where, observers, weights=_path(weights))
+    facts = Zoom.of(closely)
+    if facts is not None and facts.compared.same is False:
+        warnings.warn(facts.verdict(), stacklevel=2)
+    return closely if out is None else save_zoom(closely, Path(out))
 
 
 def compare(

@@ -115,4 +115,4 @@ def test_rows_are_gathered_once() -> None:
 
 
 def test_by_default_rows_are_in_order() -> None:
-    assert Evaluator(sets()).shuffle is None
+    assert Evaluator(sets()).asker.shuffle is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 from engram.cli import main
 from engram.core.errors import InputError
 from engram.interop.importers import read_log
+from engram.interop.wandb_files import records_in
 from engram.metrics.tables import read_accuracies
 
 MATRIX = [(1, 0, 0, 0.9), (2, 1, 0, 0.6), (2, 1, 1, 0.8)]
@@ -138,6 +140,9 @@ def test_mlflow_database(tmp_path: Path) -> None:
         database.executemany("INSERT INTO metrics VALUES (?, ?, ?, 0, 'new')", logged)
         database.execute("INSERT INTO metrics VALUES ('acc_task0', 0.1, 1, 0, 'old')")
     assert rows(file) == MATRIX
+    # The folder that a tracker was given, and a database of any name.
+    assert rows(tmp_path) == MATRIX
+    assert rows(file.rename(tmp_path / "tracked")) == MATRIX
     with pytest.raises(InputError, match="not a database of MLflow"):
         read_log(Path(__file__), "mlflow")
 
@@ -163,6 +168,42 @@ def test_tensorboard_event_files(tmp_path: Path) -> None:
     table = rows(tmp_path)
     assert [row[:3] for row in table] == [row[:3] for row in MATRIX]
     assert [row[3] for row in table] == pytest.approx([row[3] for row in MATRIX])
+
+
+def test_a_folder_of_tensorboard_runs(tmp_path: Path) -> None:
+    writing = pytest.importorskip("tensorboardX", reason="needs the extra tensorboard")
+    for number, name in enumerate(("one", "two")):
+        with writing.SummaryWriter(str(tmp_path / name)) as writer:
+            writer.add_scalar("acc/task0", 0.5, 1)
+        if number == 0:
+            assert rows(tmp_path) == [(1, 0, 0, 0.5)]
+    with pytest.raises(InputError, match=r"has 2 runs: name one of them: .*one, .*two"):
+        rows(tmp_path)
+
+
+def test_records_of_wandb_that_span_blocks(tmp_path: Path) -> None:
+    """A record of 70,000 bytes takes three blocks; the last one was not written completely."""
+    contents = [b"a" * 100, b"b" * 70_000, b"c" * 32_000, b"d" * 300]
+    written = bytearray(b":W&B" + bytes(3))
+    for content in contents:
+        rest, first = content, True
+        while rest or first:
+            room = 2**15 - len(written) % 2**15
+            if room < 7:
+                written += bytes(room)
+                continue
+            part, rest = rest[: room - 7], rest[room - 7 :]
+            kind = 1 if first and not rest else 2 if first else 3 if rest else 4
+            written += struct.pack("<IHB", 0, len(part), kind) + part
+            first = False
+    file = tmp_path / "run.wandb"
+    file.write_bytes(written)
+    assert list(records_in(file)) == contents
+    file.write_bytes(written[:-10])
+    assert list(records_in(file)) == contents[:-1]
+    file.write_bytes(b"else")
+    with pytest.raises(InputError, match="is not a file of Weights & Biases"):
+        list(records_in(file))
 
 
 @pytest.mark.parametrize(

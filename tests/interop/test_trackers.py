@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import struct
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +18,7 @@ from engram.core.errors import InputError
 from engram.engine.observers import Watcher
 from engram.interop.importers import read_log
 from engram.interop.trackers import Tracker, tracker
+from engram.interop.wandb_files import records_in
 
 SHORT: dict[str, Any] = {"updates": 3, "evaluation": {"subset": 20}}
 
@@ -209,7 +208,8 @@ def test_tensorboard(tmp_path: Path) -> None:
     assert (folder / "report.html").stat().st_size > 1000
     table = read_log(folder, pattern=r"accuracy/task_(?P<task>\d+)_.*")
     assert table["accuracy"].to_list() == pytest.approx(_accuracies(run), abs=1e-6)
-    assert read_log(folder)["accuracy"].to_list() == table["accuracy"].to_list()
+    for place in (folder, tmp_path):
+        assert read_log(place)["accuracy"].to_list() == table["accuracy"].to_list()
 
 
 @pytest.mark.integrations
@@ -229,22 +229,24 @@ def test_mlflow(tmp_path: Path) -> None:
     history = client.get_metric_history(stored.info.run_id, "accuracy/mean")
     assert [point.step for point in history] == list(range(1, 16))
     assert [file.path for file in client.list_artifacts(stored.info.run_id)] == ["report.html"]
-    assert read_log(database)["accuracy"].to_list() == pytest.approx(_accuracies(run))
+    for place in (database, tmp_path):
+        assert read_log(place)["accuracy"].to_list() == pytest.approx(_accuracies(run))
 
 
 @pytest.mark.integrations
 def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wandb = pytest.importorskip("wandb", reason="needs the extra wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    engram.run("split-digits", "er", observers=[tracker(f"wandb:{tmp_path}")], **SHORT)
+    run = engram.run("split-digits", "er", observers=[tracker(f"wandb:{tmp_path}")], **SHORT)
     [file] = tmp_path.glob("wandb/offline-run-*/*.wandb")
     record_type = import_module("wandb.proto.wandb_internal_pb2").Record
-    kinds = [
-        record_type.FromString(content).WhichOneof("record_type") for content in _records(file.read_bytes())
-    ]
+    kinds = [record_type.FromString(content).WhichOneof("record_type") for content in records_in(file)]
     assert kinds.count("history") == 15
     assert kinds.count("artifact") == 1
     assert wandb.run is None
+    # The folder that was given to the tracker will do, and so will the run in it.
+    for place in (tmp_path, tmp_path / "wandb", file.parent, file):
+        assert read_log(place)["accuracy"].to_list() == pytest.approx(_accuracies(run))
 
 
 @pytest.mark.parametrize(
@@ -253,22 +255,6 @@ def test_wandb_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_names_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         tracker(text)
-
-
-def _records(content: bytes) -> Iterator[bytes]:
-    """The records of a log in blocks of 32 KiB, each piece with seven bytes before it (LevelDB's format)."""
-    place, record = 7, b""
-    while place + 7 <= len(content):
-        if 32768 - place % 32768 < 7:
-            place += 32768 - place % 32768
-            continue
-        length, kind = struct.unpack("<HB", content[place + 4 : place + 7])
-        record += content[place + 7 : place + 7 + length]
-        place += 7 + length
-        # 1 is a whole record, 4 the last piece of one.
-        if kind in (1, 4):
-            yield record
-            record = b""
 
 
 def _accuracies(run: engram.Run) -> list[float]:

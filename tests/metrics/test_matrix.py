@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from engram.core.errors import InputError
-from engram.metrics import matrix
+from engram.metrics import joint, matrix
 from engram.metrics.arrays import Matrix
 
 NAN = np.nan
@@ -69,16 +69,16 @@ def test_class_counts_that_never_grow_leave_rescaled_forgetting_undefined() -> N
 
 
 def test_omega_is_undefined_without_an_ideal() -> None:
-    assert np.isnan(matrix.omega_all(0.5, 0.0))
-    assert np.isnan(matrix.omega_all(0.5, NAN))
-    assert matrix.omega_all([0.4, 0.2], 0.5) == pytest.approx(0.6)
-    assert matrix.omega_all(0.6, 0.5) > 1
+    assert np.isnan(joint.omega_all(0.5, 0.0))
+    assert np.isnan(joint.omega_all(0.5, NAN))
+    assert joint.omega_all([0.4, 0.2], 0.5) == pytest.approx(0.6)
+    assert joint.omega_all(0.6, 0.5) > 1
 
 
 def test_catastrophic_is_unknown_without_a_quality() -> None:
-    assert matrix.catastrophic(NAN, "D9-1") is None
+    assert joint.catastrophic(NAN, "D9-1") is None
     with pytest.raises(InputError, match="did you mean 'D5-5'"):
-        matrix.catastrophic(0.5, "D5-4")
+        joint.catastrophic(0.5, "D5-4")
 
 
 @pytest.mark.parametrize(

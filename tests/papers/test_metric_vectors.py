@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from engram.core.jsons import Json, JsonObject
 from engram.metrics import curve as curves
-from engram.metrics import matrix
+from engram.metrics import joint, matrix
 from engram.metrics.arrays import Vector
 from engram.metrics.curve import Curve, History
 from engram.metrics.diversity import feature_diversity
@@ -163,5 +163,5 @@ def test_random_classifier_seems_to_forget() -> None:
 
 
 def test_omega_and_flag_of_two_task_streams() -> None:
-    assert close(matrix.omega_all(0.30, 0.50), 0.6)
-    assert [matrix.catastrophic(best, "D5-5") for best in (0.49, 0.46, 0.50)] == [True, True, False]
+    assert close(joint.omega_all(0.30, 0.50), 0.6)
+    assert [joint.catastrophic(best, "D5-5") for best in (0.49, 0.46, 0.50)] == [True, True, False]

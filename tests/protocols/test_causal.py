@@ -10,8 +10,9 @@ from tests.protocols.made_up import Recorder, failed, with_curve
 from engram.core.errors import InputError
 from engram.engine.probing import balance_name
 from engram.engine.recipe import experiment
-from engram.protocols.causal import CausalOptions, causal, forgetting_threshold, worst_of
+from engram.protocols.causal import CausalOptions, causal, worst_of
 from engram.protocols.drive import drive
+from engram.protocols.pooled import forgetting_threshold
 from engram.record.card import Selected
 from engram.record.experiment import Experiment, PhaseSpec
 from engram.record.failure import FailureKind

@@ -90,6 +90,11 @@ class _Engram(Verbs):
             "Write a page about the deepest dip of a run: what fell, why, and how it came back.",
             RESULTS,
         ),
+        "zoom": LazyVerb(
+            "engram.cli.zoom:zoom",
+            "Learn a stretch of a run again, to the same bits, and evaluate every update of it.",
+            RESULTS,
+        ),
         "compute": LazyVerb(
             "engram.cli.compute:compute",
             "Compare methods at equal compute: accuracy over counted operations instead of updates.",

@@ -29,7 +29,7 @@ PANELS = {
         *("seeds", "first_seed", "jobs", "threads", "device", "precision", "strict", "again", "dry_run"),
         *("config", "plugin", "data", "checkpoint_every", "timeout"),
     ),
-    OUTPUT: ("out", "track", "save_weights", "json", "quiet", "verbose"),
+    OUTPUT: ("out", "track", "save_weights", "keep_checkpoints", "json", "quiet", "verbose"),
 }
 """The headings of the help in their order, and the names of parameters that are shown under them.
 

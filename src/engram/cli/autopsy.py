@@ -41,4 +41,6 @@ def autopsy(
         stdout.print(line, markup=False, soft_wrap=True)
     for line in examined.lacking:
         stderr.print(f"not shown: {line}", markup=False, soft_wrap=True)
+    if examined.again is not None:
+        stderr.print(f"look closer: {examined.again}", markup=False, soft_wrap=True)
     stderr.print(f"wrote {out}", markup=False, soft_wrap=True)

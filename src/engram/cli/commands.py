@@ -101,4 +101,10 @@ def _places(where: Where) -> list[str]:
     for name, seconds in (("--checkpoint-every", where.checkpoint_seconds), ("--timeout", where.timeout)):
         if seconds is not None:
             words += [name, f"{seconds:g}"]
+    for name, kept in (
+        ("--save-weights", where.save_weights),
+        ("--keep-checkpoints", where.keep_checkpoints),
+    ):
+        if kept is not None:
+            words += [name, str(kept)]
     return words

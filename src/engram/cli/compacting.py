@@ -22,12 +22,14 @@ def compact(
 ) -> None:
     """Write finished runs to few Parquet files, which other commands read like the folder.
 
-    The run folders stay as they are. DuckDB and Polars read the files: `runs.parquet` has one row per run,
-    `trace/*.parquet` one row per evaluation of a task. Prints the store.
+    The run folders stay as they are, with the weights and checkpoints that runs kept. DuckDB and Polars read
+    the files: `runs.parquet` has one row per run, `trace/*.parquet` one row per evaluation of a task. Prints
+    the store.
     """
     from rich.progress import track
 
     from engram.cli.output import name_incomplete, print_json, stderr
+    from engram.record.checkpoints import KeptSize
     from engram.results.runs import find_runs
     from engram.results.store import compact as write_store
 
@@ -41,4 +43,6 @@ def compact(
     else:
         line = f"{written.runs:,} runs in {written.files:,} files, {written.size / 1e6:,.1f} MB"
         stderr.print(line, markup=False, soft_wrap=True)
+        if (kept := KeptSize.of(run.folder for run in finished)).files:
+            stderr.print(f"not in the store, left where they are: {kept}", markup=False, soft_wrap=True)
         typer.echo(place)

@@ -14,7 +14,7 @@ SEEDS = 3
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for runs and report.")] = Path("demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for runs and report.")] = Path("demo"),
 ) -> None:
     """Run fine-tuning, ER and EWC on Split-Digits with three seeds, and write a report.
 

@@ -15,7 +15,7 @@ Plugin = Annotated[
     typer.Option(help="A Python file that registers methods, models, scenarios, data sets or metrics."),
 ]
 Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
-Out = Annotated[Path, typer.Option(help="Where runs are kept.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Where runs are kept.")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
 PrecisionOption = Annotated[
     str,
@@ -49,6 +49,13 @@ Timeout = Annotated[
 SaveWeights = Annotated[
     str | None,
     typer.Option(metavar="final|tasks", help="Keep the weights at the end, or after every task."),
+]
+KeepCheckpoints = Annotated[
+    str | None,
+    typer.Option(
+        metavar="tasks|N",
+        help="Keep checkpoints at the end of every task, or also every N updates, for `engram zoom`.",
+    ),
 ]
 Slices = Annotated[
     str | None, typer.Option(help="Columns that are slices, separated by commas (default: all others).")

@@ -70,7 +70,7 @@ def reproduce(
         bool, typer.Option("--power", help="Show which differences can be noticed, and run nothing.")
     ] = False,
     data: Annotated[Path | None, typer.Option(help="Folder with data sets.")] = None,
-    out: Annotated[Path, typer.Option(help="Where runs and pages are kept.")] = Path("runs"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where runs and pages are kept.")] = Path("runs"),
     device: Annotated[str, typer.Option(help="cpu, cuda or mps.")] = "cpu",
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,

@@ -68,6 +68,7 @@ def run(
     )
     print_account(runs[-1])
     print_precision(runs)
+    print_checkpoints(runs)
     stdout.print(f"report: {page}", soft_wrap=True)
 
 
@@ -153,15 +154,19 @@ def _how_to_resume(where: Where, left: Sequence[Experiment], *, again: bool) -> 
 
 def as_json(runs: Sequence[Run]) -> JsonObject:
     """The runs and their summary, as `--json` prints them."""
+    from engram.record.checkpoints import KeptSize
+
     shown = ("id", "seed", "metrics", "updates", "evaluations", "seconds", "account", "precision")
+    kept = [KeptSize.of([run.folder]) for run in runs]
     return {
         "runs": [
             {
                 "folder": str(run.folder),
                 **{name: value for name, value in finite(run.result()).items() if name in shown},
                 "extremes": run.extremes.as_json(),
+                **({"checkpoints": {"files": size.files, "bytes": size.size}} if size.files else {}),
             }
-            for run in runs
+            for run, size in zip(runs, kept, strict=True)
         ],
         "summary": summary(runs),
     }
@@ -199,6 +204,15 @@ def print_precision(runs: Sequence[Run]) -> None:
         record = run.precision
         if record is not None and (is_verbose() or record.wrong):
             stderr.print(f"seed {run.seed}: {record}", soft_wrap=True, markup=False)
+
+
+def print_checkpoints(runs: Sequence[Run]) -> None:
+    """What the checkpoints that runs kept take on the disk; nothing where they kept none."""
+    from engram.record.checkpoints import KeptSize
+
+    kept = KeptSize.of(run.folder for run in runs)
+    if kept.files:
+        stderr.print(f"kept: {kept}", soft_wrap=True, markup=False)
 
 
 def print_account(run: Run) -> None:

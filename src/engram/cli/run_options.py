@@ -16,6 +16,7 @@ from engram.cli.options import (
     Data,
     Device,
     Json,
+    KeepCheckpoints,
     Out,
     Plugin,
     PrecisionOption,
@@ -73,6 +74,7 @@ class RunOptions:
     timeout: Timeout = None
     track: Track = None
     save_weights: SaveWeights = None
+    keep_checkpoints: KeepCheckpoints = None
     json: Json = False
 
     @classmethod
@@ -118,6 +120,7 @@ class RunOptions:
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,
             save_weights=self.save_weights,
+            keep_checkpoints=self.keep_checkpoints,
         )
 
     def trackers(self) -> list[Tracker]:

@@ -15,6 +15,7 @@ from engram.cli.options import (
     Data,
     Device,
     Json,
+    KeepCheckpoints,
     Out,
     Plugin,
     PrecisionOption,
@@ -29,7 +30,7 @@ from engram.cli.options import (
 )
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
-from engram.cli.run import print_precision
+from engram.cli.run import print_checkpoints, print_precision
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
 from engram.core.jsons import JsonObject
@@ -78,6 +79,7 @@ def sweep(
     timeout: Timeout = None,
     track: Track = None,
     save_weights: SaveWeights = None,
+    keep_checkpoints: KeepCheckpoints = None,
     json: Json = False,
 ) -> None:
     """Run every combination in FILE that has not been run yet; exit 1 if any of them fails.
@@ -101,6 +103,7 @@ def sweep(
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
         save_weights=save_weights,
+        keep_checkpoints=keep_checkpoints,
     )
     makes_runs = not (dry_run or done or emit_commands)
     if makes_runs and machines.on == "processes":
@@ -130,6 +133,7 @@ def sweep(
     elif not dry_run:
         print_groups(runs)
         print_precision(runs)
+        print_checkpoints(runs)
         print_failures(runs)
     if others:
         were = "was" if others == 1 else "were"

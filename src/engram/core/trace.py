@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -86,6 +86,23 @@ class Trace:
         """Which samples were right in one row."""
         packed = np.frombuffer(self.bits[row], dtype=np.uint8)
         return np.unpackbits(packed, count=self.total[row]).astype(np.bool_)
+
+    def at(self, steps: Collection[int]) -> Trace:
+        """The rows after some numbers of updates.
+
+        Example:
+            >>> trace = Trace()
+            >>> for step in (1, 2, 3):
+            ...     trace.add(step=step, learning=0, task=0, right=np.array([True]))
+            >>> trace.at({1, 3}).step
+            [1, 3]
+        """
+        rows = [row for row, step in enumerate(self.step) if step in steps]
+        return Trace(*([getattr(self, name)[row] for row in rows] for name in COLUMNS))
+
+    def followed_by(self, other: Trace) -> Trace:
+        """These rows, and then those of another trace."""
+        return Trace(*([*getattr(self, name), *getattr(other, name)] for name in COLUMNS))
 
     def counts(self) -> Counts:
         """The trace without its bits."""

@@ -14,14 +14,16 @@ from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from engram.core.dataset_info import DATASETS, InputKind
 from engram.core.errors import InputError
 from engram.datasets.folders import class_folders, images_in
 from engram.datasets.formats import Labels, Pixels, reading
 from engram.datasets.inputs import as_inputs
-from engram.datasets.labels import held_out_rows, number_classes
-from engram.datasets.loading import affordable_bytes
+from engram.datasets.labels import held_out_rows, label_values, number_classes
+from engram.datasets.loading import affordable_bytes, load
 from engram.datasets.register import arrays, image_folder
 from engram.datasets.table_files import read_table
 
@@ -104,6 +106,28 @@ def _registered(place: Path, how: Reading, _signature: str) -> str:
     return _folder(place, how) if place.is_dir() else _file(place, how)
 
 
+def is_table(path: Path) -> bool:
+    """Whether a file is a table, which has columns.
+
+    Example:
+        >>> is_table(Path("flowers.CSV")), is_table(Path("letters.npz"))
+        (True, False)
+    """
+    return path.suffix.lower() in TABLES
+
+
+def fitting(path: Path, how: Reading) -> Reading:
+    """How a file is read where several are read alike: columns are for tables, a size is for folders.
+
+    Example:
+        >>> fitting(Path("letters.npz"), Reading(label="kind", inputs="image"))
+        Reading(label=None, features=(), inputs='image', test_share=None, size=None)
+    """
+    if path.is_dir():
+        return replace(how, label=None, features=(), inputs=None)
+    return replace(how, size=None) if is_table(path) else replace(how, label=None, features=(), size=None)
+
+
 def signature(place: Path) -> str:
     """What changes when a file, or any file in a folder, is changed: sizes and times; nothing is read."""
     files = sorted(place.rglob("*")) if place.is_dir() else [place]
@@ -125,10 +149,59 @@ def read_file(path: Path, how: Reading) -> Contents:
         if how.label is not None or how.features:
             raise InputError(f"{path} has arrays, not columns: leave label and features out")
         return _npz(path)
-    if suffix in TABLES:
+    if is_table(path):
         table = read_table(path, how.label, how.features)
         return Contents(Part(table.x, table.y))
     raise InputError(f"cannot read {path}: give {KINDS}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unlearned:
+    """Samples that are only to be tested on.
+
+    Attributes:
+        x: The samples, as networks get them but for their preparation.
+        y: Their labels: whole numbers or text.
+        names: The names of the classes that numbers stand for; empty where the data have none.
+    """
+
+    x: Tensor
+    y: Pixels
+    names: tuple[str, ...] = ()
+
+
+def read_unlearned(path: Path, how: Reading | None = None) -> Unlearned:
+    """The samples of a file or folder that is only to be tested on.
+
+    Of data that have training and test samples these are the test samples; of all others, all samples.
+
+    Args:
+        path: The file or folder, laid out as for `own_file`.
+        how: How it is read.
+
+    Raises:
+        InputError: It cannot be read, or is not laid out like this.
+
+    Example:
+        >>> import tempfile
+        >>> place = Path(tempfile.mkdtemp()) / "night.npz"
+        >>> np.savez(place, x=np.zeros((3, 4)), y=["cat", "dog", "cat"])
+        >>> samples = read_unlearned(place)
+        >>> tuple(samples.x.shape), samples.y.tolist()
+        ((3, 4), ['cat', 'dog', 'cat'])
+    """
+    wanted = how or Reading()
+    if path.is_dir():
+        data = load(own_file(path, wanted))
+        parts = [data.test] if (path / "test").is_dir() else [data.train, data.test]
+        x = torch.cat([next(iter(part.read([torch.arange(len(part))]))) for part in parts])
+        return Unlearned(x, np.array(data.classes)[torch.cat([part.labels for part in parts]).numpy()])
+    contents = read_file(path, wanted)
+    part = contents.train if contents.test is None else contents.test
+    samples, _ = as_inputs(part.x, f"the samples in {path.name}", wanted.inputs)
+    labels = label_values(part.y, f"the labels in {path.name}")
+    _same_length(samples, labels, path)
+    return Unlearned(torch.from_numpy(np.array(samples, order="C")), labels, contents.names)
 
 
 def _npz(path: Path) -> Contents:
@@ -191,7 +264,7 @@ def _file(place: Path, how: Reading) -> str:
     return registered
 
 
-def _same_length(x: Pixels, y: Labels, place: Path) -> None:
+def _same_length(x: Pixels, y: Labels | Pixels, place: Path) -> None:
     if len(x) != len(y):
         raise InputError(
             f"{place.name} has {len(x):,} samples and {len(y):,} labels: give one label per sample"

@@ -284,6 +284,18 @@ class Stream:
         enter("test", (task,), 0)
         return TaskData(self._test[wanted.source.dataset], wanted, part="test", number=task)
 
+    def other(self, task: int, images: Images) -> TaskData:
+        """Samples that are no part of the scenario, as test samples of a task: those of its classes.
+
+        Raises:
+            InputError: None of them is of the task's classes.
+        """
+        return TaskData(images, self.scenario.tasks[task], part="test", number=task)
+
+    def stored_shape(self, task: int) -> tuple[int, ...]:
+        """The shape of a task's samples as the data set has them, before they are prepared."""
+        return self._test[self.scenario.tasks[task].source.dataset].shape
+
     def phase(self, phase: int) -> PhaseData:
         """The training samples that are learned together in a phase."""
         return PhaseData(self, phase)

@@ -14,12 +14,13 @@ from pathlib import Path
 import torch
 
 from engram.core.errors import InputError
-from engram.core.files import as_input_error, checksum, write_whole
+from engram.core.files import write_whole
 from engram.core.folder import PREVIOUS
 from engram.core.owner import unique_name
 from engram.engine.observers import Step, Watcher
 from engram.engine.state import CHECKPOINT_FORMAT
 from engram.methods.state import CannotKeep, State
+from engram.record.checkpoints import sealed, sealed_content
 from engram.record.experiment import Experiment
 
 LEAST_SECONDS = 30.0
@@ -27,9 +28,6 @@ LEAST_SECONDS = 30.0
 
 SHARE = 0.03
 """By default, the largest part of a run's time that its checkpoints may take."""
-
-_SEAL = b"\nengram checkpoint, sha256 "
-_SEALED = len(_SEAL) + 64
 
 
 class DamagedCheckpoint(InputError):
@@ -106,18 +104,24 @@ def save_checkpoint(place: Path, step: Step) -> None:
     write_checkpoint(place, step.snapshot())
 
 
-def write_checkpoint(place: Path, state: State) -> None:
-    """Write a state with a checksum over all of it, and keep the checkpoint before it.
+def write_checkpoint(place: Path, state: State, *, previous: bool = True) -> None:
+    """Write a state with a checksum over all of it.
 
     It is serialised in memory first, so that a full disk raises an ordinary error. The checksum stands at the
     end, where `torch.load` does not mind it.
+
+    Args:
+        place: The path of the checkpoint.
+        state: The state.
+        previous: Whether the checkpoint that it replaces is kept beside it.
     """
     buffer = io.BytesIO()
     torch.save(state, buffer)
-    seal = _SEAL + checksum(buffer.getbuffer()).encode()
+    seal = sealed(buffer.getbuffer())
     buffer.seek(0, io.SEEK_END)
     buffer.write(seal)
-    write_whole(place, lambda beside: beside.write_bytes(buffer.getbuffer()), keep=place.with_name(PREVIOUS))
+    keep = place.with_name(PREVIOUS) if previous else None
+    write_whole(place, lambda beside: beside.write_bytes(buffer.getbuffer()), keep=keep)
 
 
 def read_checkpoint(place: Path) -> State:
@@ -127,21 +131,29 @@ def read_checkpoint(place: Path) -> State:
         DamagedCheckpoint: It is not.
     """
     try:
-        with as_input_error(f"the checkpoint {place} cannot be read"):
-            content = place.read_bytes()
+        payload = sealed_content(place)
     except InputError as error:
         raise DamagedCheckpoint(str(error)) from error
-    payload, seal = memoryview(content)[:-_SEALED], content[-_SEALED:]
-    if not seal.startswith(_SEAL):
-        raise DamagedCheckpoint(f"the checkpoint {place} has no checksum")
-    if seal[len(_SEAL) :] != checksum(payload).encode():
-        raise DamagedCheckpoint(f"the checkpoint {place} is damaged: its checksum is not that of its content")
     try:
         state = torch.load(io.BytesIO(payload), weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError) as error:
         raise DamagedCheckpoint(f"the checkpoint {place} cannot be read: {error}") from error
     if not isinstance(state, dict):
         raise DamagedCheckpoint(f"the checkpoint {place} holds no state")
+    return state
+
+
+def checkpoint_of(path: Path, experiment: Experiment) -> State:
+    """The state in a checkpoint of an experiment.
+
+    Raises:
+        DamagedCheckpoint: It is not what was written, of another experiment, or of another version of engram.
+    """
+    state = read_checkpoint(path)
+    if state.get("format") != CHECKPOINT_FORMAT:
+        raise DamagedCheckpoint(f"the checkpoint {path} was made by another version of engram")
+    if state.get("digest") != experiment.digest:
+        raise DamagedCheckpoint(f"the checkpoint {path} is of another experiment")
     return state
 
 
@@ -154,8 +166,7 @@ def states_to_resume(place: Path, experiment: Experiment) -> Iterator[tuple[Path
         if not path.exists() and not path.is_symlink():
             continue
         try:
-            state = read_checkpoint(path)
-            _check_purpose(path, state, experiment)
+            state = checkpoint_of(path, experiment)
         except DamagedCheckpoint as problem:
             reject(path, problem)
             continue
@@ -180,10 +191,3 @@ def remove_checkpoints(place: Path) -> None:
     for path in (place, place.with_name(PREVIOUS)):
         with suppress(OSError):
             path.unlink(missing_ok=True)
-
-
-def _check_purpose(path: Path, state: State, experiment: Experiment) -> None:
-    if state.get("format") != CHECKPOINT_FORMAT:
-        raise DamagedCheckpoint(f"the checkpoint {path} was made by another version of engram")
-    if state.get("digest") != experiment.digest:
-        raise DamagedCheckpoint(f"the checkpoint {path} is of another experiment")

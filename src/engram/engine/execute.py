@@ -23,6 +23,7 @@ from engram.engine.checkpoint import (
     states_to_resume,
 )
 from engram.engine.failures import RunFailed, failure_of
+from engram.engine.kept_checkpoints import CheckpointKeeper
 from engram.engine.kept_weights import WeightKeeper, check_keeps
 from engram.engine.loop import run_steps
 from engram.engine.observers import Observer, Step, Watcher, tell
@@ -72,7 +73,10 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
         checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
         keeper = _Keeper(checkpoints, signals, held, progress)
         try:
-            told = observers if weights is None else (*observers, weights)
+            kept = (
+                [] if where.keep_checkpoints is None else [CheckpointKeeper(folder, where.keep_checkpoints)]
+            )
+            told = (*observers, *kept, *([] if weights is None else [weights]))
             saved = _observed(
                 _resumed(experiment, where, weights), before, told, partial(_save, folder, weights), keeper
             )
@@ -185,6 +189,8 @@ def _save(folder: Path, weights: WeightKeeper | None, run: Run) -> Run:
 def _existing(run: Run, where: Where, observers: Sequence[Observer], weights: WeightKeeper | None) -> Run:
     if weights is not None:
         weights.check_finished(run)
+    if where.keep_checkpoints is not None and run.folder is not None:
+        CheckpointKeeper(run.folder, where.keep_checkpoints).check_finished(run)
     if where.strict:
         check_card(run)
     _end(observers, run)

@@ -15,11 +15,8 @@ from engram.core.dataset_info import INPUT_KINDS
 from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping
 from engram.core.schema import from_fields
-from engram.datasets import load
-from engram.datasets.files import Reading, own_file, read_file
+from engram.datasets.files import Reading, read_unlearned
 from engram.datasets.formats import Pixels
-from engram.datasets.inputs import as_inputs
-from engram.datasets.labels import label_values
 from engram.datasets.transforms import prepare
 from engram.evaluation.answers import answers_of
 from engram.models import ModelSpec, build
@@ -115,26 +112,10 @@ def _slice(name: str, entry: Json, shared: JsonMapping, path: Path) -> Slice:
         raise unknown_name(f"kind of input of the slice {name}", str(options["inputs"]), INPUT_KINDS)
     how = Reading(**{**options, "features": tuple(map(str, options.get("features", ())))})
     place = path.parent / Path(file).expanduser()
-    if place.is_dir():
-        return _pictures(name, place)
-    if not place.is_file():
+    if not place.exists():
         raise InputError(f"no such file: {place}, the slice {name} of {path}")
-    contents = read_file(place, how)
-    part = contents.train if contents.test is None else contents.test
-    x, _ = as_inputs(part.x, f"the samples in {place.name}", how.inputs)
-    y = label_values(part.y, f"the labels in {place.name}")
-    if len(x) != len(y):
-        raise InputError(f"{place.name} has {len(x):,} samples and {len(y):,} labels: give one per sample")
-    return Slice(name, torch.from_numpy(np.array(x, order="C")), y)
-
-
-def _pictures(name: str, place: Path) -> Slice:
-    """The images of a folder, one folder per class: its test images, or all of them."""
-    data = load(own_file(place))
-    parts = [data.test] if (place / "test").is_dir() else [data.train, data.test]
-    x = torch.cat([next(iter(part.read([torch.arange(len(part))]))) for part in parts])
-    y = np.array(data.classes)[torch.cat([part.labels for part in parts]).numpy()]
-    return Slice(name, x, y)
+    samples = read_unlearned(place, Reading() if place.is_dir() else how)
+    return Slice(name, samples.x, samples.y)
 
 
 def answers_of_weights(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
 from engram.core.errors import InputError
 from engram.engine.check import complete
@@ -43,8 +44,24 @@ def run_steps(
         >>> [step.step for step in steps]
         [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
     """
-    state = _state(complete(experiment), where or Where(out=None), resume)
+    state = state_of(experiment, where, resume)
     folder = None if where is None or where.out is None else where.out / experiment.id
+    return (yield from steps_of(state, watch=watch, folder=folder))
+
+
+def steps_of(
+    state: RunState, *, watch: bool = True, folder: Path | None = None
+) -> Generator[Step, None, Run]:
+    """Continue a run from its state, update by update, yielding a `Step` after each.
+
+    Args:
+        state: The state, which changes while the run is made.
+        watch: Whether to evaluate at all.
+        folder: The folder of the run, if it has one.
+
+    Raises:
+        RunFailed: The run failed.
+    """
     begun = Run(planned=state.experiment, folder=folder)
     try:
         while state.place.phase < len(state.infos):
@@ -75,15 +92,27 @@ def run_steps(
         raise RunFailed(state.failed(error)) from error
 
 
-def _state(experiment: Experiment, where: Where, resume: State | None) -> RunState:
-    """The state in which a run starts or resumes; a method that raises while it is built has failed."""
+def state_of(experiment: Experiment, where: Where | None = None, resume: State | None = None) -> RunState:
+    """The state in which a run starts or resumes; a method that raises while it is built has failed.
+
+    Args:
+        experiment: The experiment.
+        where: Where to search for data sets, and where to compute.
+        resume: A state that `Step.snapshot` returned; None to start.
+
+    Raises:
+        InputError: The experiment cannot be run.
+        RunFailed: The method cannot be built.
+        DamagedCheckpoint: The run cannot resume from this state.
+    """
+    planned = complete(experiment)
     try:
-        state = RunState(experiment, where)
+        state = RunState(planned, where or Where(out=None))
     except InputError:
         # The experiment cannot be run: no run failed.
         raise
     except Exception as error:
-        raise RunFailed(Run(planned=experiment, failure=failure_of(error))) from error
+        raise RunFailed(Run(planned=planned, failure=failure_of(error))) from error
     if resume is not None:
         try:
             state.load_state_dict(resume)

@@ -71,7 +71,7 @@ class RunState:
         )
         self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
         self.evaluator = make_evaluator(experiment, self.stream, seeds, precision=where.precision)
-        self.evaluator.answering = self.method.asked
+        self.evaluator.asker.answering = self.method.asked
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
         self.boundaries = self.scenario.setting.shows_boundaries
@@ -79,14 +79,15 @@ class RunState:
     @property
     def steps(self) -> int:
         """Updates in all."""
-        return sum(self._updates_of(phase) for phase in range(len(self.infos)))
+        return sum(self.updates_of(phase) for phase in range(len(self.infos)))
 
     @property
     def updates(self) -> int:
         """Updates in the phase being learned; fewer than the method is told where the phase is stopped."""
-        return self._updates_of(self.place.phase)
+        return self.updates_of(self.place.phase)
 
-    def _updates_of(self, phase: int) -> int:
+    def updates_of(self, phase: int) -> int:
+        """Updates in a phase."""
         planned, stop = self.infos[phase].steps, self.experiment.of_phase(phase).stop
         return planned if stop is None else min(stop, planned)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from engram.core.errors import InputError, unknown_name
+from engram.record.checkpoints import checkpoint_period
 from engram.record.half_checked import Precision, check_precision
 
 SAVES: Final = ("final", "tasks")
@@ -34,6 +35,8 @@ class Where:
         threads: The threads that compute in a process of its own (default: one).
         save_weights: Which weights a run keeps in its folder: `final`, or those after all `tasks` (default:
             none).
+        keep_checkpoints: Which checkpoints a run keeps in its folder, for `engram zoom`: those at the end of
+            all `tasks`, or also every so many updates (default: none).
 
     Example:
         >>> Where(jobs=0)
@@ -52,6 +55,7 @@ class Where:
     timeout: float | None = None
     threads: int | None = None
     save_weights: str | None = None
+    keep_checkpoints: str | int | None = None
 
     def __post_init__(self) -> None:
         check_precision(self.precision)
@@ -61,6 +65,10 @@ class Where:
             raise unknown_name("weights to save", str(self.save_weights), SAVES)
         if self.save_weights is not None and self.out is None:
             raise InputError("weights are kept in the folder of a run: name one with out=…")
+        if self.keep_checkpoints is not None:
+            checkpoint_period(self.keep_checkpoints)
+            if self.out is None:
+                raise InputError("checkpoints are kept in the folder of a run: name one with out=…")
         for name in ("checkpoint_seconds", "timeout"):
             seconds = getattr(self, name)
             if seconds is not None and not seconds > 0:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from functools import cached_property, partial
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,20 +15,19 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.scores import Scores
-from engram.core.trace import Trace
+from engram.evaluation.asker import Asker, Request
 from engram.evaluation.asking import Forward, Right, Score
 from engram.evaluation.asking import Routes as Routes
-from engram.evaluation.batch_sets import BatchQuestions, BatchSet, labels_in, size_of
-from engram.evaluation.checked import Checked, against_half
+from engram.evaluation.batch_sets import BatchSet, labels_in, size_of
+from engram.evaluation.checked import Checked
 from engram.evaluation.fingerprint import fingerprint
-from engram.evaluation.guard import Guard, same_randomness
-from engram.evaluation.judge import Judge, Sought
-from engram.evaluation.measured import Answering, Measured, Wanted, ask_at_once, ask_in_batches
+from engram.evaluation.guard import same_randomness
+from engram.evaluation.judge import Judge
 from engram.evaluation.measured import Evaluation as Evaluation
-from engram.evaluation.passes import Passes
-from engram.evaluation.precision import Autocast, computing_in
+from engram.evaluation.measured import Measured, Wanted
+from engram.evaluation.precision import Autocast
 from engram.evaluation.ranks import Ranks, Team, check_ranks, whole_network
-from engram.evaluation.samples import Questions, draw
+from engram.evaluation.samples import draw
 from engram.evaluation.schedule import Schedule
 from engram.evaluation.snapshot import Change
 from engram.evaluation.state import (
@@ -160,8 +158,8 @@ class Evaluator(Recording):
         names, self.sets = read_test_sets(test_sets, classified=self.ways.classified)
         self.named = names is not None
         self._names = [str(number) for number in range(len(self.sets))] if names is None else names
-        self.in_batches = self.ways.own or any(isinstance(data, BatchSet) for data in self.sets)
-        if shuffle and self.in_batches:
+        in_batches = self.ways.own or any(isinstance(data, BatchSet) for data in self.sets)
+        if shuffle and in_batches:
             raise InputError(
                 "shuffle mixes samples of all tasks, which batches and own functions do not allow"
             )
@@ -176,26 +174,32 @@ class Evaluator(Recording):
             warnings.warn(REDRAW_WARNING, stacklevel=2)
         self.schedule = Schedule(every, per_epoch)
         self.subset, self.redraw = subset, redraw
-        self.full_ends, self.losses = full_ends, losses
+        self.full_ends = full_ends
         self.units = competing_units(units, len(self.sets))
-        self.answers = answers
         self._known = known_samples(self.sets, self.names, ids, slices)
-        self.judge = None
+        judge = None
         if self.ways.classified:
             labels = [data.classes() if isinstance(data, BatchSet) else data.y for data in self.sets]
-            self.judge = Judge(labels, names=self.names)
-        self.autocast, self.ranks, self.on_evaluate = autocast, ranks, on_evaluate
-        self.shuffle = seed if shuffle else None
-        self.answering: Answering = nullcontext
+            judge = Judge(labels, names=self.names)
+        self.ranks, self.on_evaluate = ranks, on_evaluate
+        self.asker = Asker(
+            self.sets,
+            self.names,
+            self.ways,
+            judge,
+            wanted=Wanted(losses=losses, answers=answers),
+            autocast=autocast,
+            shuffle=seed if shuffle else None,
+            in_batches=in_batches,
+            hold=subset is not None,
+            checked=None if precision == "full" else Checked(precision),
+        )
         self.generator = torch.Generator().manual_seed(seed)
         self.index = [draw(size, subset, self.generator) for size in self.sizes]
         if tasks == "all":
             self.seen = list(range(len(self.sets)))
         self._passed_over: set[int] = set()
-        self._questions: Questions | BatchQuestions | None = None
         self._gathered: list[int] = []
-        self._guard = Guard(own_code=self.ways.own)
-        self.checked = None if precision == "full" else Checked(precision)
 
     def __call__(
         self,
@@ -317,12 +321,12 @@ class Evaluator(Recording):
     @property
     def self_changes(self) -> tuple[Change, ...]:
         """What modules have changed in themselves in evaluations; it was restored."""
-        return tuple(self._guard.changes)
+        return tuple(self.asker.guard.changes)
 
     @property
     def precision_record(self) -> HalfChecked | None:
         """What was evaluated in half precision; None where that was not asked for."""
-        return None if self.checked is None else self.checked.record
+        return None if self.asker.checked is None else self.asker.checked.record
 
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
         """Write the same files as `engram run`; in distributed training, rank 0 does.
@@ -376,14 +380,14 @@ class Evaluator(Recording):
             "updated": list(self.updated.items()),
             "test_data": [task.as_json() for task in self.test_data],
             "index": list(self.index),
-            "gathered": [] if self._questions is None or self.redraw else self._questions.tasks,
+            "gathered": [] if self.redraw else self.asker.gathered,
             "readings": list(self.readings),
             "generator": self.generator.get_state(),
             "trace": packed(self.trace),
             "ends": packed(self.ends),
             "scores": packed_scores(self.scores),
             "answered": packed_answers(self.answered),
-            "checked": None if self.checked is None else self.checked.state_dict(),
+            "checked": None if self.asker.checked is None else self.asker.checked.state_dict(),
         }
 
     def load_state_dict(self, state: EvaluatorState) -> None:
@@ -417,16 +421,14 @@ class Evaluator(Recording):
         if state.get("scores"):
             self.scores = unpacked_scores(state["scores"])
         self.answered = unpacked_answers(state.get("answered"))
-        if self.checked is not None and (checked := state.get("checked")) is not None:
-            self.checked.load_state_dict(checked)
+        if self.asker.checked is not None and (checked := state.get("checked")) is not None:
+            self.asker.checked.load_state_dict(checked)
         self._gathered = list(state.get("gathered", ()))
 
     def gather_again(self, device: torch.device) -> None:
         """Gather the samples that were gathered when the state was saved, before the next evaluation does."""
         if self._gathered:
-            self._questions = self._gather(
-                self.index, self._gathered, device=device, hold=self._holds(self._gathered)
-            )
+            self.asker.gather(self.index, self._gathered, device)
 
     # ----------------------------------------------------------------------------------------------
 
@@ -451,7 +453,8 @@ class Evaluator(Recording):
         """What makes the metrics doubtful: ends that were not evaluated, outputs that may be misread."""
         silent = [learning for learning in self.stale if learning not in self._passed_over]
         stale = [self._stale_end(silent)] if silent else []
-        return [*stale, *([self.judge.doubt] if self.judge is not None and self.judge.doubt else [])]
+        judge = self.asker.judge
+        return [*stale, *([judge.doubt] if judge is not None and judge.doubt else [])]
 
     def reservations(self, measured: Measurement) -> dict[str, str]:
         """Why metrics are undefined or left out, and which of them use evaluations before a task's end."""
@@ -497,65 +500,31 @@ class Evaluator(Recording):
             device = next((p.device for p in network.parameters()), torch.device("cpu"))
             if not team.alone:
                 team.agree(network, device, evaluations=self.evaluations + 1, data=str(self.test_data))
-            with self._guard.untouched(network), computing_in(device, self.autocast):
+            with self.asker.untouched(network, device):
                 if curve:
-                    self._answer(network, learning, self._chosen(device), team, into=self.trace)
+                    self._add(self.asker.ask(network, self._request(learning), team, device), learning)
                     self.evaluations += 1
                 if full:
-                    everything = [torch.arange(size) for size in self.sizes]
-                    questions = self._gather(everything, self.seen, device=device, hold=False)
-                    self._answer(network, learning, questions, team, into=self.ends)
+                    whole = Request(learning, tuple(self.seen), self.units)
+                    self._add_end(self.asker.ask(network, whole, team, device), learning)
             self.seconds += time.perf_counter() - started
             if curve and self.on_evaluate is not None and team.rank == 0:
                 accuracies = {} if self.only_scores else self.accuracies()
                 named = self.called(learning)
                 self.on_evaluate(Evaluation(self.step, named, accuracies, self.latest_scores()))
 
-    def _chosen(self, device: torch.device) -> Questions | BatchQuestions:
-        """The chosen samples of all seen tasks, gathered again only when they have changed."""
+    def _request(self, learning: int) -> Request:
+        """What a network is asked now, about the chosen samples."""
         if self.redraw:
             self.index = [draw(size, self.subset, self.generator) for size in self.sizes]
-        held = self._questions
-        stale = held is None or held.overwritten or held.tasks != self.seen or held.device != device
-        if held is None or stale or self.redraw:
-            held = self._questions = self._gather(
-                self.index, self.seen, device=device, hold=self._holds(self.seen)
-            )
-        return held
+        return Request(learning, tuple(self.seen), self.units, self.index)
 
-    def _holds(self, tasks: Iterable[int]) -> bool:
-        """Whether the inputs of these tasks stay in memory."""
-        return self.subset is not None or all(self.sets[task].in_memory for task in tasks)
-
-    def _gather(
-        self, index: Sequence[Tensor], tasks: Sequence[int], *, device: torch.device, hold: bool
-    ) -> Questions | BatchQuestions:
-        plain = [data for data in self.sets if not isinstance(data, BatchSet)]
-        if self.in_batches or len(plain) < len(self.sets):
-            return BatchQuestions(self.sets, index, tasks, device=device, hold=hold)
-        return Questions(plain, index, tasks, device=device, hold=hold, shuffle=self.shuffle)
-
-    def _answer(
-        self,
-        network: nn.Module,
-        learning: int,
-        questions: Questions | BatchQuestions,
-        team: Team,
-        *,
-        into: Trace,
-    ) -> None:
-        """Ask about all samples, and record which answers are right, and what else is wanted of them."""
-        device = torch.device(questions.device)
-        with team.together(device):
-            asked = self._asked(network, questions, team, learning, into is self.ends)
-        measured = asked.combined(team, device).arranged(questions.in_order)
-        for task, (start, stop) in zip(questions.tasks, questions.bounds, strict=True):
-            mine = measured.part(start, stop)
+    def _add(self, measured: Mapping[int, Measured], learning: int) -> None:
+        """Record what was measured of the chosen samples of each task."""
+        for task, mine in measured.items():
             row = {"step": self.step, "learning": learning, "task": task}
             if mine.right is not None:
-                into.add(**row, right=mine.right.numpy())
-            if into is not self.trace:
-                continue
+                self.trace.add(**row, right=mine.right.numpy())
             if mine.scores is not None:
                 self.scores.add(**row, values=mine.scores.numpy().copy())
             if mine.answers is not None:
@@ -563,32 +532,8 @@ class Evaluator(Recording):
             if mine.losses is not None:
                 self.readings.append((self.step, learning, task, "loss", float(mine.losses.mean())))
 
-    def _asked(
-        self, network: nn.Module, questions: Questions | BatchQuestions, team: Team, learning: int, ends: bool
-    ) -> Measured:
-        competing = [None if self.units is None else self.units[task] for task in questions.tasks]
-        sought: Sought = [None if units is None else tuple(units) for units in competing]
-        wanted = Wanted(losses=self.losses, answers=self.answers)
-        if isinstance(questions, BatchQuestions):
-            if self.checked is not None:
-                self.checked.why = "samples are asked in batches or by own functions"
-            return ask_in_batches(
-                network,
-                questions,
-                ways=self.ways,
-                judge=self.judge,
-                sought=sought,
-                wanted=wanted,
-                names=self.names,
-                answering=self.answering,
-                team=team,
-            )
-        assert self.judge is not None
-        passes = Passes(network, questions, self.judge, sought, self.answering)
-        if self.checked is None or ends:
-            return ask_at_once(passes, wanted=wanted, team=team)
-        against = against_half(
-            questions.device, team, more=self.losses or self.answers, changes=bool(self._guard.changes)
-        )
-        whole = partial(ask_at_once, passes, wanted=wanted, team=team)
-        return self.checked.asked(passes, whole, learning=learning, against=against)
+    def _add_end(self, measured: Mapping[int, Measured], learning: int) -> None:
+        """Record which of all samples of each task are answered correctly, at the end of a task."""
+        for task, mine in measured.items():
+            if mine.right is not None:
+                self.ends.add(step=self.step, learning=learning, task=task, right=mine.right.numpy())

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from engram.core.errors import InputError, unknown_name
 from engram.interop.libraries import library
+from engram.interop.wandb_files import MARK, read_history
 from engram.results.gate.predictions import read_predictions
 
 if TYPE_CHECKING:
@@ -79,9 +80,10 @@ def read_log(
 
     if not path.exists():
         raise InputError(f"no such file or folder: {path}")
+    if kind is not None and kind not in KINDS:
+        raise unknown_name("kind of log", kind, KINDS)
+    path = _tracked(path, kind)
     chosen = kind or _recognised(path)
-    if chosen not in KINDS:
-        raise unknown_name("kind of log", chosen, KINDS)
     try:
         rows = KINDS[chosen](path, pattern, ends)
     except InputError:
@@ -98,13 +100,52 @@ def read_log(
     return pl.DataFrame([row._replace(accuracy=scale * row.accuracy) for row in rows], orient="row")
 
 
+_SQLITE: Final = b"SQLite format 3"
 _ENDINGS: Final = {
     (".db", ".sqlite", ".sqlite3"): "mlflow",
+    (".wandb",): "wandb",
     (".pyd",): "mammoth",
     (".log",): "pycil",
     # Their first line tells.
     (".csv", ".json", ".jsonl"): "",
 }
+
+
+_TRACKED: Final = {
+    "tensorboard": ("*tfevents*", "*/*tfevents*"),
+    "wandb": ("wandb/*run-*/*.wandb", "*run-*/*.wandb", "*.wandb"),
+    "mlflow": ("*.db",),
+}
+"""Where the folder that a tracker was given has the runs that it logged."""
+
+
+def _tracked(path: Path, kind: str | None) -> Path:
+    """The run in a folder that was given to `--track`; any other file or folder is returned as it is.
+
+    Raises:
+        InputError: The folder has several runs.
+    """
+    known = ("eval_results.csv", "metrics")
+    if not path.is_dir() or (kind is None and any((path / name).exists() for name in known)):
+        return path
+    for tool, patterns in _TRACKED.items():
+        if kind not in (None, tool):
+            continue
+        files = sorted({file.resolve() for pattern in patterns for file in path.glob(pattern)})
+        # TensorBoard may have several files for one run.
+        runs = list(dict.fromkeys(file.parent for file in files)) if tool == "tensorboard" else files
+        if len(runs) == 1:
+            return runs[0]
+        if runs:
+            listed = ", ".join(str(_below(run, path)) for run in runs[:3])
+            more = f" and {len(runs) - 3} more" if len(runs) > 3 else ""
+            raise InputError(f"{path} has {len(runs)} runs: name one of them: {listed}{more}")
+    return path
+
+
+def _below(run: Path, folder: Path) -> Path:
+    """A run as it is typed."""
+    return folder / run.relative_to(folder.resolve())
 
 
 def _recognised(path: Path) -> str:
@@ -121,11 +162,18 @@ def _recognised(path: Path) -> str:
             return "lm-eval"
     elif "tfevents" in name:
         return "tensorboard"
+    elif _begins(path, _SQLITE):
+        return "mlflow"
     else:
         for endings, kind in _ENDINGS.items():
             if name.endswith(endings):
                 return kind or _recognised_text(path)
     raise InputError(f"cannot tell which tool wrote {path}: say it with --kind ({', '.join(KINDS)})")
+
+
+def _begins(path: Path, content: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(content)) == content
 
 
 def _recognised_text(path: Path) -> str:
@@ -310,8 +358,11 @@ def _mlflow_database(path: Path) -> Series:
 def _wandb(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
     """A history that Weights & Biases exported: CSV or JSON lines, one row per step.
 
-    Beside each curve, tables from its pages have the least and the greatest value of a group of runs.
+    Beside each curve, tables from its pages have the least and the greatest value of a group of runs. The
+    file of an offline run is read as well.
     """
+    if _begins(path, MARK):
+        return _of_series(read_history(path), path, pattern, ends)
     with path.open(encoding="utf-8", newline="") as text:
         lines: Iterable[Mapping[str, object]]
         try:

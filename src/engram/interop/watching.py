@@ -107,7 +107,7 @@ class Watching:
 
     def within(self, context: Callable[[], AbstractContextManager[object]]) -> None:
         """Answer within a context from now on, such as the trainer's mixed precision."""
-        self.evaluator.answering = context
+        self.evaluator.asker.answering = context
 
     def began(self, model: nn.Module) -> None:
         """Training begins, for the first time or again: evaluates before the very first update."""

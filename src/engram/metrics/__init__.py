@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from engram.core.lazy import lazy_package
 
 # Importing these modules registers their metrics, so importing any part of the package registers all.
-from engram.metrics import curve, diversity, gaps, matrix, samples
+from engram.metrics import curve, diversity, gaps, joint, matrix, samples
 from engram.metrics.history import Curve, History
 from engram.metrics.registry import METRICS, Metric, find, higher_is_better, metric
 
@@ -35,6 +35,7 @@ __all__ = [
     "find",
     "gaps",
     "higher_is_better",
+    "joint",
     "matrix",
     "metric",
     "samples",

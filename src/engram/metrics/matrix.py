@@ -8,22 +8,18 @@ Most functions return one value after each task; `final` selects the one after t
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from engram.core.errors import InputError, unknown_name
+from engram.core.errors import InputError
 from engram.metrics.arrays import Mask, Matrix, Vector, mean_of_known, row_means
 from engram.metrics.chance import accuracy_difficulty as accuracy_difficulty
 from engram.metrics.chance import forgetting_difficulty as forgetting_difficulty
 from engram.metrics.chance import random_accuracy as random_accuracy
 from engram.metrics.chance import random_forgetting as random_forgetting
 from engram.metrics.registry import metric
-from engram.metrics.sources import APPLICATION, FORWARD, GEM, NEW_METRICS, STABILITY_GAP
-
-CF_THRESHOLDS: Final = {"D5-5": 0.5, "DP10-10": 0.5, "D9-1": 0.9}
-"""Below this accuracy on all classes, the first of two tasks counts as forgotten (Pfülb & Gepperth 2019)."""
+from engram.metrics.sources import FORWARD, GEM, NEW_METRICS, STABILITY_GAP
 
 
 def accuracy_matrix(rows: Sequence[Sequence[float]] | ArrayLike) -> Matrix:
@@ -535,57 +531,6 @@ def forward_transfer(acc: Matrix, initial: Vector) -> float:
     if initial.shape != (len(acc),):
         raise InputError(f"initial must have one accuracy per task, got {initial.size} for {len(acc)} tasks")
     return mean_of_known(np.diag(acc, 1) - initial[1:])
-
-
-@metric(
-    "Ω_all",
-    title="accuracy relative to joint training",
-    higher_is_better=True,
-    source=f"Kemker et al. (2018); {APPLICATION}, Table 5",
-    needs=("quality", "joint"),
-    aliases=["omega", "omega all", "CF"],
-)
-def omega_all(quality: float | Sequence[float], ideal: float) -> float:
-    """The accuracy on all classes so far, relative to a network that learned everything at once.
-
-    Formula: Ω_all = (1/(T−1)) Σ_{i≥2} α_all,i / α_ideal; with two tasks: best accuracy on both / joint
-    Divisor: T − 1, all tasks but the first
-    Direction: It can exceed 1.
-    NaN: undefined where joint training has accuracy 0 or is not known
-    Worked: .30 / .50
-
-    The same study's CF flag: best accuracy on both tasks below .5 (D5-5, DP10-10) or .9 (D9-1).
-
-    Args:
-        quality: The accuracy on all classes so far, after each task from the second on.
-        ideal: The accuracy of joint training.
-
-    Example:
-        >>> round(omega_all(0.30, 0.50), 6)
-        0.6
-    """
-    if not ideal > 0:
-        return np.nan
-    return mean_of_known(np.atleast_1d(np.asarray(quality, dtype=np.float64)) / ideal)
-
-
-def catastrophic(quality: float, kind: str) -> bool | None:
-    """The CF flag of Pfülb & Gepperth (2019): whether the first of two tasks counts as forgotten.
-
-    Args:
-        quality: The best accuracy on the union of both tasks while the second was learned.
-        kind: The type of two-task stream: `D5-5`, `D9-1` or `DP10-10`.
-
-    Returns:
-        True or False; None where the quality is not known (NaN).
-
-    Example:
-        >>> catastrophic(0.49, "D5-5"), catastrophic(0.89, "D9-1"), catastrophic(0.5, "DP10-10")
-        (True, True, False)
-    """
-    if kind not in CF_THRESHOLDS:
-        raise unknown_name("type of two-task stream", kind, CF_THRESHOLDS)
-    return None if np.isnan(quality) else bool(quality < CF_THRESHOLDS[kind])
 
 
 def _learned(acc: Matrix) -> Mask:

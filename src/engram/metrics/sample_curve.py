@@ -10,10 +10,68 @@ from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.core.trace import Trace
-from engram.metrics.arrays import Mask
+from engram.metrics.arrays import Label, Mask
 from engram.metrics.history import Curve
 
 Counts = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskBits:
+    """Which samples of one task were right, evaluation by evaluation.
+
+    Attributes:
+        rows: The rows of the trace, in the order of their steps.
+        packed: One packed row of bits per evaluation.
+        samples: The number of samples; 0 for a task that was never evaluated.
+    """
+
+    rows: Counts
+    packed: NDArray[np.uint8]
+    samples: int
+
+    @classmethod
+    def of_trace(cls, trace: Trace, task: Label) -> TaskBits:
+        """The bits of a task. The same samples must be evaluated every time, in the same order.
+
+        Raises:
+            InputError: The trace has no bits, or the number of samples changes.
+        """
+        rows = np.flatnonzero(np.asarray(trace.task) == task)
+        rows = rows[np.argsort(np.asarray(trace.step, dtype=np.int64)[rows], kind="stable")]
+        # Lists are looked up with plain numbers: it takes half as long, and reports do it for many runs.
+        places = rows.tolist()
+        totals = {trace.total[row] for row in places}
+        bits = [trace.bits[row] for row in places]
+        if len(totals) > 1:
+            raise InputError(
+                f"task {task} was evaluated on {min(totals)} to {max(totals)} samples: "
+                "the number must not change"
+            )
+        if not all(bits):
+            raise InputError(
+                f"the trace does not record which samples of task {task} were right: record it with bits"
+            )
+        samples = totals.pop() if totals else 0
+        flat = np.frombuffer(b"".join(bits), dtype=np.uint8)
+        return cls(rows, flat.reshape(len(rows), (samples + 7) // 8), samples)
+
+
+def times_forgotten(packed: NDArray[np.uint8], samples: int) -> Counts:
+    """How often the answer to each sample turned from right to wrong between two evaluations.
+
+    Args:
+        packed: One packed row of bits per evaluation.
+        samples: The number of samples.
+
+    Example:
+        >>> right = np.array([[1, 1], [0, 1], [1, 1], [0, 1]])
+        >>> times_forgotten(np.packbits(right, axis=1), 2)
+        array([2, 0])
+    """
+    # Combined while packed, eight samples at a time; only the counts need single bits.
+    falls = np.unpackbits(packed[:-1] & ~packed[1:], axis=1, count=samples)
+    return np.asarray(falls.sum(axis=0, dtype=np.int64))
 
 
 @dataclass(frozen=True)
@@ -73,27 +131,14 @@ class SampleCurve:
         Raises:
             InputError: The trace has no bits, or the number of samples of a task changes.
         """
-        rows, packed, samples = [], [], []
-        task, step = np.asarray(trace.task), np.asarray(trace.step)
-        for name in curve.tasks:
-            own = np.flatnonzero(task == name)
-            own = own[np.argsort(step[own], kind="stable")]
-            totals = {trace.total[row] for row in own}
-            if len(totals) > 1:
-                raise InputError(
-                    f"task {name} was evaluated on {min(totals)} to {max(totals)} samples: "
-                    "the number must not change"
-                )
-            if not all(trace.bits[row] for row in own):
-                raise InputError(
-                    f"the trace does not record which samples of task {name} were right: record it with bits"
-                )
-            rows.append(np.searchsorted(curve.step, step[own]).astype(np.int64))
-            flat = np.frombuffer(b"".join(trace.bits[row] for row in own), dtype=np.uint8)
-            # A task that was learned may never have been evaluated.
-            samples.append(totals.pop() if totals else 0)
-            packed.append(flat.reshape(len(own), (samples[-1] + 7) // 8))
-        return cls(curve, tuple(rows), tuple(packed), tuple(samples))
+        step = np.asarray(trace.step)
+        tasks = [TaskBits.of_trace(trace, name) for name in curve.tasks]
+        return cls(
+            curve,
+            tuple(np.searchsorted(curve.step, step[bits.rows]).astype(np.int64) for bits in tasks),
+            tuple(bits.packed for bits in tasks),
+            tuple(bits.samples for bits in tasks),
+        )
 
     def right(self, column: int, evaluations: slice = slice(None)) -> Mask:
         """`right[evaluation, sample]` of a task, for the evaluations that include it."""
@@ -152,9 +197,7 @@ class SampleCurve:
             return None
         packed = self.packed[column][first:]
         after = packed[int(np.searchsorted(rows[first:], end)) :]
-        # Combined while packed, eight samples at a time; only the counts need single bits.
-        falls = self._unpacked(column, packed[:-1] & ~packed[1:])
-        forgotten = falls.view(np.uint8).sum(axis=0, dtype=np.int64)
+        forgotten = times_forgotten(packed, self.samples[column])
         start, now = (self._unpacked(column, packed[[place]])[0] for place in (0, -1))
         return Fates(
             # Whoever turns from right to wrong and ends right has turned back as often.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -12,13 +11,13 @@ import numpy as np
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import JsonObject
-from engram.core.trace import Trace
 from engram.engine.probing import balance_name
 from engram.methods import METHODS, traits_of
-from engram.metrics.matrix import CF_THRESHOLDS, omega_all
+from engram.metrics.joint import omega_all
 from engram.protocols.candidates import Candidate, Grid, as_tried, best, combinations, grouped, table, varied
 from engram.protocols.drive import Plan, finished
 from engram.protocols.grid import SelectOn, judged, with_validation
+from engram.protocols.pooled import forgetting_threshold, union_accuracy
 from engram.protocols.selection import audited, selected
 from engram.record.card import Selected
 from engram.record.experiment import Experiment, PhaseSpec
@@ -28,8 +27,6 @@ from engram.scenarios import joint
 
 LATER_RATES = (1e-3, 1e-4, 1e-5)
 """The learning rates that Pfülb & Gepperth (2019) try for the second task."""
-
-_SLT_NAME = re.compile(rf"slt-({'|'.join(CF_THRESHOLDS)})[a-h]?-")
 
 ChooseBy = Literal["new", "union"]
 StartFrom = Literal["last", "best"]
@@ -407,60 +404,6 @@ def first_phases(experiment: Experiment, n: int) -> Experiment:
     """The same experiment, ended after `n` phases; up to there, the network is the same to the bit."""
     scenario = experiment.scenario
     return replace(experiment, scenario=replace(scenario, phases=scenario.phases[:n]))
-
-
-def union_accuracy(trace: Trace, *, learning: int, tasks: Sequence[int]) -> list[tuple[int, float]]:
-    """The accuracy on several tasks together, samples pooled, at each evaluation while one is learned.
-
-    Evaluations without one of the tasks are left out, and so is the one before any update.
-
-    Args:
-        trace: The evaluations.
-        learning: The task being learned.
-        tasks: The tasks whose samples are pooled.
-
-    Returns:
-        Updates done and accuracy, evaluation by evaluation.
-
-    Example:
-        >>> trace = Trace()
-        >>> trace.add(step=5, learning=1, task=0, right=np.array([True, False, False]))
-        >>> trace.add(step=5, learning=1, task=1, right=np.array([True]))
-        >>> union_accuracy(trace, learning=1, tasks=(0, 1))
-        [(5, 0.5)]
-    """
-    counts: dict[int, dict[int, tuple[int, int]]] = {}
-    rows = zip(trace.step, trace.learning, trace.task, trace.correct, trace.total, strict=True)
-    for step, current, task, correct, total in rows:
-        if current == learning and task in tasks and step > 0:
-            counts.setdefault(step, {})[task] = correct, total
-    return [
-        (step, sum(correct for correct, _ in by_task.values()) / sum(total for _, total in by_task.values()))
-        for step, by_task in counts.items()
-        if len(by_task) == len(set(tasks))
-    ]
-
-
-def forgetting_threshold(scenario: str, sizes: Sequence[int]) -> float:
-    """The accuracy on all tasks below which a stream counts as forgotten.
-
-    For the sequential learning tasks of Pfülb & Gepperth (2019) it is the paper's limit (0.5, and 0.9 for
-    D9-1). For other streams the same rule is applied: the larger of the last task's share of all samples and
-    that of the tasks before, which is the accuracy of knowing only one of the two.
-
-    Args:
-        scenario: The stream's name.
-        sizes: Test samples of each task, in the order in which they are learned.
-
-    Example:
-        >>> forgetting_threshold("slt-D9-1b-mnist", [9020, 980]), forgetting_threshold("mine", [30, 70])
-        (0.9, 0.7)
-    """
-    named = _SLT_NAME.match(scenario)
-    if named is not None:
-        return CF_THRESHOLDS[named[1]]
-    share = sizes[-1] / sum(sizes)
-    return max(share, 1 - share)
 
 
 def _retrained(

@@ -19,6 +19,7 @@ from engram.record.run import Run
 from engram.record.samples import ID, LABEL
 from engram.record.tables import ProbeKey, ProbeSeries
 from engram.results.moments import samples_of
+from engram.results.zoom import zoom_command
 
 NO_ANSWERS: Final = "what they were taken for was not recorded: run with --answers (answers=True)"
 NO_LABELS: Final = "the classes of the samples were not recorded: run it again, or record labels"
@@ -72,6 +73,8 @@ class Autopsy:
         taken_for: How often samples of a class were taken for another at the lowest point, most often first.
         probes: What probes measured around the dip, of the task or of all.
         lacking: What is not known, and how to record it.
+        again: The command that looks at the dip again, at every update and on all samples; None where that
+            was done.
     """
 
     run: Run
@@ -85,6 +88,7 @@ class Autopsy:
     taken_for: tuple[tuple[str, str, int], ...]
     probes: dict[ProbeKey, ProbeSeries]
     lacking: tuple[str, ...]
+    again: str | None = None
 
     def summary(self) -> list[str]:
         """The findings in sentences, one per line."""
@@ -169,6 +173,7 @@ class Autopsy:
                 for name, before, highest, after in self.around()
             ],
             "lacking": list(self.lacking),
+            "zoom": self.again,
         }
 
 
@@ -218,6 +223,7 @@ def examine(run: Run, *, task: int | None = None, step: int | None = None) -> Au
         taken_for=tuple((label, answer, count) for (label, answer), count in counts.most_common()),
         probes=probes,
         lacking=(*lacking, *([] if probes else [NO_PROBES])),
+        again=zoom_command(run, gap),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engram.core.errors import InputError
+from engram.record.checkpoints import damaged_checkpoints
 from engram.record.incomplete import why_incomplete
 from engram.record.run import Run, Status
 from engram.results.runs import load_run, run_folders
@@ -66,6 +67,7 @@ def check_run(run: Run) -> Checked:
             problems.append(str(error))
     if not problems:
         problems += _wrong_metrics(run)
+    problems += damaged_checkpoints(run.folder)
     return Checked(place, "damaged" if problems else "done", tuple(problems))
 
 

@@ -17,6 +17,7 @@ from engram.core.trace import Trace
 from engram.metrics.curve import Curve, min_accuracy
 from engram.metrics.extremes import Extremes, mean_extremes
 from engram.metrics.intervals import Summary
+from engram.metrics.sample_curve import TaskBits, times_forgotten
 from engram.record.run import Run
 from engram.record.tables import ProbeKey
 from engram.results.runs import RunGroup
@@ -235,22 +236,9 @@ def answers(trace: Trace, task: int) -> tuple[Integers, NDArray[np.bool_]]:
     Raises:
         InputError: The trace has no bits, or the number of samples changes.
     """
-    rows = np.flatnonzero(np.asarray(trace.task) == task).tolist()
-    bits = [trace.bits[row] for row in rows]
-    totals = {trace.total[row] for row in rows}
-    if len(totals) > 1:
-        raise InputError(
-            f"task {task} was evaluated on {min(totals)} to {max(totals)} samples: the number must not change"
-        )
-    if not all(bits):
-        raise InputError(
-            f"the trace does not record which samples of task {task} were right: record it with bits"
-        )
-    steps = np.array([trace.step[row] for row in rows], dtype=np.int64)
-    packed = np.frombuffer(b"".join(bits), dtype=np.uint8)
-    samples = totals.pop() if totals else 0
-    table = packed.reshape(len(rows), -1) if rows else packed.reshape(0, 0)
-    return steps, np.unpackbits(table, axis=1, count=samples).astype(np.bool_)
+    bits = TaskBits.of_trace(trace, task)
+    steps = np.asarray(trace.step, dtype=np.int64)[bits.rows]
+    return steps, np.unpackbits(bits.packed, axis=1, count=bits.samples).astype(np.bool_)
 
 
 def forgetting_events(trace: Trace, task: int, *, since: int = 0) -> Integers:
@@ -265,9 +253,9 @@ def forgetting_events(trace: Trace, task: int, *, since: int = 0) -> Integers:
         >>> forgetting_events(trace, 0)
         array([2, 0])
     """
-    step, right = answers(trace, task)
-    kept = right[step >= since]
-    return np.asarray(np.count_nonzero(kept[:-1] & ~kept[1:], axis=0), dtype=np.int64)
+    bits = TaskBits.of_trace(trace, task)
+    kept = np.asarray(trace.step, dtype=np.int64)[bits.rows] >= since
+    return times_forgotten(bits.packed[kept], bits.samples)
 
 
 def class_dips(trace: Trace, task: int, *, labels: Sequence[int], since: int = 0) -> dict[int, ClassDip]:

@@ -12,6 +12,7 @@ from engram.core.errors import InputError
 from engram.core.files import write_whole
 from engram.core.jsons import Json, JsonMapping
 from engram.metrics.extremes import Estimate
+from engram.metrics.gaps import stability_gaps
 from engram.metrics.intervals import Summary
 from engram.metrics.registry import Metric, find, users_metrics
 from engram.metrics.scores import MEANINGS, shown_times
@@ -27,6 +28,7 @@ from engram.results.figures import (
     task_figure,
 )
 from engram.results.markup import Html, element, joined
+from engram.results.page_parts import look_closer
 from engram.results.query import (
     MatrixSummary,
     MetricsTable,
@@ -39,6 +41,7 @@ from engram.results.query import (
 )
 from engram.results.runs import RunGroup, Runs, group_runs
 from engram.results.test_data import other_data_among, other_data_between
+from engram.results.zoom import zoom_command
 
 _FEW = 10
 """Up to this many tasks, a plot shows both the full curves and their values at task ends by default."""
@@ -246,7 +249,14 @@ def _gap_sentence(group: RunGroup) -> Html:
             element("strong", _pct(dip.lowest)),
             f" and ended at {_pct(dip.after)}.",
         ]
-    return element("p", *parts, class_="gap")
+    return joined(element("p", *parts, class_="gap"), look_closer(_deepest_again(group)))
+
+
+def _deepest_again(group: RunGroup) -> str | None:
+    """The command that looks again at the deepest gap of the group's first run; None where it has none."""
+    run = group.runs[0]
+    deepest = max(stability_gaps(run.curve), key=lambda gap: gap.depth, default=None)
+    return None if deepest is None or deepest.depth <= 0 else zoom_command(run, deepest)
 
 
 def _matrix_table(group: RunGroup) -> Html:

@@ -12,7 +12,8 @@ from engram.papers.paper004.interpretations import DATASETS, Interpretation
 from engram.papers.paper004.searches import MEAN, MODE, merged, outlined, searched
 from engram.papers.plans import Plan, Run, relayed, succeeded
 from engram.papers.values import Piece
-from engram.protocols.causal import CausalOutcome, union_accuracy
+from engram.protocols.causal import CausalOutcome
+from engram.protocols.pooled import union_accuracy
 from engram.record.experiment import Experiment
 
 Points: TypeAlias = list[tuple[float, float]]

@@ -8,7 +8,7 @@ from itertools import product
 
 from engram.core.trace import Trace
 from engram.engine.check import complete
-from engram.metrics.matrix import CF_THRESHOLDS
+from engram.metrics.joint import CF_THRESHOLDS
 from engram.models.spec import ModelSpec
 from engram.papers.paper004.interpretations import (
     DATASETS,

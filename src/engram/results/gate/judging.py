@@ -326,12 +326,17 @@ def _judged(rule: Rule, counted: Counted, level: float) -> Judgement:
 
 
 def _reason(rule: Rule, value: float, bound: float, total: int, *, passed: bool, level: float) -> str:
+    """Why a rule holds or not, in words; a drop below 0 is a rise."""
     what = "share of lost samples" if rule.quantity == "max-flips" else "drop"
     unit = "%" if rule.quantity == "max-flips" else "pp"
-    seen = f"observed {100 * value:.2f}{unit}"
-    edge = f"{100 * bound:.2f}{unit} ({100 * (1 - level):g} % confidence)"
+    seen = f"observed {'a rise of ' * (value < 0)}{100 * abs(value):.2f}{unit}"
+    edge = f"{100 * abs(bound):.2f}{unit} ({100 * (1 - level):g} % confidence)"
+    if rule.shown == "harm" and bound < 0:
+        return f"no drop is shown: accuracy may have risen by as much as {edge}, {seen}"
     if rule.shown == "harm":
         return f"the {what} is at least {edge}, {seen}"
+    if passed and bound < 0:
+        return f"accuracy rose by at least {edge}, {seen}"
     if passed:
         return f"the {what} is at most {edge}, {seen}"
     needed = samples_needed(rule, level=level)
