@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -79,7 +80,9 @@ def compact(
     rows: list[JsonObject] = []
     for part, members in sorted(parts.items()):
         writer = _Writer(place, part)
-        for run in sorted(members, key=lambda run: run.id):
+        for member in sorted(members, key=lambda run: run.id):
+            # What is read of it is not kept: all runs together may not fit into memory.
+            run = replace(member, tables=copy.copy(member.tables))
             rows.append(_row(run) | writer.add(run))
             told(len(rows))
         writer.flush()
