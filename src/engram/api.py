@@ -32,6 +32,7 @@ def run(
     data: PathLike | None = None,
     device: str = "cpu",
     precision: Precision = "full",
+    parallel: str | int = "off",
     strict: bool = False,
     checkpoint_every: float | None = None,
     track: str | Sequence[str] = (),
@@ -52,6 +53,9 @@ def run(
         device: Where to compute: `cpu`, `cuda` or `mps`.
         precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
             bits; `auto` does so where it is faster.
+        parallel: Evaluate in so many processes, forked from this one, while learning goes on, to the same
+            bits; `auto` does so where it is faster; `skip` and `skip:N` leave out evaluations while they are
+            busy. See docs/how-to/parallel.md.
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
@@ -79,14 +83,18 @@ def run(
     from engram.engine.failures import RunFailed
     from engram.engine.where import Where
     from engram.record.failure import FailureKind
+    from engram.record.parallel import ParallelPlan
 
     planned = _planned(scenario, method, options)
+    if ParallelPlan.of(parallel).skips:
+        planned = planned.skipping()
     warn_redrawn([planned])
     where = Where(
         out=_path(out),
         data=_path(data),
         device=device,
         precision=precision,
+        parallel=str(parallel),
         strict=strict,
         checkpoint_seconds=checkpoint_every,
         save_weights=save_weights,
@@ -118,6 +126,7 @@ def sweep(
     device: str = "cpu",
     plugin: PathLike | None = None,
     precision: Precision = "full",
+    parallel: str | int = "off",
     strict: bool = False,
     checkpoint_every: float | None = None,
     timeout: float | None = None,
@@ -141,6 +150,9 @@ def sweep(
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
         precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
             bits; `auto` does so where it is faster.
+        parallel: Evaluate in so many processes, forked from this one, while learning goes on, to the same
+            bits; `auto` does so where it is faster; `skip` and `skip:N` leave out evaluations while they are
+            busy. See docs/how-to/parallel.md.
         strict: Whether to stop a method that reads data it must not read.
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
@@ -170,13 +182,15 @@ def sweep(
 
     if plugin is not None:
         load_plugin(Path(plugin))
-    experiments = expand(plan if isinstance(plan, Mapping) else read_sweep(Path(plan))).experiments
+    table = plan if isinstance(plan, Mapping) else read_sweep(Path(plan))
+    experiments = expand(table).evaluated(str(parallel)).experiments
     where = Where(
         out=_path(out),
         data=_path(data),
         device=device,
         plugin=_path(plugin),
         precision=precision,
+        parallel=str(parallel),
         strict=strict,
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,

@@ -26,7 +26,8 @@ def test_json_is_one_object_with_the_promised_keys(tmp_path: Path, engram: Engra
     assert [run["seed"] for run in output["runs"]] == [0, 1]
     first = output["runs"][0]
     promised = {"id", "seed", "folder", "metrics", "updates", "evaluations", "seconds", "account"}
-    assert first.keys() == promised | {"extremes"}
+    # On a busy machine evaluations may take so long that evaluators are used.
+    assert first.keys() - {"parallel"} == promised | {"extremes"}
     assert first["updates"] == 30 and first["evaluations"] == 31
     assert first["seconds"].keys() == {"train", "evaluate", "total"}
     assert output["summary"]["ACC"].keys() == {"mean", "sd", "ddof", "ci95", "interval", "n"}

@@ -82,12 +82,13 @@ def test_the_comparison_can_fail() -> None:
     """Evaluated without a guard, most of these modules are trained differently."""
 
     class Careless(Evaluator):
-        def _evaluate(self, model: object, *_: object, **__: object) -> None:
+        def _evaluate(self, model: object, *_: object, **__: object) -> bool:
             assert isinstance(model, nn.Module)
             model.eval()
             with torch.no_grad():
                 model(torch.ones(3, 4))
             model.train()
+            return True
 
     different = 0
     for make, _ in CHANGING.values():

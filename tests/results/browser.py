@@ -115,7 +115,10 @@ class Browser:
         return answer
 
     def look(self, *, width: int, height: int = 844, dark: bool = False, mobile: bool = False) -> None:
-        """Choose the window's size and the reader's preferred colours."""
+        """Choose the window's size and the reader's preferred colours, and wait until the page has followed.
+
+        A page is told of both with its next frame, which may come after the answer to the next question.
+        """
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -126,6 +129,9 @@ class Browser:
         self.call("Emulation.setTouchEmulationEnabled", enabled=mobile)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media="screen", features=[scheme])
+        self.ask(
+            "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))).then(() => 1)"
+        )
 
     def open(self, page: Path) -> None:
         """Open a file and wait until its figures are drawn."""

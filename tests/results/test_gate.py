@@ -404,3 +404,18 @@ def test_a_history_without_a_drop_names_none(tmp_path: Path) -> None:
         (tmp_path / f"{name}.csv").write_text(f"id,correct,light\n{rows}")
     text = page(read_history([tmp_path / "v1.csv", tmp_path / "v2.csv"]))
     assert "+100.00" not in text
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("1pp", "accuracy rose by at least 1.98pp (95 % confidence), observed a rise of 3.00pp"),
+        ("1pp:harm", "no drop is shown: accuracy may have risen by as much as 4.53pp"),
+    ],
+)
+def test_a_model_that_improved_is_said_in_plain_words(limit: str, reason: str) -> None:
+    old = {"id": range(500), "correct": [1] * 480 + [0] * 20}
+    new = {"id": range(500), "correct": [1] * 495 + [0] * 5}
+    [judgement] = engram.gate(old, new, max_drop=limit).judgements
+    assert judgement.passed
+    assert judgement.reason.startswith(reason)

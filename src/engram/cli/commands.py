@@ -51,7 +51,7 @@ def command_of(planned: Experiment, row: Row, where: Where) -> str:
             chosen[name] = True
     for pair in pairs:
         words += ["--set", pair]
-    _check(planned, row, chosen, pairs)
+    _check(planned, row, chosen, pairs, where.parallel)
     return shlex.join([*words, *_places(where)])
 
 
@@ -72,11 +72,11 @@ def _text(value: Json) -> str:
     return str(Path(value).absolute()) if isinstance(value, Path) else str(value)
 
 
-def _check(planned: Experiment, row: Row, chosen: dict[str, Json], pairs: list[str]) -> None:
+def _check(planned: Experiment, row: Row, chosen: dict[str, Json], pairs: list[str], parallel: str) -> None:
     """Check that the command gives the same experiment."""
     from engram.cli.run_options import RunOptions
 
-    options = RunOptions.of(**chosen, set_=pairs, first_seed=row.seed)
+    options = RunOptions.of(**chosen, set_=pairs, first_seed=row.seed, parallel=parallel)
     [typed] = options.experiments(str(row.options["scenario"]), str(row.options["method"]))
     if typed.id != planned.id:
         raise InputError(
@@ -92,10 +92,13 @@ def _places(where: Where) -> list[str]:
         words += ["--plugin", str(where.plugin)]
     if where.data is not None:
         words += ["--data", str(where.data)]
-    if where.device != "cpu":
-        words += ["--device", where.device]
-    if where.precision != "full":
-        words += ["--precision", where.precision]
+    for name, word, usual in (
+        ("--device", where.device, ("cpu",)),
+        ("--precision", where.precision, ("full",)),
+        ("--parallel", where.parallel, ("auto", "off")),
+    ):
+        if word not in usual:
+            words += [name, word]
     if where.strict:
         words.append("--strict")
     for name, seconds in (("--checkpoint-every", where.checkpoint_seconds), ("--timeout", where.timeout)):

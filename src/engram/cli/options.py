@@ -25,6 +25,15 @@ PrecisionOption = Annotated[
         help="Evaluate in half precision, answers in doubt again in full: the same bits; auto where faster.",
     ),
 ]
+ParallelOption = Annotated[
+    str,
+    typer.Option(
+        "--parallel",
+        metavar="auto|off|N|skip[:N]",
+        help="Evaluate in N processes beside the learner: the same bits; auto where faster. skip: leave out "
+        "evaluations while they are busy.",
+    ),
+]
 Strict = Annotated[
     bool,
     typer.Option("--strict", help="Stop a method that reads or does what it must not; see `engram audit`."),

@@ -40,6 +40,7 @@ class _State:
     steps: int = 0
     learning: int = 0
     accuracies: dict[int, float] = field(default_factory=dict)
+    lag: int = 0
     line: TaskID | None = None
 
     @property
@@ -48,10 +49,12 @@ class _State:
 
     @property
     def news(self) -> str:
-        """Which task is learned, and the latest accuracies in percent."""
+        """Which task is learned, the latest accuracies in percent, and how far evaluators are behind."""
         parts = [f"task {self.learning + 1}"] if self.steps else []
         if self.accuracies:
             parts.append("accuracy " + " ".join(f"{100 * value:.0f}" for value in self.accuracies.values()))
+        if self.lag:
+            parts.append(f"({counted(self.lag, 'update')} behind)")
         return "  ".join(parts)
 
 
@@ -77,7 +80,8 @@ class ProgressDisplay:
         >>> written = StringIO()
         >>> with ProgressDisplay(1, console=Console(file=written, width=100)) as display:
         ...     display.began(run)
-        ...     display.evaluated(Made(run=run, step=450, steps=450, learning=4, accuracies={0: 0.5, 1: 0.9}))
+        ...     done = Made(run=run, step=450, steps=450, learning=4, accuracies={0: 0.5, 1: 0.9}, lag=0)
+        ...     display.evaluated(done)
         ...     display.ended(run)
         >>> print(written.getvalue().strip())
         er on split-digits (class), seed 0: done, 450 updates in 1 s, accuracy 50 90
@@ -145,8 +149,12 @@ class ProgressDisplay:
             self._write_now_and_then(now)
 
     def evaluated(self, step: Step) -> None:
-        """A run was evaluated."""
-        self.updated(step)
+        """A run was evaluated, maybe after an earlier update."""
+        state = self.states.get(step.run.id)
+        if state is None or step.step >= state.step:
+            self.updated(step)
+        else:
+            state.accuracies = dict(step.accuracies)
 
     def task_ended(self, step: Step) -> None:
         """A run came to the end of a task."""
@@ -172,7 +180,7 @@ class ProgressDisplay:
         if step.run.id not in self.states:
             self.began(step.run)
         state = self.states[step.run.id]
-        state.step, state.steps, state.learning = step.step, step.steps, step.learning
+        state.step, state.steps, state.learning, state.lag = step.step, step.steps, step.learning, step.lag
         if step.accuracies:
             state.accuracies = dict(step.accuracies)
         return state

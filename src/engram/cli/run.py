@@ -68,6 +68,7 @@ def run(
     )
     print_account(runs[-1])
     print_precision(runs)
+    print_parallel(runs)
     print_checkpoints(runs)
     stdout.print(f"report: {page}", soft_wrap=True)
 
@@ -156,7 +157,7 @@ def as_json(runs: Sequence[Run]) -> JsonObject:
     """The runs and their summary, as `--json` prints them."""
     from engram.record.checkpoints import KeptSize
 
-    shown = ("id", "seed", "metrics", "updates", "evaluations", "seconds", "account", "precision")
+    shown = ("id", "seed", "metrics", "updates", "evaluations", "seconds", "account", "precision", "parallel")
     kept = [KeptSize.of([run.folder]) for run in runs]
     return {
         "runs": [
@@ -203,6 +204,14 @@ def print_precision(runs: Sequence[Run]) -> None:
     for run in runs:
         record = run.precision
         if record is not None and (is_verbose() or record.wrong):
+            stderr.print(f"seed {run.seed}: {record}", soft_wrap=True, markup=False)
+
+
+def print_parallel(runs: Sequence[Run]) -> None:
+    """With `-v`, what evaluator processes did, or why there were none; skipped evaluations always."""
+    for run in runs:
+        record = run.parallel
+        if record is not None and (is_verbose() or record.skipped):
             stderr.print(f"seed {run.seed}: {record}", soft_wrap=True, markup=False)
 
 

@@ -18,6 +18,7 @@ from engram.cli.options import (
     Json,
     KeepCheckpoints,
     Out,
+    ParallelOption,
     Plugin,
     PrecisionOption,
     SaveWeights,
@@ -68,6 +69,7 @@ class RunOptions:
     threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None
     device: Device = "cpu"
     precision: PrecisionOption = "full"
+    parallel: ParallelOption = "auto"
     strict: Strict = False
     again: Annotated[bool, typer.Option("--again", help="Run even what exists already.")] = False
     checkpoint_every: CheckpointEvery = None
@@ -116,6 +118,7 @@ class RunOptions:
             device=self.device,
             plugin=self.plugin,
             precision=precision_of(self.precision),
+            parallel=self.parallel,
             strict=self.strict,
             checkpoint_seconds=self.checkpoint_every,
             timeout=self.timeout,
@@ -150,6 +153,7 @@ class RunOptions:
         """
         from engram.engine.check import warn_redrawn
         from engram.engine.recipe import experiment
+        from engram.record.parallel import ParallelPlan
 
         fields = assignments(self.set_ or [])
         of_model = {
@@ -162,6 +166,8 @@ class RunOptions:
         if "subset" in chosen:
             # None would mean the default.
             chosen["subset"] = chosen["subset"] or 0
+        if ParallelPlan.of(self.parallel).skips:
+            evaluation = {**(evaluation or {}), "skips": True}
         planned = [
             experiment(scenario, method, settings=fields, evaluation=evaluation, seed=seed, **chosen)
             for seed in range(self.first_seed, self.first_seed + self.seeds)

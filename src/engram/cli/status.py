@@ -56,6 +56,7 @@ def _of_active(active: Active) -> str:
         share = active.step / max(1, active.steps)
         updates = f"{active.step:,} of {counted(active.steps, 'update')}"
         line += f"; {updates} ({share:.0%}), task {active.learning + 1}"
+        line += f", evaluations {counted(active.lag, 'update')} behind" if active.lag else ""
     return line if active.seconds_left is None else f"{line}, {duration(active.seconds_left)} left"
 
 

@@ -17,6 +17,7 @@ from engram.cli.options import (
     Json,
     KeepCheckpoints,
     Out,
+    ParallelOption,
     Plugin,
     PrecisionOption,
     SaveWeights,
@@ -30,7 +31,7 @@ from engram.cli.options import (
 )
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
-from engram.cli.run import print_checkpoints, print_precision
+from engram.cli.run import print_checkpoints, print_parallel, print_precision
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
 from engram.core.jsons import JsonObject
@@ -74,6 +75,7 @@ def sweep(
     out: Out = Path("runs"),
     device: Device = "cpu",
     precision: PrecisionOption = "full",
+    parallel: ParallelOption = "auto",
     strict: Strict = False,
     checkpoint_every: CheckpointEvery = None,
     timeout: Timeout = None,
@@ -98,6 +100,7 @@ def sweep(
         device=device,
         plugin=plugin,
         precision=precision_of(precision),
+        parallel=parallel,
         strict=strict,
         jobs=jobs,
         checkpoint_seconds=checkpoint_every,
@@ -115,7 +118,7 @@ def sweep(
     from engram.interop.trackers import trackers_of
 
     load_own(plugin)
-    plan = read_plan(file)
+    plan = read_plan(file).evaluated(parallel)
     runs = survey(plan.experiments, out)
     if emit_commands:
         print_commands(plan, runs, where, json=json)
@@ -133,6 +136,7 @@ def sweep(
     elif not dry_run:
         print_groups(runs)
         print_precision(runs)
+        print_parallel(runs)
         print_checkpoints(runs)
         print_failures(runs)
     if others:

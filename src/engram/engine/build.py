@@ -23,6 +23,7 @@ from engram.models.network import Network
 from engram.models.weights import load_weights
 from engram.record.experiment import Experiment
 from engram.record.half_checked import Precision
+from engram.record.parallel import ParallelPlan
 from engram.scenarios.values import TaskSetting
 
 
@@ -61,7 +62,12 @@ def make_method(experiment: Experiment, network: Network, seeds: Seeds, stream: 
 
 
 def make_evaluator(
-    experiment: Experiment, stream: Stream, seeds: Seeds, *, precision: Precision = "full"
+    experiment: Experiment,
+    stream: Stream,
+    seeds: Seeds,
+    *,
+    precision: Precision = "full",
+    parallel: str = "off",
 ) -> Evaluator:
     """The evaluator of the run."""
     spec, scenario = experiment.evaluation, experiment.scenario
@@ -88,6 +94,7 @@ def make_evaluator(
             classes=scenario.classes_seen,
             shuffle=not isinstance(scenario.setting, TaskSetting),
             precision=precision,
+            parallel=str(ParallelPlan.of(parallel).for_run(skips=spec.skips)),
         )
 
 

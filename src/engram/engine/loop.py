@@ -73,6 +73,7 @@ def steps_of(
                     # Before the evaluation, so that it measures what the method does at the end of a task.
                     state.end_phase(data)
                 evaluated = watch and state.evaluate(shown, last=last)
+                lag, late = state.evaluator.lag, state.evaluator.news()
                 if last and watch:
                     state.probe()
                 yield Step(
@@ -81,8 +82,11 @@ def steps_of(
                     state.steps,
                     state.tasks[-1],
                     loss,
-                    state.evaluator.latest if evaluated else {},
+                    state.evaluator.latest if evaluated and not lag else {},
                     ends_task=last,
+                    pending=evaluated and lag > 0,
+                    late=[result for result in late if result.step < state.place.step],
+                    lag=lag,
                     snapshot=state.state_dict,
                     method=state.method.method,
                 )
@@ -90,6 +94,8 @@ def steps_of(
         return state.finished()
     except Exception as error:
         raise RunFailed(state.failed(error)) from error
+    finally:
+        state.evaluator.close(wait=False)
 
 
 def state_of(experiment: Experiment, where: Where | None = None, resume: State | None = None) -> RunState:

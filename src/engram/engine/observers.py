@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from engram.methods.base import Method
 from engram.methods.state import State
+from engram.record.parallel import Late
 from engram.record.run import Run
 
 
@@ -21,8 +22,12 @@ class Step:
         steps: Updates in all.
         learning: The task being learned, counted from 0.
         loss: The loss that the update minimised.
-        accuracies: The accuracy of each evaluated task; empty if there was no evaluation after this update.
+        accuracies: The accuracy of each evaluated task; empty if there was no evaluation after this update,
+            or its result is not known yet.
         ends_task: Whether this was the task's last update.
+        pending: Whether this update is evaluated by an evaluator process, and the result comes later.
+        late: Evaluations of earlier updates, by evaluator processes, whose results came since the last step.
+        lag: By how many updates evaluator processes are behind.
         snapshot: Returns the run's whole state, from which it resumes to the same bits; None for a run in
             another process.
         method: The method itself, for reading only; None for a run in another process.
@@ -35,6 +40,9 @@ class Step:
     loss: float
     accuracies: Mapping[int, float] = field(default_factory=dict)
     ends_task: bool = False
+    pending: bool = False
+    late: Sequence[Late] = ()
+    lag: int = 0
     snapshot: Callable[[], State] | None = None
     method: Method | None = None
 
@@ -53,7 +61,7 @@ class Observer(Protocol):
         """An update was made; called for every update in this process, a few times per second for workers."""
 
     def evaluated(self, step: Step) -> None:
-        """An evaluation followed an update."""
+        """An evaluation followed an update, maybe an earlier one: `step.step` says which."""
 
     def task_ended(self, step: Step) -> None:
         """The last update of a task was made and evaluated."""
@@ -92,8 +100,19 @@ class Watcher:
 
 
 def tell(observers: Iterable[Observer], step: Step) -> None:
-    """Notify observers of an update, its evaluation and the end of its task, in this order."""
+    """Notify observers of an update, its evaluation and the end of its task, in this order.
+
+    Before that come evaluations of earlier updates whose results are known now.
+    """
+    late = [
+        replace(
+            step, step=result.step, learning=result.learning, accuracies=result.accuracies, ends_task=False
+        )
+        for result in step.late
+    ]
     for observer in observers:
+        for earlier in late:
+            observer.evaluated(earlier)
         observer.updated(step)
         if step.accuracies:
             observer.evaluated(step)

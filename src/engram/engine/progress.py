@@ -56,6 +56,7 @@ class ProgressFile(Watcher):
             "learning": step.learning,
             "first": self.first,
             "seconds": round(seconds, 3),
+            **({"lag": step.lag} if step.lag else {}),
         }
         beside = temporary_path(self.place)
         with suppress(OSError):

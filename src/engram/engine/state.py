@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
 import torch
+from torch import nn
 
 from engram.core.errors import InputError, NonFinite
 from engram.core.seeds import Seeds
@@ -23,6 +25,7 @@ from engram.engine.guarded import Guarded
 from engram.engine.place import Place, Shown
 from engram.engine.probing import readings_at_end
 from engram.engine.randomness import global_randomness, set_global_randomness
+from engram.engine.reach import may_store
 from engram.engine.sample_search import SampleSearch
 from engram.engine.upstream import open_upstream
 from engram.engine.where import Where
@@ -70,8 +73,11 @@ class RunState:
             method, name=experiment.method, network=network, ledger=self.ledger, meter=self.meter
         )
         self.upstream = open_upstream(experiment, data=where.data) if experiment.evaluation.upstream else None
-        self.evaluator = make_evaluator(experiment, self.stream, seeds, precision=where.precision)
+        self.evaluator = make_evaluator(
+            experiment, self.stream, seeds, precision=where.precision, parallel=where.parallel
+        )
         self.evaluator.asker.answering = self.method.asked
+        self.evaluator.must_stay = self._must_stay
         self.infos = task_infos(experiment, self.stream)
         self.place = Place.start(seeds.order)
         self.boundaries = self.scenario.setting.shows_boundaries
@@ -173,6 +179,13 @@ class RunState:
             )
         return evaluated
 
+    def _must_stay(self, network: nn.Module) -> str:
+        """Why a network cannot be asked in another process: the account of the run would miss something."""
+        if may_store(network):
+            return "the network has code of its own, and what that reads is recorded here"
+        held = self.evaluator.asker.hold or all(data.in_memory for data in self.evaluator.sets)
+        return "" if held else "test data are read from files, and what is read is recorded here"
+
     def probe(self) -> None:
         """Make the measurements that belong to the end of a phase."""
         started = time.perf_counter()
@@ -220,10 +233,14 @@ class RunState:
     def failed(self, error: BaseException) -> Run:
         """The run as far as it came before an error."""
         task = self.tasks[-1]
-        failure = failure_of(error, step=self.place.step, task=task)
+        step = self.evaluator.raised_at or self.place.step
+        with suppress(Exception):
+            # What evaluators have under way was measured too; why one of them failed matters less.
+            self.evaluator.settle()
+        failure = failure_of(error, step=step, task=task)
         if isinstance(error, NonFinite):
             hint = error.hint or f"try a learning rate smaller than {self.rate}"
-            where = f"at step {self.place.step} while learning task {task + 1}"
+            where = f"at step {step} while learning task {task + 1}"
             failure = replace(failure, kind=FailureKind.DIVERGED, reason=f"the {error.event} {where}: {hint}")
         return Run(
             planned=self.experiment,
@@ -234,6 +251,7 @@ class RunState:
             seconds=Seconds(self.meter.train_seconds, self.evaluator.seconds),
             account=self.meter.account(self.parameters),
             precision=self.evaluator.precision_record,
+            parallel=self.evaluator.parallel_record,
             tables=self.evaluator.tables(),
         )
 

@@ -9,6 +9,7 @@ from typing import Final
 from engram.core.errors import InputError, unknown_name
 from engram.record.checkpoints import checkpoint_period
 from engram.record.half_checked import Precision, check_precision
+from engram.record.parallel import ParallelPlan
 
 SAVES: Final = ("final", "tasks")
 """Which weights a run may keep: those at its end, or those after every task."""
@@ -26,6 +27,8 @@ class Where:
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
         precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
             bits; `auto` does so where it is faster.
+        parallel: `auto` evaluates in evaluator processes beside the learner where that is faster, a number
+            in so many, `off` in line; the bits are the same. Only experiments that say so `skip` evaluations.
         strict: Whether to stop a method that reads data it must not read.
         jobs: Parallel runs (default: one per core).
         checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints (default:
@@ -49,6 +52,7 @@ class Where:
     device: str = "cpu"
     plugin: Path | None = None
     precision: Precision = "full"
+    parallel: str = "off"
     strict: bool = False
     jobs: int | None = None
     checkpoint_seconds: float | None = None
@@ -59,6 +63,10 @@ class Where:
 
     def __post_init__(self) -> None:
         check_precision(self.precision)
+        if ParallelPlan.of(self.parallel).evaluators and self.device != "cpu":
+            raise InputError(
+                f"evaluator processes need the device cpu, got {self.device}: leave parallel out"
+            )
         if self.jobs is not None and self.jobs < 1:
             raise InputError(f"jobs must be at least 1, got {self.jobs}")
         if self.save_weights not in (None, *SAVES):

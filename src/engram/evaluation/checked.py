@@ -180,6 +180,29 @@ class Checked:
                 return f"half takes {self._ratio:.2f} of the time of full precision here, above {WORTH_IT}"
         return ""
 
+    # In several processes ---------------------------------------------------------------------------
+
+    def since(self, before: HalfChecked) -> CheckedState:
+        """What was done since an earlier record, for `add` in another process."""
+        return {
+            "record": self.record.since(before).as_json(),
+            "errors": list(self._errors)[-1:],
+            "off": self._off,
+        }
+
+    def add(self, done: CheckedState) -> None:
+        """Count what an evaluator process did."""
+        record = HalfChecked.of_json(done["record"])
+        self.evaluations += record.evaluations
+        self.answers += record.answers
+        self.asked_again += record.asked_again
+        self.compared += record.compared
+        self.compared_answers += record.compared_answers
+        self.wrong += record.wrong
+        self.factor, self.why = max(self.factor, record.factor), record.why or self.why
+        self._errors.extend(done["errors"])
+        self._off = self._off or done["off"]
+
     # State ------------------------------------------------------------------------------------------
 
     def state_dict(self) -> CheckedState:

@@ -25,6 +25,8 @@ from engram.evaluation.guard import same_randomness
 from engram.evaluation.judge import Judge
 from engram.evaluation.measured import Evaluation as Evaluation
 from engram.evaluation.measured import Measured, Wanted
+from engram.evaluation.parallel.beside import Fate
+from engram.evaluation.parallel.recording import ParallelRecording
 from engram.evaluation.precision import Autocast
 from engram.evaluation.ranks import Ranks, Team, check_ranks, whole_network
 from engram.evaluation.samples import draw
@@ -47,7 +49,6 @@ from engram.evaluation.ways import CompetingUnits, Ways, competing_units, known_
 from engram.metrics.arrays import Label
 from engram.metrics.extremes import REDRAW_WARNING
 from engram.record.half_checked import HalfChecked, Precision, check_precision
-from engram.record.recording import Recording
 from engram.record.run import Run
 from engram.record.samples import Column, PerTask, Samples
 from engram.record.test_data import TestData
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
 
 
-class Evaluator(Recording):
+class Evaluator(ParallelRecording):
     """Evaluates a network after its updates, without changing it.
 
     Call it after every update with the task being learned; it evaluates when an evaluation is due. Tasks are
@@ -103,6 +104,9 @@ class Evaluator(Recording):
         precision: `half-checked` evaluates in bfloat16, and asks answers that are in doubt again in full
             precision, so that the bits are those of `full`; `auto` does so where a short trial finds it
             faster. See docs/how-to/half-precision.md.
+        parallel: Evaluate in so many processes, forked from this one, while the loop goes on, to the same
+            bits; `auto` does so where it is faster; `skip` and `skip:N` leave out evaluations while all are
+            busy. See docs/how-to/parallel.md.
         ranks: In distributed training, `share` for each process its share, `first` for rank 0 alone (other
             processes record nothing and need not call), `each` for each process on its own.
         on_evaluate: Called with an `Evaluation` after each one, for plots of your own; in distributed
@@ -142,10 +146,11 @@ class Evaluator(Recording):
         forward: Forward | None = None,
         autocast: Autocast = None,
         precision: Precision = "full",
+        parallel: str | int = "off",
         ranks: Ranks = "share",
         on_evaluate: Callable[[Evaluation], object] | None = None,
     ) -> None:
-        super().__init__(classes=classes)
+        super().__init__(parallel, classes=classes)
         if subset is not None and subset < 1:
             raise InputError(f"subset must be at least 1, or None for all samples, got {subset}")
         if tasks not in ("seen", "all"):
@@ -210,7 +215,7 @@ class Evaluator(Recording):
         epoch_step: int | None = None,
         together: Sequence[Label] | None = None,
     ) -> bool:
-        """Count an update, and evaluate if an evaluation is due; returns whether it was.
+        """Count an update, and evaluate if an evaluation is due; returns whether it was, or will be.
 
         Args:
             model: The network, from inputs to the scores of all output units; or a function that makes it,
@@ -230,7 +235,8 @@ class Evaluator(Recording):
         if last and not due:
             self._passed_over.add(now)
         if due or (last and self.full_ends):
-            self._evaluate(model, now, curve=due, full=last and self.full_ends)
+            done = self._evaluate(model, now, curve=due, full=last and self.full_ends, beside=not last)
+            return due and done
         return due
 
     def before(
@@ -371,6 +377,7 @@ class Evaluator(Recording):
             >>> resumed.trace.step
             [1, 2]
         """
+        self.settle()
         return {
             "version": VERSION,
             "names": self.names if self.named else [],
@@ -388,6 +395,7 @@ class Evaluator(Recording):
             "scores": packed_scores(self.scores),
             "answered": packed_answers(self.answered),
             "checked": None if self.asker.checked is None else self.asker.checked.state_dict(),
+            "parallel": self._parallel_state(),
         }
 
     def load_state_dict(self, state: EvaluatorState) -> None:
@@ -423,6 +431,7 @@ class Evaluator(Recording):
         self.answered = unpacked_answers(state.get("answered"))
         if self.asker.checked is not None and (checked := state.get("checked")) is not None:
             self.asker.checked.load_state_dict(checked)
+        self._continue_parallel(state.get("parallel"))
         self._gathered = list(state.get("gathered", ()))
 
     def gather_again(self, device: torch.device) -> None:
@@ -488,30 +497,49 @@ class Evaluator(Recording):
         self._meet(learning, tasks)
 
     def _evaluate(
-        self, model: nn.Module | Callable[[], nn.Module], learning: int, *, curve: bool, full: bool
-    ) -> None:
+        self,
+        model: nn.Module | Callable[[], nn.Module],
+        learning: int,
+        *,
+        curve: bool,
+        full: bool,
+        beside: bool = False,
+    ) -> bool:
+        """Evaluate, or let an evaluator process do it; returns whether that is so, or it was left out."""
         with same_randomness():
             team = Team(self.ranks)
             if not team.evaluates:
-                return
+                return True
             network = whole_network(model if isinstance(model, nn.Module) else model())
             # What it takes to make the network is not evaluation.
             started = time.perf_counter()
             device = next((p.device for p in network.parameters()), torch.device("cpu"))
+            fate = self._offer(network, learning, team, device) if beside else Fate.IN_LINE
+            if fate is not Fate.IN_LINE:
+                return fate is Fate.TAKEN
+            self.settle()
             if not team.alone:
                 team.agree(network, device, evaluations=self.evaluations + 1, data=str(self.test_data))
             with self.asker.untouched(network, device):
                 if curve:
-                    self._add(self.asker.ask(network, self._request(learning), team, device), learning)
-                    self.evaluations += 1
+                    measured = self.asker.ask(network, self._request(learning), team, device)
+                    self._add(measured, self.step, learning)
                 if full:
                     whole = Request(learning, tuple(self.seen), self.units)
                     self._add_end(self.asker.ask(network, whole, team, device), learning)
-            self.seconds += time.perf_counter() - started
-            if curve and self.on_evaluate is not None and team.rank == 0:
-                accuracies = {} if self.only_scores else self.accuracies()
-                named = self.called(learning)
-                self.on_evaluate(Evaluation(self.step, named, accuracies, self.latest_scores()))
+            seconds = time.perf_counter() - started
+            self.seconds += seconds
+            if curve and team.rank == 0:
+                self._tell(self.step, learning)
+            if curve and beside:
+                self._made_in_line(network, seconds)
+        return True
+
+    def _tell(self, step: int, learning: int) -> None:
+        """Tell whoever wants to know of the evaluation that was recorded last."""
+        if self.on_evaluate is not None:
+            accuracies = {} if self.only_scores else self.accuracies()
+            self.on_evaluate(Evaluation(step, self.called(learning), accuracies, self.latest_scores()))
 
     def _request(self, learning: int) -> Request:
         """What a network is asked now, about the chosen samples."""
@@ -519,10 +547,11 @@ class Evaluator(Recording):
             self.index = [draw(size, self.subset, self.generator) for size in self.sizes]
         return Request(learning, tuple(self.seen), self.units, self.index)
 
-    def _add(self, measured: Mapping[int, Measured], learning: int) -> None:
+    def _add(self, measured: Mapping[int, Measured], step: int, learning: int) -> None:
         """Record what was measured of the chosen samples of each task."""
+        self.evaluations += 1
         for task, mine in measured.items():
-            row = {"step": self.step, "learning": learning, "task": task}
+            row = {"step": step, "learning": learning, "task": task}
             if mine.right is not None:
                 self.trace.add(**row, right=mine.right.numpy())
             if mine.scores is not None:
@@ -530,7 +559,7 @@ class Evaluator(Recording):
             if mine.answers is not None:
                 self.answered.add(**row, answers=mine.answers.numpy())
             if mine.losses is not None:
-                self.readings.append((self.step, learning, task, "loss", float(mine.losses.mean())))
+                self.readings.append((step, learning, task, "loss", float(mine.losses.mean())))
 
     def _add_end(self, measured: Mapping[int, Measured], learning: int) -> None:
         """Record which of all samples of each task are answered correctly, at the end of a task."""

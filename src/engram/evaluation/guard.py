@@ -165,7 +165,7 @@ class Guard:
         self._known |= before.kinds
         if skipped and before.unseen:
             raise late(before.unseen[0])
-        self._tell(changes)
+        self.tell(changes)
 
     def _library_modules(self, network: nn.Module) -> list[nn.Module] | None:
         """All modules, if all are of known classes of PyTorch or engram, without hooks; otherwise None."""
@@ -181,7 +181,8 @@ class Guard:
                 return None
         return modules
 
-    def _tell(self, changes: Sequence[Change]) -> None:
+    def tell(self, changes: Sequence[Change]) -> None:
+        """Note what a network changed in itself, and warn of modules that had not done so before."""
         told = {change.module for change in self.changes}
         new = [change for change in changes if change.module not in told]
         self.changes.update(dict.fromkeys(changes))

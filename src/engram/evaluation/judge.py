@@ -96,6 +96,15 @@ class Judge:
         return self._single
 
     @property
+    def noticed(self) -> tuple[bool, bool]:
+        """Whether there was a single output, and whether it was ever beyond 0 and 1."""
+        return self._single, self._beyond
+
+    def notice(self, single: bool, beyond: bool) -> None:
+        """Take over what another judge of the same outputs noticed."""
+        self._single, self._beyond = self._single or single, self._beyond or beyond
+
+    @property
     def doubt(self) -> str:
         """Why the reading of the outputs may be wrong; empty where nothing speaks against it.
 

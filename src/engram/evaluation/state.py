@@ -53,6 +53,7 @@ class EvaluatorState(TypedDict):
     scores: NotRequired[dict[str, Tensor]]
     answered: NotRequired[dict[str, Tensor]]
     checked: NotRequired[CheckedState | None]
+    parallel: NotRequired[JsonObject | None]
 
 
 def check_state(state: object) -> None:

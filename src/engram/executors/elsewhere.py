@@ -151,7 +151,7 @@ class _News(Watcher):
         """Note an update, and pass it on if it is time."""
         now = time.monotonic()
         due = now - self.told >= _NEWS_SECONDS
-        if due or step.accuracies or step.ends_task:
+        if due or step.accuracies or step.ends_task or step.pending or step.late:
             self.waiting.append(told_of(step))
         if due:
             self.told = now

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -50,6 +51,9 @@ class Processes(Executor):
     def make_runs(self, waiting: Sequence[Experiment]) -> Generator[Run, None, None]:
         """Run experiments in worker processes."""
         where = self.where
+        if where.parallel == "auto" and 2 * (where.jobs or cores()) > cores():
+            # Every core has a run of its own.
+            where = replace(where, parallel="off")
         prepare_workers()
         with tempfile.TemporaryDirectory(prefix="engram-data-", ignore_cleanup_errors=True) as place:
             datasets = share(datasets_of(waiting), Path(place), data=where.data)

@@ -193,6 +193,8 @@ def _absolute(where: Where) -> Where:
     """The same with paths that do not depend on the working directory."""
     return replace(
         where,
+        # The cores of a node belong to other runs too.
+        parallel="off" if where.parallel == "auto" else where.parallel,
         out=where.folder.absolute(),
         data=None if where.data is None else where.data.absolute(),
         plugin=None if where.plugin is None else where.plugin.absolute(),

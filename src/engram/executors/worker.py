@@ -26,6 +26,7 @@ from engram.engine.where import Where
 from engram.executors.shared_data import Shared, adopt
 from engram.record.experiment import Experiment
 from engram.record.failure import FailureKind
+from engram.record.parallel import Late
 from engram.record.run import Run
 
 _NEWS_SECONDS = 0.2
@@ -59,18 +60,40 @@ class Told:
     loss: float
     accuracies: tuple[tuple[int, float], ...]
     ends_task: bool
+    pending: bool = False
+    late: tuple[Late, ...] = ()
+    lag: int = 0
 
 
 def told_of(step: Step) -> Told:
     """A step as it is sent."""
     return Told(
-        step.step, step.steps, step.learning, step.loss, tuple(step.accuracies.items()), step.ends_task
+        step.step,
+        step.steps,
+        step.learning,
+        step.loss,
+        tuple(step.accuracies.items()),
+        step.ends_task,
+        step.pending,
+        tuple(step.late),
+        step.lag,
     )
 
 
 def step_of(told: Told, run: Run) -> Step:
     """A step of a run in another process, as observers are told."""
-    return Step(run, told.step, told.steps, told.learning, told.loss, dict(told.accuracies), told.ends_task)
+    return Step(
+        run,
+        told.step,
+        told.steps,
+        told.learning,
+        told.loss,
+        dict(told.accuracies),
+        told.ends_task,
+        told.pending,
+        told.late,
+        told.lag,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +144,7 @@ class _Reporter(Watcher):
         """Record an update, and report if it is time."""
         now = time.monotonic()
         due = now - self.reported >= _NEWS_SECONDS
-        if due or step.accuracies or step.ends_task:
+        if due or step.accuracies or step.ends_task or step.pending or step.late:
             self.waiting.append(told_of(step))
         if not due:
             return

@@ -48,7 +48,7 @@ class Tracker(Watcher, ABC):
 
     def updated(self, step: Step) -> None:
         """Log the loss where there is an evaluation; every update would be too much for most tools."""
-        if step.accuracies:
+        if step.accuracies or step.pending:
             self._attempt(lambda: self.log(self._handle(step.run), {"loss": step.loss}, step.step))
 
     def evaluated(self, step: Step) -> None:

@@ -45,6 +45,7 @@ from engram.models.from_file import check_model_name
 from engram.models.spec import option_of
 from engram.protocols.candidates import combinations
 from engram.record.experiment import Experiment
+from engram.record.parallel import ParallelPlan
 from engram.scenarios.named import Benchmark
 
 OPTIONS: dict[str, Option] = {
@@ -107,6 +108,18 @@ class SweepPlan:
     rows: tuple[Row, ...] = ()
     skipped: tuple[Skipped, ...] = ()
     repeated: int = 0
+
+    def evaluated(self, parallel: str) -> SweepPlan:
+        """The plan with evaluator processes: where evaluations may be left out, these are other experiments.
+
+        Example:
+            >>> plan = expand({"scenario": "split-digits", "method": "er"})
+            >>> plan.evaluated("skip").experiments[0].evaluation.skips, plan.evaluated("2") is plan
+            (True, True)
+        """
+        if not ParallelPlan.of(parallel).skips:
+            return self
+        return replace(self, experiments=tuple(planned.skipping() for planned in self.experiments))
 
 
 def read_sweep(path: Path) -> JsonObject:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
@@ -145,6 +145,10 @@ class Experiment:
         if self.updates is not None and self.scenario.passes is None:
             return self.updates * (1 if phase is None else len(self.scenario.phases[phase]))
         return passes * -(-samples // self.batch_size)
+
+    def skipping(self) -> Experiment:
+        """The same experiment, with evaluations left out while evaluator processes are busy: another one."""
+        return replace(self, evaluation=replace(self.evaluation, skips=True))
 
     def of_phase(self, phase: int) -> PhaseSpec:
         """The overrides for a phase."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal, TypeAlias, get_args
 
 from engram.core.errors import unknown_name
@@ -11,6 +11,9 @@ from engram.core.jsons import JsonMapping, JsonObject
 Precision: TypeAlias = Literal["full", "half-checked", "auto"]
 """In which precision networks are evaluated: full; half, with answers in doubt asked again in full; or the
 second where it is faster."""
+
+
+_COUNTS = ("evaluations", "answers", "asked_again", "compared", "compared_answers", "wrong")
 
 
 def check_precision(precision: str) -> None:
@@ -57,6 +60,16 @@ class HalfChecked:
     wrong: int = 0
     factor: float = 0.0
     why: str = ""
+
+    def since(self, before: HalfChecked) -> HalfChecked:
+        """What was done since an earlier record.
+
+        Example:
+            >>> HalfChecked("auto", 7, 70).since(HalfChecked("auto", 5, 50)).answers
+            20
+        """
+        counts = {name: getattr(self, name) - getattr(before, name) for name in _COUNTS}
+        return replace(self, **counts)
 
     def as_json(self) -> JsonObject:
         """What `result.json` says."""

@@ -12,13 +12,17 @@ from engram.core.folder import PROGRESS
 
 
 class Progress(NamedTuple):
-    """What `progress.json` says: how far a run is, and how long it took since update `first`."""
+    """What `progress.json` says: how far a run is, how long it took since update `first`, and the lag.
+
+    The lag is by how many updates evaluator processes are behind.
+    """
 
     step: int | None = None
     steps: int | None = None
     learning: int | None = None
     first: int = 0
     seconds: float = 0.0
+    lag: int = 0
 
     @property
     def seconds_left(self) -> float | None:
@@ -45,5 +49,6 @@ def progress_of(folder: Path) -> Progress:
             int(value["learning"]),
             int(value["first"]),
             float(value["seconds"]),
+            int(value.get("lag", 0)),
         )
     return Progress()

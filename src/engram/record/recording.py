@@ -17,9 +17,11 @@ from engram.metrics.arrays import Label
 from engram.record.answers import Answers
 from engram.record.choices import choices_of
 from engram.record.half_checked import HalfChecked
+from engram.record.parallel import ParallelRecord
 from engram.record.result import Seconds
 from engram.record.run import Run
 from engram.record.samples import Samples
+from engram.record.settled import Settled
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
 
@@ -59,18 +61,29 @@ class Recording(ABC):
         updated: The step of the last update for each value of `learning`.
     """
 
+    trace = Settled[Trace]()
+    ends = Settled[Trace]()
+    scores = Settled[Scores]()
+    answered = Settled[Answers]()
+    readings = Settled[list[Reading]]()
+    seconds = Settled[float]()
+    evaluations = Settled[int]()
+
     def __init__(self, *, classes: Sequence[int] | None = None) -> None:
         self.classes = list(classes) if classes is not None else None
         self.trace, self.ends = Trace(), Trace()
         self.scores = Scores()
         self.answered = Answers()
-        self.readings: list[Reading] = []
+        self.readings = []
         self.step = 0
         self.seconds = 0.0
         self.evaluations = 0
         self.seen: list[int] = []
         self.learned: dict[int, tuple[int, ...]] = {}
         self.updated: dict[int, int] = {}
+
+    def settle(self) -> None:
+        """Wait for evaluations that are under way, and record them; reading any record does so first."""
 
     # What the two kinds know each in its own way ----------------------------------------------------
 
@@ -101,6 +114,11 @@ class Recording(ABC):
     @property
     def precision_record(self) -> HalfChecked | None:
         """What was evaluated in half precision; None where that was not asked for."""
+        return None
+
+    @property
+    def parallel_record(self) -> ParallelRecord | None:
+        """What evaluator processes did; None where that was not asked for."""
         return None
 
     def doubts(self) -> list[str]:
@@ -214,6 +232,7 @@ class Recording(ABC):
             evaluations=self.evaluations,
             seconds=Seconds(train_seconds, self.seconds),
             precision=self.precision_record,
+            parallel=self.parallel_record,
             tables=self.tables(),
         )
 

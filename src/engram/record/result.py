@@ -13,6 +13,7 @@ from engram.metrics.extremes import Extremes
 from engram.record.account import Account
 from engram.record.card import Card
 from engram.record.half_checked import HalfChecked
+from engram.record.parallel import ParallelRecord
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
 
@@ -70,6 +71,7 @@ def with_result(run: Run, result: JsonMapping, where: str, tables: Tables) -> Ru
             account=None if account is None else Account.of_json(account),
             card=None if card is None else Card.of_json(card, of=f"the run {run.folder or run.id}"),
             precision=None if result.get("precision") is None else HalfChecked.of_json(result["precision"]),
+            parallel=None if result.get("parallel") is None else ParallelRecord.of_json(result["parallel"]),
             weights={str(name): str(value) for name, value in (result.get("weights") or {}).items()},
             versions={str(name): str(value) for name, value in (result.get("versions") or {}).items()},
             tables=tables,

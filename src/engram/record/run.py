@@ -31,6 +31,7 @@ from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.half_checked import HalfChecked
 from engram.record.later import LazyField, nothing
+from engram.record.parallel import ParallelRecord
 from engram.record.result import Seconds, with_result
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
@@ -73,6 +74,7 @@ class Run:
         account: What the method kept and spent; None for the user's own loop.
         card: What was known, kept and spent, as measured; None where nothing was recorded.
         precision: What was evaluated in half precision; None where that was not asked for.
+        parallel: What evaluator processes did; None where all was evaluated in line, as is usual.
         weights: The files of weights that the run kept, with the SHA-256 of their content.
         versions: The versions of what computed the numbers.
         tables: The trace and the other tables.
@@ -104,6 +106,7 @@ class Run:
     account: LazyField[Account | None] = LazyField(nothing)
     card: LazyField[Card | None] = LazyField(nothing)
     precision: HalfChecked | None = None
+    parallel: ParallelRecord | None = None
     weights: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
@@ -490,6 +493,9 @@ class Run:
         account = {} if self.account is None else {"account": self.account.as_json()}
         card = {} if self.card is None else {"card": self.card.as_json()}
         precision = {} if self.precision is None else {"precision": self.precision.as_json()}
+        parallel = {}
+        if self.parallel is not None and self.parallel.kept:
+            parallel = {"parallel": self.parallel.as_json()}
         extremes = {} if self.estimates is None else {"extremes": self.estimates.as_json()}
         sizes = {} if self.sizes is None else {"sizes": list(self.sizes)}
         return {
@@ -513,6 +519,7 @@ class Run:
             **account,
             **card,
             **precision,
+            **parallel,
             **({"weights": dict(self.weights)} if self.weights else {}),
         }
 

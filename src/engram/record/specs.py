@@ -113,6 +113,9 @@ class EvaluationSpec:
         upstream: A data set that the start was pretrained on: how much of it is remembered.
         points: Evaluate each phase about this many times, instead of `every` (Pfülb & Gepperth 2019: 90);
             0 to use `every`.
+        skips: Leave out evaluations, except at task ends, while all evaluator processes are busy: the period
+            follows their speed, as De Lange et al. (2023, section 3.3) describe. Such a run is another
+            experiment, because it is evaluated after fewer updates.
     """
 
     every: Annotated[int, Field(ge=1, description="Evaluate after every N updates")] = 1
@@ -143,6 +146,7 @@ class EvaluationSpec:
     balances: Annotated[bool, Since("2"), INTERNAL] = False
     upstream: Annotated[str, Since("2"), INTERNAL] = ""
     points: Annotated[int, Since("2"), INTERNAL] = 0
+    skips: Annotated[bool, Since("3"), INTERNAL] = False
 
     def every_in(self, steps: int) -> int:
         """The number of updates between two evaluations in a phase of `steps` updates.

@@ -37,6 +37,7 @@ class Active:
         step: Updates done; None where it has not said so yet.
         steps: Updates in all.
         learning: The task being learned, counted from 0.
+        lag: By how many updates evaluator processes are behind.
         seconds_left: How long it will take; None if unknown.
     """
 
@@ -45,6 +46,7 @@ class Active:
     step: int | None
     steps: int | None
     learning: int | None
+    lag: int
     seconds_left: float | None
 
     def as_json(self) -> JsonObject:
@@ -58,6 +60,7 @@ class Active:
             "step": self.step,
             "steps": self.steps,
             "learning": self.learning,
+            "lag": self.lag,
             "seconds_left": self.seconds_left,
         }
 
@@ -211,7 +214,7 @@ def _active(run: Run, holder: Holder, expected: _Expected) -> Active:
     left = progress.seconds_left
     if left is None and (whole := expected.of(run.label)) is not None:
         left = max(0.0, whole - _seconds_since(holder.since))
-    return Active(run, holder, progress.step, progress.steps, progress.learning, left)
+    return Active(run, holder, progress.step, progress.steps, progress.learning, progress.lag, left)
 
 
 def _seconds_since(since: str) -> float:

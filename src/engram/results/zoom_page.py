@@ -100,14 +100,13 @@ def _tasks(closely: Closely) -> Html:
         ]
         for row in closely.tasks
     ]
-    zoom = closely.zoom
     titles = (
         "task",
         "samples",
-        f"at update {zoom.first:,}, %",
+        "first, %",
         "lowest, %",
         "lowest at update",
-        f"at update {zoom.last:,}, %",
+        "last, %",
         "lowest in the run, %",
     )
     note = "The last column is the lowest accuracy that the run saw at its own evaluations in the stretch."
