@@ -217,15 +217,22 @@ def _contradiction(
     if not rows:
         return None
     packed = [bits[row] or b"" for row in rows]
-    sizes = np.array([len(row) for row in packed], dtype=np.int64)
+    sizes = np.fromiter(map(len, packed), dtype=np.int64, count=len(packed))
     ends = np.cumsum(sizes)
     flat = np.frombuffer(b"".join(packed), dtype=np.uint8)
     ones = np.concatenate([[0], np.cumsum(_ONES[flat])])
     counted = ones[ends] - ones[ends - sizes]
-    numbers = [(correct[row], total[row]) for row in rows]
-    known = np.array([(-1, -1) if None in pair else pair for pair in numbers], dtype=np.int64)
-    unused = 8 * sizes - known[:, 1]
+    right, asked = _numbers(correct, rows), _numbers(total, rows)
+    unused = 8 * sizes - asked
     # Bits beyond the last sample are 0.
     clean = flat[ends - 1] & ((1 << np.clip(unused, 0, 8)) - 1) == 0
-    fits = (counted == known[:, 0]) & (unused >= 0) & (unused < 8) & clean
+    fits = (counted == right) & (unused >= 0) & (unused < 8) & clean
     return None if fits.all() else rows[int(np.flatnonzero(~fits)[0])]
+
+
+def _numbers(column: Sequence[int | None], rows: Sequence[int]) -> NDArray[np.int64]:
+    """Some rows of a column; −1 where there is no number."""
+    values = column if len(rows) == len(column) else [column[row] for row in rows]
+    if None in values:
+        values = [-1 if value is None else value for value in values]
+    return np.array(values, dtype=np.int64)

@@ -115,7 +115,7 @@ class Extremes:
             Extremes(values={}, why='no bits')
         """
         values = {
-            str(name): Estimate(*(float(parts[part]) for part in PARTS))
+            str(name): Estimate(float(parts["corrected"]), float(parts["low"]), float(parts["high"]))
             for name, parts in value["values"].items()
         }
         return cls(values, str(value["why"]))
@@ -218,12 +218,15 @@ def mean_extremes(runs: Sequence[Extremes]) -> Extremes:
     why = next((run.why for run in runs if run.why), "")
     names = [name for name in runs[0].values if all(name in run.values for run in runs)] if runs else []
     tables = {name: [run.values[name] for run in runs] for name in names}
-    return Extremes(
-        {
-            name: Estimate(*(sum(getattr(value, part) for value in values) / len(values) for part in PARTS))
-            for name, values in tables.items()
-        },
-        why,
+    return Extremes({name: _mean_estimate(values) for name, values in tables.items()}, why)
+
+
+def _mean_estimate(values: Sequence[Estimate]) -> Estimate:
+    n = len(values)
+    return Estimate(
+        sum([value.corrected for value in values]) / n,
+        sum([value.low for value in values]) / n,
+        sum([value.high for value in values]) / n,
     )
 
 

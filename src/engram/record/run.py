@@ -561,7 +561,8 @@ class Run:
             >>> Run.find(Experiment(split("digits", setting="class"), "er"), Path("nowhere")).status
             'missing'
         """
-        folder, description = out / experiment.id, experiment.as_json()
+        description = experiment.as_json()
+        folder = out / str(description["id"])
         try:
             run = _read(folder, description, experiment)
             # Answers do not change the id, but a run without them is not what was asked for.
