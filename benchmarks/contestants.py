@@ -44,7 +44,9 @@ Data = list[tuple[Tensor, Tensor]]
 """Inputs and labels of every task."""
 
 
-def engram_job(lap: Lap, *, data: Path, updates: int, precision: Precision = "full") -> None:
+def engram_job(
+    lap: Lap, *, data: Path, updates: int, precision: Precision = "full", samples: str | None = None
+) -> None:
     """engram itself, with its trace recorded and written; it locates the data itself."""
     del data
     from engram.datasets import load
@@ -64,7 +66,7 @@ def engram_job(lap: Lap, *, data: Path, updates: int, precision: Precision = "fu
         updates=None if updates == WHOLE_TASK else updates,
         batch_size=BATCH,
         settings={"memory": MEMORY, "memory_batch": MEMORY_BATCH, "weight": NEW_WEIGHT},
-        evaluation={"every": 1, "subset": ASKED, "before": False},
+        evaluation={"every": 1, "subset": ASKED, "before": False, "samples": samples},
     )
     load("fashion-mnist")
     with tempfile.TemporaryDirectory() as place:
@@ -165,6 +167,8 @@ def perceptron() -> nn.Sequential:
 JOBS: dict[str, Callable[..., None]] = {
     "engram": engram_job,
     "engram-half": partial(engram_job, precision="half-checked"),
+    "engram-two-level": partial(engram_job, precision="half-checked", samples="two-level"),
+    "engram-two-level-100": partial(engram_job, precision="half-checked", samples="two-level:100"),
     "by-hand": by_hand,
     "products": matrix_products,
 }

@@ -16,6 +16,8 @@ from benchmarks.work import PARTS, TASKS, WHOLE_TASK, write_arrays
 from engram.engine.threads import WAITING
 
 QUICK_UPDATES = 10
+TWO_LEVEL = {"engram-two-level": "200", "engram-two-level-100": "100"}
+"""Half precision with two-level samples: how many of the 1,000 of each task are asked every time."""
 DOCUMENTED_UPDATES = 5
 """Avalanche as documented is so slow that only these first updates of each task are timed."""
 
@@ -25,7 +27,7 @@ def measure(options: Options) -> list[Report]:
     updates = QUICK_UPDATES if options.quick else WHOLE_TASK
     nothing: list[str] = []
     ours = ("contestants", nothing, Path(sys.executable))
-    jobs = dict.fromkeys(("engram", "engram-half", "by-hand", "products"), ours)
+    jobs = dict.fromkeys(("engram", "engram-half", *TWO_LEVEL, "by-hand", "products"), ours)
     avalanche = avalanche_env.python()
     if avalanche is not None:
         for name, made in (("avalanche-tensors", updates), ("avalanche-documented", DOCUMENTED_UPDATES)):
@@ -98,6 +100,15 @@ def against_loops(times: dict[str, list[Time]]) -> list[Figure]:
         figure(
             "engram in half precision, checked / loop by hand, CPU time",
             ratios(cpu["engram-half"], cpu["by-hand"]),
+        ),
+        *(
+            figure(
+                f"engram in half precision, {small} of 1,000 samples every time / loop by hand{words}",
+                ratios(spent[name], spent["by-hand"]),
+                target=target,
+            )
+            for name, small in TWO_LEVEL.items()
+            for words, spent, target in (("", wall, 0.45), (", CPU time", cpu, None))
         ),
         figure("engram / its matrix products", ratios(wall["engram"], wall["products"]), target=1.6),
         figure("loop by hand / its matrix products", ratios(wall["by-hand"], wall["products"])),

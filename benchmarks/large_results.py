@@ -15,8 +15,11 @@ import numpy as np
 
 from benchmarks.report import Figure, Options, Report, figure
 from benchmarks.turns import ROOT
+from engram.core.scores import Scores
 from engram.core.trace import Trace
+from engram.record.answers import Answers
 from engram.record.run import Run
+from engram.record.samples import Samples
 from engram.record.tables import Tables
 from engram.results.store import compact
 
@@ -62,7 +65,6 @@ def made_up(count: int) -> Iterator[Run]:
 
     random = np.random.default_rng(0)
     plain = engram.run("split-digits", "er", updates=20)
-    traces = [_trace(random) for _ in range(20)]
     for number in range(count):
         seed, method = divmod(number, len(METHODS))
         name = METHODS[method]
@@ -74,17 +76,32 @@ def made_up(count: int) -> Iterator[Run]:
             "seed": seed,
         }
         stored = {metric: value + float(random.normal(0, 0.01)) for metric, value in plain.stored.items()}
-        tables = Tables(traces[number % len(traces)], samples=plain.samples)
+        tables = _MadeUp(number, plain.samples)
         yield replace(plain, planned=None, description=description, stored=stored, tables=tables)
 
 
-def _trace(random: np.random.Generator) -> Trace:
-    trace = Trace()
-    for step in range(1, EVALUATIONS + 1):
-        for task in range(TASKS):
-            right = random.random(SAMPLES) < 0.7
-            trace.add(step=step, learning=(step - 1) * TASKS // EVALUATIONS, task=task, right=right)
-    return trace
+class _MadeUp(Tables):
+    """The tables of a made-up run, whose trace is drawn when it is asked for: together they are large."""
+
+    def __init__(self, number: int, samples: Samples | None) -> None:
+        self.number = number
+        self.ends, self.scores, self.answers = Trace(), Scores(), Answers()
+        self.readings, self.samples = (), samples
+
+    @property
+    def trace(self) -> Trace:  # type: ignore[override]
+        """Every task at every evaluation, right in seven of ten cases."""
+        rows = EVALUATIONS * TASKS
+        right = np.random.default_rng(self.number).random((rows, SAMPLES), dtype=np.float32) < 0.7
+        step = np.repeat(np.arange(1, EVALUATIONS + 1), TASKS)
+        return Trace(
+            step=step.tolist(),
+            learning=((step - 1) * TASKS // EVALUATIONS).tolist(),
+            task=np.tile(np.arange(TASKS), EVALUATIONS).tolist(),
+            correct=right.sum(axis=1).tolist(),
+            total=[SAMPLES] * rows,
+            bits=[row.tobytes() for row in np.packbits(right, axis=1)],
+        )
 
 
 def _figures(what: str, command: list[str], rounds: int) -> list[Figure]:

@@ -26,7 +26,7 @@ SECTIONS = {
     "How-to": ("how-to/*",),
     "Concepts": ("concepts/*",),
     "Reference": ("overview.md", "reference/*"),
-    "Results": ("reproduced.md", "reproduction.md", "speed.md"),
+    "Results": ("reproduced.md", "reproduction.md", "speed.md", "scale.md"),
     "Project": ("architecture.md", "contributing.md", "changelog.md"),
     "Decisions": ("decisions/*",),
     "Examples": ("examples/*",),

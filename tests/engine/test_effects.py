@@ -93,6 +93,8 @@ def other_values(option: Option, base: Experiment, folder: Path) -> list[Any]:
     """Values of an option that differ from the one that an experiment has."""
     if option.name == "model":
         return ["lwta"]
+    if option.name == "samples":
+        return ["two-level:20"]
     if option.name in OF_DATA:
         return [OF_DATA[option.name]]
     if option.name == "weights":

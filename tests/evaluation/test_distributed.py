@@ -70,6 +70,10 @@ def plain() -> Evaluator:
     return Evaluator([data(0), data(1)], losses=True, answers=True)
 
 
+def two_level() -> Evaluator:
+    return Evaluator([data(0), data(1)], samples="two-level:20")
+
+
 def batched() -> Evaluator:
     x, y = data(2, 200)
     sets = {"a": {"input": x[:130], "labels": y[:130]}, "b": {"input": x[130:], "labels": y[130:]}}
@@ -80,7 +84,7 @@ def batched() -> Evaluator:
     )
 
 
-KINDS: dict[str, Callable[[], Evaluator]] = {"plain": plain, "batched": batched}
+KINDS: dict[str, Callable[[], Evaluator]] = {"plain": plain, "two-level": two_level, "batched": batched}
 
 
 def work(rank: int, place: str) -> None:
@@ -199,7 +203,7 @@ def test_two_processes_record_what_one_records(
         there = found[kind]
         assert isinstance(there, dict)
         assert equal(there["weights"], weights), "watching together changed training"
-        for part in ("trace", "scores", "answered", "readings", "index", "learned"):
+        for part in ("trace", "levels", "scores", "answered", "readings", "index", "learned"):
             assert equal(there["state"][part], state[part]), part
     assert (place / f"run-{kind}" / "result.json").is_file()
 

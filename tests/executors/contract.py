@@ -7,6 +7,8 @@ all checks for the executors of this machine, `tests/interop` for those of clust
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 import warnings
@@ -230,6 +232,29 @@ def what_others_hold_is_waited_for(make: Make, place: Path) -> None:
         holder.join()
     assert held.finished and free.finished and same_bits(held)
     assert (out / one.id / RESULT).stat().st_mtime >= released - 0.1
+
+
+def the_run_of_a_killed_worker_resumes(make: Make, place: Path, *, told: str) -> None:
+    """For executors of clusters: the run goes on from its checkpoint, and one warning says so."""
+    plugin, out = plugin_in(place), place / "runs"
+    (place / "slow").touch()
+    killed: list[int] = []
+
+    class Kill(Watcher):
+        def updated(self, step: Step) -> None:
+            if not killed and list(out.glob(f"*/{CHECKPOINT}")):
+                killed.append(int((place / "steps.txt").read_text().split()[-1]))
+                os.kill(killed[0], signal.SIGKILL)
+
+    where = Where(out=out, plugin=plugin, checkpoint_seconds=0.2)
+    with pytest.warns(UserWarning, match=told):
+        [run] = make(where, [Kill()])([small("test-paced", updates=20)])
+    assert killed and run.finished
+    made = (place / "steps.txt").read_text().split()
+    assert 100 <= len(made) <= 100 + 15, "it lost the work since its last checkpoint"
+    assert len(set(made)) == 2
+    (place / "slow").unlink()
+    assert same_bits(run)
 
 
 CHECKS: tuple[Callable[[Make, Path], None], ...] = (

@@ -6,18 +6,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tests.hosts import need_hosts, on_host
 
 from engram.core.files import write_json
-from engram.core.folder import FAILURE, LEASE, RESULT
+from engram.core.folder import CHECKPOINT, FAILURE, LEASE, RESULT
 from engram.core.leases import Held
 from engram.core.owner import Owner
 from engram.engine.execute import execute
-from engram.engine.loop import run
 from engram.engine.observers import Step, Watcher
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
@@ -171,20 +172,6 @@ def test_a_damaged_run_is_kept_until_there_is_a_new_one(tmp_path: Path) -> None:
 
 # Real processes ------------------------------------------------------------------------------------
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from engram.core.plugins import load_plugin
-from engram.engine.recipe import experiment
-from engram.engine.where import Where
-from engram.executors.serial import Serial
-
-load_plugin(Path(sys.argv[2]))
-planned = [experiment("split-digits", "test-steady", updates=8, evaluation={"every": 100}, seed=seed)
-           for seed in range(12)]
-runs = Serial(Where(out=Path(sys.argv[1]), checkpoint_seconds=0.05))(planned)
-sys.exit(0 if all(run.finished for run in runs) else 1)
-"""
 PLUGIN = """
 import os, time
 from pathlib import Path
@@ -201,48 +188,140 @@ class Steady(engram.Learner):
 """
 
 
-@pytest.mark.slow
-def test_eight_processes_share_a_folder_of_which_three_are_killed(tmp_path: Path) -> None:
-    plugin, out = tmp_path / "steady.py", tmp_path / "runs"
-    plugin.write_text(PLUGIN)
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    processes = [
+GATED = """
+import os, time
+from pathlib import Path
+import engram
+
+PLACE = Path(__file__).parent
+
+def note(name, *words):
+    with (PLACE / name).open("a") as file:
+        file.write(" ".join(map(str, words)) + "\\n")
+
+@engram.method("test-gated")
+class Gated(engram.Learner):
+    "Says who begins a run and makes an update; takes its time until there is a file `fast`."
+    def setup(self):
+        note("begun.txt", os.getpgrp(), self.generator.initial_seed())
+    def after_step(self, batch):
+        note("updates.txt", os.getpgrp(), self.generator.initial_seed())
+        while not (PLACE / "all-began").exists() and not (PLACE / "fast").exists():
+            time.sleep(0.05)
+        if not (PLACE / "fast").exists():
+            time.sleep(0.02)
+"""
+SWEEP = (
+    'scenario = "split-digits"\nmethod = "test-gated"\nupdates = 30\nevery = 10\nsubset = 20\nseeds = 12\n'
+)
+
+
+def gated(place: Path, out: Path, *options: str) -> list[str]:
+    """A sweep of twelve runs of that method, as a person types it."""
+    words = [sys.executable, "-m", "engram", "sweep", str(place / "sweep.toml"), "--out", str(out)]
+    return [*words, "--plugin", str(place / "gated.py"), "--checkpoint-every", "0.1", "--json", *options]
+
+
+@contextmanager
+def eight_sweeps(place: Path, out: Path) -> Iterator[dict[int, "subprocess.Popen[str]"]]:
+    """Eight commands on one folder, each in a group of processes with its workers."""
+    sweeps = [
         subprocess.Popen(
-            [sys.executable, str(program), str(out), str(plugin)], stderr=subprocess.PIPE, text=True
+            gated(place, out, *options),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        for _ in range(8)
+        for options in [("--on", "serial"), ("--jobs", "1")] * 4
     ]
-    killed: list[int] = []
+    try:
+        yield {sweep.pid: sweep for sweep in sweeps}
+    finally:
+        for sweep in sweeps:
+            if sweep.returncode is None:
+                os.killpg(sweep.pid, signal.SIGKILL)
+                sweep.communicate()
+
+
+def kill_one(out: Path, among: Iterable[int]) -> tuple[int, str] | None:
+    """Kill a whole sweep, with its workers, in the middle of a run that has a checkpoint; who, and which."""
+    for place in out.glob(f"*/{LEASE}"):
+        try:
+            group = os.getpgid(json.loads(place.read_text())["process"])
+        except (OSError, ValueError, KeyError):
+            continue
+        if group not in among:
+            continue
+        os.killpg(group, signal.SIGSTOP)
+        # It cannot end its run now.
+        if place.exists() and (place.parent / CHECKPOINT).exists() and not (place.parent / RESULT).exists():
+            os.killpg(group, signal.SIGKILL)
+            return group, place.parent.name
+        os.killpg(group, signal.SIGCONT)
+    return None
+
+
+def kill_three(place: Path, out: Path, sweeps: Mapping[int, "subprocess.Popen[str]"]) -> dict[int, str]:
+    """Wait until all have begun a run, and kill three of them: the run that each was making."""
+    killed: dict[int, str] = {}
     deadline = time.monotonic() + 300
     while len(killed) < 3:
-        assert time.monotonic() < deadline
-        # One that is in the middle of a run.
-        for lease in out.glob(f"*/{LEASE}"):
-            try:
-                owner = json.loads(lease.read_text())["process"]
-            except (OSError, ValueError):
-                continue
-            if owner not in killed and len(killed) < 3 and (lease.parent / "checkpoint.pt").exists():
-                os.kill(owner, signal.SIGKILL)
-                killed.append(owner)
+        living = sweeps.keys() - killed.keys()
+        assert time.monotonic() < deadline and all(sweeps[pid].poll() is None for pid in living)
+        if len(list(out.glob(f"*/{LEASE}"))) == len(sweeps):
+            (place / "all-began").touch()
+        if (place / "all-began").exists() and (one := kill_one(out, living)) is not None:
+            killed |= [one]
         time.sleep(0.02)
-    ends = [(process.pid, process.wait(timeout=300), process.communicate()[1]) for process in processes]
-    for pid, code, errors in ends:
-        assert code == (-signal.SIGKILL if pid in killed else 0), errors
-        assert "Traceback" not in errors
-    folders = sorted(out.iterdir())
-    assert len(folders) == 12 and all(Run.load(folder).finished for folder in folders)
-    assert not list(out.glob(f"*/{LEASE}")) and not list(out.glob("*/.*")) and not list(out.glob("*/*.pt"))
-    begun = (tmp_path / "begun.txt").read_text().split()
-    by_dead = sum(int(pid) in killed for pid in begun)
-    # Every run was begun once, and once more for each process that was killed in the middle of it.
-    assert len(begun) == 12 + 3 and by_dead >= 3
-    from engram.core.plugins import load_plugin
+    return killed
 
-    load_plugin(plugin)
-    for folder in folders[:2]:
-        assert Run.load(folder).trace == run(Run.load(folder).experiment).trace, "to the same bits"
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="sends signals to groups of processes")
+def test_eight_sweeps_share_a_folder_of_which_three_are_killed(tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    (tmp_path / "gated.py").write_text(GATED)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    with eight_sweeps(tmp_path, out) as sweeps:
+        killed = kill_three(tmp_path, out, sweeps)
+        ends = {pid: (*sweep.communicate(timeout=300), sweep.returncode) for pid, sweep in sweeps.items()}
+
+    # Each run was made once, and those that were killed were resumed once by somebody else.
+    makers: dict[str, list[int]] = {}
+    for line in (tmp_path / "begun.txt").read_text().splitlines():
+        group, seed = line.split()
+        makers.setdefault(seed, []).append(int(group))
+    assert len(makers) == 12 and len(set(killed.values())) == 3
+    resumed = [began for began in makers.values() if len(began) > 1]
+    assert sorted(began[:-1] for began in resumed) == sorted([group] for group in killed)
+    made = Counter(line.split()[1] for line in (tmp_path / "updates.txt").read_text().splitlines())
+    for seed, began in makers.items():
+        most = 150 if len(began) == 1 else 150 + 50
+        assert 150 <= made[seed] <= most, "only the work since the last checkpoint was lost"
+
+    # Those that were not killed know all runs, and say what others made.
+    for pid in sweeps.keys() - killed.keys():
+        printed, errors, code = ends[pid]
+        assert code == 0 and "Traceback" not in errors, errors
+        output = json.loads(printed)
+        others = 12 - sum(began[-1] == pid for began in makers.values())
+        assert output["counts"]["done"] == 12 and output["made_by_others"] == others
+        assert f"{others} runs were made by other processes" in " ".join(errors.split())
+
+    # Nothing is left over, and all of it is what a sweep in one process gives.
+    (tmp_path / "fast").touch()
+    alone = tmp_path / "alone"
+    subprocess.run(gated(tmp_path, alone, "--on", "serial"), check=True, capture_output=True, timeout=300)
+    names = sorted(folder.name for folder in alone.iterdir())
+    assert sorted(folder.name for folder in out.iterdir()) == names and len(names) == 12
+    for name in names:
+        run, reference = Run.load(out / name), Run.load(alone / name)
+        assert run.finished and run.trace == reference.trace and run.stored == reference.stored
+        assert sorted(path.name for path in (out / name).iterdir()) == sorted(
+            path.name for path in (alone / name).iterdir()
+        )
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from tests.executors.contract import (
     same_bits,
     small,
     steps_made,
+    the_run_of_a_killed_worker_resumes,
 )
 
 from engram.core.errors import InputError
@@ -46,6 +46,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Two nodes of one core, each with a cache of its own."""
     ray = import_module("ray")
     caches = tmp_path_factory.mktemp("caches")
+    # As `nohup` starts them: their workers ignore SIGINT, which is how Ray cancels a task.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     made = import_module("ray.cluster_utils").Cluster(
         initialize_head=True,
         head_node_args={
@@ -57,6 +59,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     )
     made.caches = caches
     add_node(made, "second")
+    signal.signal(signal.SIGINT, before)
     try:
         yield made
     finally:
@@ -100,26 +103,8 @@ def test_files_go_to_each_node_once(cluster: Any, tmp_path: Path) -> None:
 
 
 def test_the_run_of_a_killed_worker_resumes(cluster: Any, tmp_path: Path) -> None:
-    plugin, out = plugin_in(tmp_path), tmp_path / "runs"
-    (tmp_path / "slow").touch()
-    killed: list[int] = []
-
-    class Kill(Watcher):
-        def updated(self, step: Step) -> None:
-            if not killed and list(out.glob(f"*/{CHECKPOINT}")):
-                killed.append(int((tmp_path / "steps.txt").read_text().split()[-1]))
-                os.kill(killed[0], signal.SIGKILL)
-
-    where = Where(out=out, plugin=plugin, checkpoint_seconds=0.2)
-    one = small("test-paced", updates=20)
-    with pytest.warns(UserWarning, match="died: it is run again"):
-        [run] = maker(cluster)(where, [Kill()])([one])
-    assert killed and run.finished
-    made = (tmp_path / "steps.txt").read_text().split()
-    assert 100 <= len(made) <= 100 + 15, "it lost the work since its last checkpoint"
-    assert len(set(made)) == 2 and left_over(out) == []
-    (tmp_path / "slow").unlink()
-    assert same_bits(run)
+    the_run_of_a_killed_worker_resumes(maker(cluster), tmp_path, told="died: it is run again")
+    assert left_over(tmp_path / "runs") == []
 
 
 def test_the_runs_of_a_removed_node_resume_on_another(cluster: Any, tmp_path: Path) -> None:
@@ -216,18 +201,59 @@ def test_a_worker_without_hope_fails_its_run_only(cluster: Any, tmp_path: Path) 
     assert "its worker died 3 times" in bad.failure.reason
 
 
-def test_a_protocol_runs_on_the_cluster(cluster: Any, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "engram", "protocol", "grid", "split-digits", "finetune"]
-    options = ["--grid", "lr=.1,.01", "--updates", "4", "--on", "ray", "--address", cluster.address]
-    done = subprocess.run(
-        [*command, *options, "--out", str(tmp_path / "runs"), "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=180,
-    )
+def output_of(*words: object) -> dict[str, Any]:
+    """What a command prints as JSON."""
+    command = [sys.executable, "-m", "engram", *map(str, words), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert len(list((tmp_path / "runs").glob(f"*/{RESULT}"))) == 2
+    output: dict[str, Any] = json.loads(done.stdout)
+    return output
+
+
+def assert_same_runs(folder: Path, reference: Path) -> None:
+    """Assert that two folders have the same runs, to the bit, and that nothing else is left there."""
+    names = sorted(path.parent.name for path in reference.glob(f"*/{RESULT}"))
+    assert names and names == sorted(path.parent.name for path in folder.glob(f"*/{RESULT}"))
+    assert left_over(folder) == []
+    for name in names:
+        run, other = Run.load(folder / name), Run.load(reference / name)
+        assert run.trace == other.trace and dict(run.stored) == pytest.approx(
+            other.stored, nan_ok=True, abs=0
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "runs"),
+    [
+        (("grid", "split-digits", "finetune", "--grid", "lr=.1,.01", "--seeds", 2), 4),
+        # What it asks for depends on what its first runs said.
+        (("causal", "slt-D5-5a-digits", "finetune", "--grid", "lr=.1,.01"), 2 + 3 + 1),
+    ],
+    ids=["grid", "causal"],
+)
+def test_a_protocol_on_the_cluster_chooses_the_same(
+    words: Sequence[object], runs: int, cluster: Any, tmp_path: Path
+) -> None:
+    words = ("protocol", *words, "--updates", 8)
+    on_ray = output_of(*words, "--on", "ray", "--address", cluster.address, "--out", tmp_path / "ray")
+    serial = output_of(*words, "--on", "serial", "--out", tmp_path / "serial")
+    # The card has times.
+    assert {**on_ray, "card": None} == {**serial, "card": None}
+    assert_same_runs(tmp_path / "ray", tmp_path / "serial")
+    assert len(list((tmp_path / "ray").glob(f"*/{RESULT}"))) == runs
+
+
+def test_a_table_of_a_paper_is_reproduced_on_the_cluster(
+    cluster: Any, tmp_path: Path, real_data: Path
+) -> None:
+    cells = ("--cells", "task/(Adam|L2)", "--scale", "quick", "--seeds", 2, "--data", real_data)
+    words = ("reproduce", "002-table2", *cells)
+    on_ray = output_of(*words, "--on", "ray", "--address", cluster.address, "--out", tmp_path / "ray")
+    serial = output_of(*words, "--on", "serial", "--out", tmp_path / "serial")
+    assert on_ray["pieces"] and on_ray["verdicts"] == serial["verdicts"] == {"not compared": 2}
+    for piece, other in zip(on_ray["pieces"], serial["pieces"], strict=True):
+        assert piece["missing"] == 0 and piece["cells"] == other["cells"]
+    assert_same_runs(tmp_path / "ray", tmp_path / "serial")
 
 
 def test_more_than_any_node_has_is_one_line(cluster: Any, tmp_path: Path) -> None:

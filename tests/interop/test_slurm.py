@@ -14,7 +14,16 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.executors.contract import CHECKS, Make, left_over, plugin_in, same_bits, small, steps_made
+from tests.executors.contract import (
+    CHECKS,
+    Make,
+    left_over,
+    plugin_in,
+    same_bits,
+    small,
+    steps_made,
+    the_run_of_a_killed_worker_resumes,
+)
 
 from engram.core.errors import InputError
 from engram.core.folder import CHECKPOINT, RESULT
@@ -62,21 +71,7 @@ def test_a_preempted_job_is_queued_again_and_resumes(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 def test_the_run_of_a_killed_job_resumes(tmp_path: Path) -> None:
-    plugin, out = plugin_in(tmp_path), tmp_path / "runs"
-    (tmp_path / "slow").touch()
-    killed: list[int] = []
-
-    class Kill(Watcher):
-        def updated(self, step: Step) -> None:
-            if not killed and list(out.glob(f"*/{CHECKPOINT}")):
-                killed.append(int((tmp_path / "steps.txt").read_text().split()[-1]))
-                os.kill(killed[0], signal.SIGKILL)
-
-    where = Where(out=out, plugin=plugin, checkpoint_seconds=0.2)
-    with pytest.warns(UserWarning, match="ended early: its runs are submitted again"):
-        [run] = Slurm(where, [Kill()], cluster="local")([small("test-paced", updates=20)])
-    assert killed and run.finished and 100 <= steps_made(tmp_path) <= 115
-    assert same_bits(run)
+    the_run_of_a_killed_worker_resumes(local, tmp_path, told="ended early: its runs are submitted again")
 
 
 def test_short_runs_share_a_job(tmp_path: Path) -> None:

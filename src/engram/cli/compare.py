@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.options import Plugin, RunPlaces, load_own
+from engram.core.collection import without_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ MOST_PAIRS = 45
 """With more pairs than this, the table has only those with the best method."""
 
 
+@without_collection()
 def compare(
     runs: RunPlaces,
     metric: Annotated[

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from engram.metrics.extremes import Extremes
     from engram.metrics.summary import Measurement
 
-    Measured = tuple[Measurement, Extremes, Sequence[int | str]]
+    Measured = tuple[Measurement, Extremes, Sequence[int | str], str]
 
 _BY_TASK = ("ACC", "FORG", "AF", "RAA", "RAF", "AvgLAcc", "min-ACC", "WF10", "WP10")
 
@@ -47,12 +47,14 @@ def metrics(
 ) -> None:
     """Compute all metrics of an evaluation table, an accuracy matrix or a run."""
     from engram.cli.extremes import print_extremes
-    from engram.cli.output import print_json
+    from engram.cli.output import print_json, stderr
     from engram.results.store import store_of
 
     load_own(plugin)
     read = _of_run if file.is_dir() or store_of(file) is not None else _of_file
-    measured, extremes, tasks = read(file, classes, test_sizes)
+    measured, extremes, tasks, note = read(file, classes, test_sizes)
+    if note:
+        stderr.print(f"note: {note}", soft_wrap=True, markup=False)
     if json:
         print_json({**measured.as_json(), "extremes": extremes.as_json()})
     else:
@@ -61,13 +63,14 @@ def metrics(
 
 
 def _of_file(file: Path, classes: str | None, test_sizes: str | None) -> Measured:
-    """The metrics of a table or a matrix, its extremes, and its tasks."""
+    """The metrics of a table or a matrix, its extremes, its tasks, and what is to be said about them."""
     from itertools import accumulate
 
     from engram.metrics.curve import Curve
     from engram.metrics.extremes import estimate_extremes
     from engram.metrics.summary import summarise
     from engram.metrics.tables import read_accuracies, read_bits
+    from engram.record.two_level import missed_by_thinning
 
     source = read_accuracies(file)
     tasks = source.tasks if isinstance(source, Curve) else tuple(range(len(source)))
@@ -81,16 +84,18 @@ def _of_file(file: Path, classes: str | None, test_sizes: str | None) -> Measure
         summarise(trace or source, classes_seen=classes_seen),
         estimate_extremes(trace or source, sizes=sizes, classes_seen=classes_seen),
         tasks,
+        missed_by_thinning(source.step.tolist()) if isinstance(source, Curve) else "",
     )
 
 
 def _of_run(folder: Path, classes: str | None, test_sizes: str | None) -> Measured:
-    """The metrics of a run, its extremes, and its tasks."""
+    """The metrics of a run, its extremes, its tasks, and what is to be said about them."""
     from dataclasses import replace
     from itertools import accumulate
 
     from engram.metrics.extremes import Extremes
     from engram.results.runs import one_run
+    from engram.results.sampling import sampling_note
 
     run = one_run(folder)
     tasks = run.tasks
@@ -103,7 +108,8 @@ def _of_run(folder: Path, classes: str | None, test_sizes: str | None) -> Measur
         of_all = tuple(sizes.get(task, 0) for task in range(1 + max(sizes)))
         run = replace(run, sizes=of_all, estimates=None)
     extremes = Extremes() if run.only_scores else run.extremes
-    return run.measure(), extremes, [run.task_name(column) for column in range(len(tasks))]
+    names = [run.task_name(column) for column in range(len(tasks))]
+    return run.measure(), extremes, names, sampling_note([run])
 
 
 def _sizes(text: str, tasks: Sequence[int | str]) -> dict[int, int]:

@@ -99,7 +99,9 @@ class ProgressDisplay:
         self.runs, self.console, self.most_bars, self.clock = runs, console, most_bars, clock
         self.name_failures = name_failures
         self.states: dict[str, _State] = {}
-        self.done = self.failed = self.read = 0
+        self.done = self.failed = 0
+        # Runs that ended and never began here: they were finished before, or other processes made them.
+        self.read = 0
         self.started = self.written = clock()
         self._finished: list[TaskID] = []
         self._bars: Bars | None = None

@@ -7,8 +7,10 @@ import typer
 
 from engram.cli.options import Plugin, RunPlaces, load_own
 from engram.cli.output import name_incomplete
+from engram.core.collection import without_collection
 
 
+@without_collection()
 def report(
     runs: RunPlaces,
     out: Annotated[Path, typer.Option("--out", "-o", help="The page to write.")] = Path("report.html"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engram.cli.output import print_json, stderr, stdout
+from engram.core.collection import without_collection
 from engram.core.jsons import JsonMapping
 
 if TYPE_CHECKING:
@@ -16,7 +17,8 @@ def print_all(where: Where, *, seeds: int | None, json: bool) -> None:
     from engram.executors.processes import cores
     from engram.papers.progress import progress
 
-    entries = progress(where.folder, seeds=seeds, data=where.data)
+    with without_collection():
+        entries = progress(where.folder, seeds=seeds, data=where.data)
     if json:
         print_json({"artefacts": entries})
         return

@@ -57,6 +57,7 @@ def run(
         print_description(describe_run(experiments, options.out, start=start, chosen=options.chosen))
     where = options.where()
     runs = run_all(experiments, where, options.trackers(), again=options.again)
+    print_sampling(runs)
     if options.json:
         print_json(as_json(runs))
         return
@@ -197,6 +198,18 @@ def print_summary(runs: Sequence[Run]) -> None:
             spread = "–" if over["sd"] is None else f"{100 * over['sd']:.2f}"
             table.add_row(name, f"{100 * over['mean']:.2f}", spread, interval, str(over["n"]))
     stdout.print(table)
+
+
+def print_sampling(runs: Sequence[Run]) -> None:
+    """How samples were thinned, and what thinning updates may have missed."""
+    from engram.results.sampling import levels_of_run, missed_in
+
+    shares = {str(levels): run.seed for run in runs if (levels := levels_of_run(run)) is not None}
+    for text, seed in shares.items():
+        stderr.print(f"seed {seed}: {text}", soft_wrap=True, markup=False)
+    missed = next((text for run in runs if (text := missed_in(run))), "")
+    if missed:
+        stderr.print(f"note: {missed}", soft_wrap=True, markup=False)
 
 
 def print_precision(runs: Sequence[Run]) -> None:

@@ -36,7 +36,7 @@ from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
 from engram.core.jsons import JsonObject
 from engram.core.stopping import exit_code
-from engram.core.words import duration
+from engram.core.words import counted, duration
 from engram.executors.machines import Machines
 
 if TYPE_CHECKING:
@@ -125,16 +125,23 @@ def sweep(
         return
     if not json:
         describe(plan, runs, seconds_left(runs, jobs))
+    others = 0
     if makes_runs:
-        runs = run_all(plan.experiments, where, machines, trackers_of(track))
+        done_before = sum(run.finished for run in runs)
+        runs, read = run_all(plan.experiments, where, machines, trackers_of(track))
+        # What begins on a cluster is not always noticed here.
+        others = read - done_before if machines.local else 0
     if json:
-        print_json(as_json(plan, runs, seconds_left(runs, jobs)))
+        print_json({**as_json(plan, runs, seconds_left(runs, jobs)), "made_by_others": others})
     elif not dry_run:
         print_groups(runs)
         print_precision(runs)
         print_parallel(runs)
         print_checkpoints(runs)
         print_failures(runs)
+    if others:
+        were = "was" if others == 1 else "were"
+        stderr.print(f"{counted(others, 'run')} {were} made by other processes meanwhile")
     if not dry_run and not all(run.finished for run in runs):
         raise typer.Exit(1)
 
@@ -154,13 +161,13 @@ def one_at_most(options: Mapping[str, bool]) -> None:
 
 def run_all(
     experiments: Sequence[Experiment], where: Where, machines: Machines, observers: Sequence[Observer] = ()
-) -> list[Run]:
-    """Run what is missing, with progress on stderr."""
+) -> tuple[list[Run], int]:
+    """Run what is missing, with progress on stderr; all runs, and how many of them were not made here."""
     from engram.executors import executor_for
 
     with ProgressDisplay(len(experiments)) as display:
         try:
-            return list(executor_for(where, [display, *observers], machines=machines)(experiments))
+            runs = executor_for(where, [display, *observers], machines=machines)(experiments)
         except KeyboardInterrupt:
             display.close()
             done = display.done
@@ -169,6 +176,7 @@ def run_all(
                 "run the same command again to resume",
                 code=exit_code(),
             )
+    return runs, display.read
 
 
 def print_commands(plan: SweepPlan, runs: Sequence[Run], where: Where, *, json: bool) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engram.cli.options import Json, Plugin, RunPlaces, load_own, one_of
+from engram.core.collection import without_collection
 
 if TYPE_CHECKING:
     from engram.results.table import Spread, Table
@@ -17,6 +18,7 @@ SPREADS: dict[str, Spread] = {"interval": "interval", "sd": "sd", "none": "none"
 MOST_DIGITS = 6
 
 
+@without_collection()
 def table(
     runs: RunPlaces,
     format: Annotated[

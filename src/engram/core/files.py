@@ -181,13 +181,18 @@ def checksum(content: bytes | memoryview) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def write_parquet(path: Path, frame: polars.DataFrame) -> str:
+def write_parquet(path: Path, frame: polars.DataFrame, *, row_group: int | None = None) -> str:
     """Write a table as Parquet, whole or not at all, and return the file's checksum.
 
     It is encoded in memory and written by Python, so that a full disk raises the same error as elsewhere.
+
+    Args:
+        path: The file.
+        frame: The table.
+        row_group: So many rows are read together (default: as Polars chooses).
     """
     content = io.BytesIO()
-    frame.write_parquet(content, compression="zstd")
+    frame.write_parquet(content, compression="zstd", row_group_size=row_group)
     write_whole(path, lambda beside: beside.write_bytes(content.getbuffer()))
     return checksum(content.getbuffer())
 

@@ -10,9 +10,10 @@ from typing import Protocol, runtime_checkable
 
 from engram.core.jsons import Json
 
-EXPERIMENT, TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAILURE, LEASE, PROGRESS = (
+EXPERIMENT, TRACE, ANCHORS, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAILURE, LEASE, PROGRESS = (
     "experiment.json",
     "trace.parquet",
+    "anchors.parquet",
     "ends.parquet",
     "scores.parquet",
     "probes.parquet",

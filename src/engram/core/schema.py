@@ -239,6 +239,12 @@ def options_of(declaring: Declaring) -> tuple[Option, ...]:
         >>> [option.name for option in options_of(OptimizerSpec)]
         ['optimizer', 'lr', 'momentum', 'weight_decay', 'reset', 'schedule']
     """
+    shown: tuple[Option, ...] = _shown_options(declaring)  # type: ignore[arg-type]
+    return shown
+
+
+@cache
+def _shown_options(declaring: Declaring) -> tuple[Option, ...]:
     every: tuple[Option, ...] = _all_options(declaring)  # type: ignore[arg-type]
     return tuple(option for option in every if not _marked(option.annotation, Internal))
 

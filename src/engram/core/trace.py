@@ -41,6 +41,8 @@ class Trace:
         correct: How many samples were right.
         total: How many samples were evaluated.
         bits: Which ones, one bit per sample, packed as by `numpy.packbits`; empty where unknown.
+        anchors: Where samples have two levels: the evaluations of all of them, made at some of the steps. The
+            rows of the trace itself are then about a fixed part of these samples. None with one level.
 
     Example:
         >>> trace = Trace()
@@ -55,6 +57,7 @@ class Trace:
     correct: list[int] = field(default_factory=list)
     total: list[int] = field(default_factory=list)
     bits: list[bytes] = field(default_factory=list)
+    anchors: Trace | None = field(default=None, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.step)
@@ -64,8 +67,9 @@ class Trace:
         if not self.step:
             return "<Trace: empty>"
         tasks, evaluations = len(set(self.task)), len(set(self.step))
+        anchors = "" if self.anchors is None else f", {len(set(self.anchors.step))} of them anchors"
         return (
-            f"<Trace: {len(self)} rows, {evaluations} evaluations of {tasks} tasks, "
+            f"<Trace: {len(self)} rows, {evaluations} evaluations of {tasks} tasks{anchors}, "
             f"steps {min(self.step)} to {max(self.step)}>"
         )
 
@@ -79,7 +83,7 @@ class Trace:
         self.bits.append(np.packbits(right).tobytes())
 
     def accuracy(self) -> NDArray[np.float64]:
-        """The fraction that was right, row by row."""
+        """The fraction that was right, row by row: of the small level, where samples have two levels."""
         return np.asarray(self.correct, dtype=np.float64) / np.asarray(self.total, dtype=np.float64)
 
     def right(self, row: int) -> NDArray[np.bool_]:
@@ -98,15 +102,40 @@ class Trace:
             [1, 3]
         """
         rows = [row for row, step in enumerate(self.step) if step in steps]
-        return Trace(*([getattr(self, name)[row] for row in rows] for name in COLUMNS))
+        anchors = None if self.anchors is None else self.anchors.at(steps)
+        return Trace(*([getattr(self, name)[row] for row in rows] for name in COLUMNS), anchors=anchors)
 
     def followed_by(self, other: Trace) -> Trace:
         """These rows, and then those of another trace."""
-        return Trace(*([*getattr(self, name), *getattr(other, name)] for name in COLUMNS))
+        anchors = None
+        if self.anchors is not None or other.anchors is not None:
+            anchors = (self.anchors or Trace()).followed_by(other.anchors or Trace())
+        columns = ([*getattr(self, name), *getattr(other, name)] for name in COLUMNS)
+        return Trace(*columns, anchors=anchors)
 
     def counts(self) -> Counts:
         """The trace without its bits."""
         return Counts(self.step, self.learning, self.task, self.correct, self.total)
+
+    def at_ends(self) -> Trace:
+        """The anchors at the last evaluation of every task that was learned; empty if one has none there.
+
+        Example:
+            >>> trace, right = Trace(anchors=Trace()), np.array([True, False, True, True])
+            >>> for step in (1, 2):
+            ...     trace.add(step=step, learning=0, task=0, right=right[:2])
+            >>> trace.anchors.add(step=2, learning=0, task=0, right=right)
+            >>> trace.at_ends().correct
+            [3]
+        """
+        if self.anchors is None:
+            return Trace()
+        last = dict(zip(self.learning, self.step, strict=True))
+        every = self.anchors
+        kept = [row for row, learning in enumerate(every.learning) if every.step[row] == last.get(learning)]
+        if {every.learning[row] for row in kept} != set(last):
+            return Trace()
+        return Trace(*([getattr(every, name)[row] for row in kept] for name in COLUMNS))
 
     def frame(self) -> polars.DataFrame:
         """The trace as a table with the columns of the file."""
@@ -188,15 +217,22 @@ def _contradiction(
     if not rows:
         return None
     packed = [bits[row] or b"" for row in rows]
-    sizes = np.array([len(row) for row in packed], dtype=np.int64)
+    sizes = np.fromiter(map(len, packed), dtype=np.int64, count=len(packed))
     ends = np.cumsum(sizes)
     flat = np.frombuffer(b"".join(packed), dtype=np.uint8)
     ones = np.concatenate([[0], np.cumsum(_ONES[flat])])
     counted = ones[ends] - ones[ends - sizes]
-    numbers = [(correct[row], total[row]) for row in rows]
-    known = np.array([(-1, -1) if None in pair else pair for pair in numbers], dtype=np.int64)
-    unused = 8 * sizes - known[:, 1]
+    right, asked = _numbers(correct, rows), _numbers(total, rows)
+    unused = 8 * sizes - asked
     # Bits beyond the last sample are 0.
     clean = flat[ends - 1] & ((1 << np.clip(unused, 0, 8)) - 1) == 0
-    fits = (counted == known[:, 0]) & (unused >= 0) & (unused < 8) & clean
+    fits = (counted == right) & (unused >= 0) & (unused < 8) & clean
     return None if fits.all() else rows[int(np.flatnonzero(~fits)[0])]
+
+
+def _numbers(column: Sequence[int | None], rows: Sequence[int]) -> NDArray[np.int64]:
+    """Some rows of a column; −1 where there is no number."""
+    values = column if len(rows) == len(column) else [column[row] for row in rows]
+    if None in values:
+        values = [-1 if value is None else value for value in values]
+    return np.array(values, dtype=np.int64)

@@ -83,6 +83,7 @@ def make_evaluator(
             every=spec.every,
             per_epoch=spec.per_epoch,
             subset=spec.subset,
+            samples=spec.samples,
             redraw=redraw,
             seed=seeds.evaluation,
             tasks=spec.tasks,

@@ -8,6 +8,7 @@ from engram.engine.composed import infos_of
 from engram.engine.effects import evaluated_samples
 from engram.engine.options import parts
 from engram.record.experiment import Experiment
+from engram.record.two_level import small_level
 
 _UNEVEN = 1.25
 
@@ -77,7 +78,9 @@ def _evaluation(experiment: Experiment) -> str:
         if option.default is False and getattr(spec, option.field)
     ]
     more = f" ({', '.join(extras)})" if extras else ""
-    return f"{often}, on {_samples(experiment)}{more}"
+    small = small_level(spec.samples)
+    levels = "" if small is None else f", {small:,} of them every time and all at some"
+    return f"{often}, on {_samples(experiment)}{levels}{more}"
 
 
 def _samples(experiment: Experiment) -> str:

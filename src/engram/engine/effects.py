@@ -9,6 +9,7 @@ from engram.engine.options import parts
 from engram.methods import METHODS, traits_of
 from engram.methods.fields import fields_of, uses_optimizer
 from engram.record.experiment import Experiment
+from engram.record.two_level import small_level, too_few
 from engram.scenarios.values import Task
 
 
@@ -37,6 +38,7 @@ def refuse_ignored(planned: Experiment, chosen: JsonMapping) -> None:
             "per_epoch counts the updates of `every` within each epoch, and every update is evaluated: "
             "set every above 1, or leave per_epoch out"
         )
+    _refuse_levels(planned)
     if not chosen.get("redraw"):
         return
     if spec.subset is None:
@@ -50,6 +52,17 @@ def refuse_ignored(planned: Experiment, chosen: JsonMapping) -> None:
             f"redraw draws a new subset of {spec.subset} samples for every evaluation, and no task has more "
             f"than {largest}: set subset below that"
         )
+
+
+def _refuse_levels(planned: Experiment) -> None:
+    """Refuse two levels of samples where no task has more samples than the small one."""
+    small = small_level(planned.evaluation.samples)
+    if small is None:
+        return
+    sizes = [evaluated_samples(planned, task) for task in planned.scenario.tasks]
+    known = [size for size in sizes if size is not None]
+    if len(known) == len(sizes) and max(known) <= small:
+        raise InputError(too_few(small, max(known)))
 
 
 def _refuse_length(planned: Experiment, chosen: JsonMapping) -> None:

@@ -103,6 +103,7 @@ def own_view(state: RunState, *, samples: str, part: str) -> View:
         experiment.evaluation,
         on=cast(_Part, part),
         subset=None if samples == "all" else experiment.evaluation.subset,
+        samples=None if samples == "all" else experiment.evaluation.samples,
         redraw=False,
         per_epoch=False,
         full_ends=False,

@@ -57,6 +57,7 @@ class Asker:
         hold: Whether chosen samples stay in memory even where their test set does not.
         checked: Half precision; None for full precision throughout.
         answering: Makes the context in which the network is called.
+        choices: How many choices of samples are kept gathered: two, where samples have two levels.
         guard: Keeps the network as it was.
 
     Example:
@@ -79,9 +80,11 @@ class Asker:
     hold: bool = False
     checked: Checked | None = None
     answering: Answering = nullcontext
+    choices: int = 1
     guard: Guard = field(init=False)
-    _held: Questions | BatchQuestions | None = field(default=None, init=False, repr=False)
-    _rows: Sequence[Tensor] | None = field(default=None, init=False, repr=False)
+    _held: list[tuple[Sequence[Tensor], Questions | BatchQuestions]] = field(
+        default_factory=list, init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         self.guard = Guard(own_code=self.ways.own)
@@ -116,23 +119,28 @@ class Asker:
 
     @property
     def gathered(self) -> list[int]:
-        """The tasks whose chosen samples are gathered."""
-        return [] if self._held is None else list(self._held.tasks)
+        """The tasks whose chosen samples are gathered; those of the last choice that was asked."""
+        return list(self._held[-1][1].tasks) if self._held else []
 
-    def gather(self, rows: Sequence[Tensor], tasks: Sequence[int], device: torch.device) -> None:
+    def gather(
+        self, rows: Sequence[Tensor], tasks: Sequence[int], device: torch.device
+    ) -> Questions | BatchQuestions:
         """Gather chosen samples, before the next evaluation does."""
-        held = self.hold or all(self.sets[task].in_memory for task in tasks)
-        self._held, self._rows = self._questions(rows, tasks, device=device, hold=held), rows
+        # Before the new ones are gathered, so that both are never in memory.
+        others = [pair for pair in self._held if pair[0] is not rows]
+        self._held = others[max(0, len(others) + 1 - self.choices) :]
+        hold = self.hold or all(self.sets[task].in_memory for task in tasks)
+        questions = self._questions(rows, tasks, device=device, hold=hold)
+        self._held.append((rows, questions))
+        return questions
 
     def chosen(self, request: Request, device: torch.device) -> Questions | BatchQuestions:
         """The chosen samples, gathered again only when they have changed."""
         assert request.rows is not None
-        held = self._held
-        same = held is not None and not held.overwritten and self._rows is request.rows
-        if held is None or not same or held.tasks != list(request.tasks) or held.device != device:
-            self.gather(request.rows, request.tasks, device)
-        assert self._held is not None
-        return self._held
+        held = next((questions for rows, questions in self._held if rows is request.rows), None)
+        if held is None or held.overwritten or held.tasks != list(request.tasks) or held.device != device:
+            return self.gather(request.rows, request.tasks, device)
+        return held
 
     def _everything(self, request: Request, device: torch.device) -> Questions | BatchQuestions:
         rows = [torch.arange(size_of(data)) for data in self.sets]

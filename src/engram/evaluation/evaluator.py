@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.scores import Scores
+from engram.core.trace import Trace
 from engram.evaluation.asker import Asker, Request
 from engram.evaluation.asking import Forward, Right, Score
 from engram.evaluation.asking import Routes as Routes
@@ -23,6 +24,7 @@ from engram.evaluation.checked import Checked
 from engram.evaluation.fingerprint import fingerprint
 from engram.evaluation.guard import same_randomness
 from engram.evaluation.judge import Judge
+from engram.evaluation.levels import TwoLevels, refuse_other_levels
 from engram.evaluation.measured import Evaluation as Evaluation
 from engram.evaluation.measured import Measured, Wanted
 from engram.evaluation.parallel.beside import Fate
@@ -52,6 +54,7 @@ from engram.record.half_checked import HalfChecked, Precision, check_precision
 from engram.record.run import Run
 from engram.record.samples import Column, PerTask, Samples
 from engram.record.test_data import TestData
+from engram.record.two_level import check_levels
 
 if TYPE_CHECKING:
     from engram.metrics.summary import Measurement
@@ -76,6 +79,8 @@ class Evaluator(ParallelRecording):
         per_epoch: Restart the count of updates in every epoch, as the code of De Lange et al. (2023) does;
             each call then needs `epoch_step`.
         subset: How many samples of each task to evaluate on, drawn once; None for all.
+        samples: `two-level` asks 200 of these at every evaluation (`two-level:N` N of them) and all at some,
+            for about a quarter of the price; see docs/how-to/two-level.md. None asks all every time.
         redraw: Draw a new subset for every evaluation, as the code of De Lange et al. does. This adds noise
             that looks like dips, which cannot be corrected afterwards, and a warning says so.
         seed: Seed for drawing the subsets; no global random state is used.
@@ -129,6 +134,7 @@ class Evaluator(ParallelRecording):
         every: int = 1,
         per_epoch: bool = False,
         subset: int | None = None,
+        samples: str | None = None,
         redraw: bool = False,
         seed: int = 0,
         tasks: str = "seen",
@@ -157,8 +163,11 @@ class Evaluator(ParallelRecording):
             raise InputError(f"tasks must be 'seen' or 'all', got {tasks!r}")
         check_ranks(ranks)
         check_precision(precision)
+        small = check_levels(samples, subset=subset, redraw=redraw, full_ends=full_ends, per_epoch=per_epoch)
         self.ways = Ways.of(right=right, score=score, forward=forward, higher_is_better=higher_is_better)
-        self.ways.check(units=units, losses=losses, full_ends=full_ends, answers=answers)
+        self.ways.check(
+            units=units, losses=losses, full_ends=full_ends, answers=answers, two_level=small is not None
+        )
         self.scores = Scores(self.ways.higher_is_better)
         names, self.sets = read_test_sets(test_sets, classified=self.ways.classified)
         self.named = names is not None
@@ -198,9 +207,12 @@ class Evaluator(ParallelRecording):
             in_batches=in_batches,
             hold=subset is not None,
             checked=None if precision == "full" else Checked(precision),
+            choices=1 if small is None else 2,
         )
         self.generator = torch.Generator().manual_seed(seed)
         self.index = [draw(size, subset, self.generator) for size in self.sizes]
+        self.levels = None if small is None else TwoLevels.drawn(self.index, small, self.generator)
+        self.trace = Trace(anchors=None if small is None else Trace())
         if tasks == "all":
             self.seen = list(range(len(self.sets)))
         self._passed_over: set[int] = set()
@@ -235,8 +247,7 @@ class Evaluator(ParallelRecording):
         if last and not due:
             self._passed_over.add(now)
         if due or (last and self.full_ends):
-            done = self._evaluate(model, now, curve=due, full=last and self.full_ends, beside=not last)
-            return due and done
+            return self._evaluate(model, now, curve=due, end=last, beside=not last) and due
         return due
 
     def before(
@@ -249,14 +260,16 @@ class Evaluator(ParallelRecording):
         """Evaluate before the first update."""
         now = self._number(learning)
         self._begin(now, together)
-        self._evaluate(model, now, curve=True, full=False)
+        self._evaluate(model, now, curve=True, end=False)
 
     def end(self, model: nn.Module | Callable[[], nn.Module], *, learning: Label) -> None:
         """End a task: evaluates unless its last update was evaluated already."""
         record = self._record
         done = bool(record.step) and record.step[-1] == self.step
-        if not done or self.full_ends:
-            self._evaluate(model, self._number(learning), curve=not done, full=self.full_ends)
+        anchors = self.trace.anchors
+        open_end = anchors is not None and not (anchors.step and anchors.step[-1] == self.step)
+        if not done or self.full_ends or open_end:
+            self._evaluate(model, self._number(learning), curve=not done, end=True)
 
     @cached_property
     def test_data(self) -> tuple[TestData, ...]:
@@ -301,15 +314,17 @@ class Evaluator(ParallelRecording):
     def samples(self) -> Samples | None:
         """The samples that bits belong to: those drawn, or all where task ends are evaluated on all.
 
-        None where samples are drawn again for every evaluation, unless task ends are evaluated on all.
+        With two levels these are those asked at anchors, and the small level is drawn. None where samples are
+        drawn again for every evaluation, unless task ends are evaluated on all.
         """
         if self.redraw and not self.full_ends:
             return None
         tasks = {}
-        for task, (known, index) in enumerate(zip(self._known, self.index, strict=True)):
+        asked = self.index if self.levels is None else self.levels.small
+        for task, known in enumerate(self._known):
             drawn = np.zeros(self.sizes[task], dtype=np.bool_)
-            drawn[[] if self.redraw else index.numpy()] = True
-            rows = np.arange(len(drawn)) if self.full_ends else np.flatnonzero(drawn)
+            drawn[[] if self.redraw else asked[task].numpy()] = True
+            rows = np.arange(len(drawn)) if self.full_ends else self.index[task].numpy()
             tasks[task] = known.chosen(rows.tolist(), drawn[rows].tolist())
         return Samples.of(tasks)
 
@@ -391,6 +406,7 @@ class Evaluator(ParallelRecording):
             "readings": list(self.readings),
             "generator": self.generator.get_state(),
             "trace": packed(self.trace),
+            "levels": None if self.levels is None else self.levels.state_dict(self.trace),
             "ends": packed(self.ends),
             "scores": packed_scores(self.scores),
             "answered": packed_answers(self.answered),
@@ -412,6 +428,7 @@ class Evaluator(ParallelRecording):
             only_scores=self.only_scores,
             scored=self.ways.score is not None,
         )
+        refuse_other_levels(state.get("levels"), self.levels)
         refuse_other_data(state, self.test_data, called=self.called)
         plain = state["plain"]
         self.step, self.seconds, self.evaluations = plain["step"], plain["seconds"], plain["evaluations"]
@@ -426,6 +443,8 @@ class Evaluator(ParallelRecording):
         self.readings = [(*reading,) for reading in state["readings"]]
         self.generator.set_state(state["generator"])
         self.trace, self.ends = unpacked(state["trace"]), unpacked(state["ends"])
+        if self.levels is not None and (levels := state.get("levels")) is not None:
+            self.shifts = self.levels.load_state_dict(levels, self.index, self.trace, self.learned)
         if state.get("scores"):
             self.scores = unpacked_scores(state["scores"])
         self.answered = unpacked_answers(state.get("answered"))
@@ -437,7 +456,7 @@ class Evaluator(ParallelRecording):
     def gather_again(self, device: torch.device) -> None:
         """Gather the samples that were gathered when the state was saved, before the next evaluation does."""
         if self._gathered:
-            self.asker.gather(self.index, self._gathered, device)
+            self.asker.gather(self._asked_samples, self._gathered, device)
 
     # ----------------------------------------------------------------------------------------------
 
@@ -496,13 +515,18 @@ class Evaluator(ParallelRecording):
                 )
         self._meet(learning, tasks)
 
+    @property
+    def _asked_samples(self) -> Sequence[Tensor]:
+        """For each task, the samples that are asked at every evaluation."""
+        return self.index if self.levels is None else self.levels.small
+
     def _evaluate(
         self,
         model: nn.Module | Callable[[], nn.Module],
         learning: int,
         *,
         curve: bool,
-        full: bool,
+        end: bool,
         beside: bool = False,
     ) -> bool:
         """Evaluate, or let an evaluator process do it; returns whether that is so, or it was left out."""
@@ -524,7 +548,12 @@ class Evaluator(ParallelRecording):
                 if curve:
                     measured = self.asker.ask(network, self._request(learning), team, device)
                     self._add(measured, self.step, learning)
-                if full:
+                now = self.learned.get(learning, (learning,))
+                if self.levels is not None and self.levels.due(self.trace, now, evaluated=curve, end=end):
+                    rest = self.levels.request(learning, self.seen, self.units)
+                    others = self.asker.ask(network, rest, team, device) if rest.tasks else {}
+                    self.shifts |= self.levels.add_anchor(self.trace, others)
+                if end and self.full_ends:
                     whole = Request(learning, tuple(self.seen), self.units)
                     self._add_end(self.asker.ask(network, whole, team, device), learning)
             seconds = time.perf_counter() - started
@@ -545,7 +574,7 @@ class Evaluator(ParallelRecording):
         """What a network is asked now, about the chosen samples."""
         if self.redraw:
             self.index = [draw(size, self.subset, self.generator) for size in self.sizes]
-        return Request(learning, tuple(self.seen), self.units, self.index)
+        return Request(learning, tuple(self.seen), self.units, self._asked_samples)
 
     def _add(self, measured: Mapping[int, Measured], step: int, learning: int) -> None:
         """Record what was measured of the chosen samples of each task."""

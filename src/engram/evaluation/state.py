@@ -34,6 +34,13 @@ class Counts(TypedDict):
     evaluations: int
 
 
+class LevelsState(TypedDict):
+    """The two levels of samples: which are asked at every evaluation, and the evaluations of all."""
+
+    small: list[Tensor]
+    anchors: dict[str, Tensor]
+
+
 class EvaluatorState(TypedDict):
     """Everything that an evaluator has recorded, as tensors and plain values."""
 
@@ -53,6 +60,7 @@ class EvaluatorState(TypedDict):
     scores: NotRequired[dict[str, Tensor]]
     answered: NotRequired[dict[str, Tensor]]
     checked: NotRequired[CheckedState | None]
+    levels: NotRequired[LevelsState | None]
     parallel: NotRequired[JsonObject | None]
 
 
@@ -123,10 +131,10 @@ def packed(trace: Trace) -> dict[str, Tensor]:
 
 def unpacked(state: Mapping[str, Tensor]) -> Trace:
     """What `packed` made."""
-    numbers = {name: state[name].tolist() for name in COLUMNS[:-1]}
-    lengths = [(total + 7) // 8 for total in state["total"].tolist()]
+    step, learning, task, correct, total = (state[name].tolist() for name in COLUMNS[:-1])
+    lengths = [(number + 7) // 8 for number in total]
     bits = [piece.numpy().tobytes() for piece in state["bits"].split(lengths)] if lengths else []
-    return Trace(**numbers, bits=bits)
+    return Trace(step, learning, task, correct, total, bits)
 
 
 def packed_scores(scores: Scores) -> dict[str, Tensor]:

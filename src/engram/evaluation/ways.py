@@ -61,7 +61,9 @@ class Ways:
             raise InputError("say whether a higher score is better: higher_is_better=False for a loss")
         return cls(right, score, forward, better)
 
-    def check(self, *, units: object, losses: bool, full_ends: bool, answers: bool) -> None:
+    def check(
+        self, *, units: object, losses: bool, full_ends: bool, answers: bool, two_level: bool = False
+    ) -> None:
         """Refuse options that say something of classes where answers are not classes.
 
         Raises:
@@ -78,6 +80,11 @@ class Ways:
                 )
         if full_ends and not self.answered:
             raise InputError("full_ends is for right and wrong answers, not for scores: leave it out")
+        if two_level and not self.answered:
+            raise InputError(
+                "two-level samples are for right and wrong answers, not for scores: leave samples out, or "
+                "give right= too"
+            )
 
     @property
     def classified(self) -> bool:

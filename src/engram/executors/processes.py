@@ -23,7 +23,7 @@ from engram.executors.executor import Executor
 from engram.executors.forkserver import prepare_workers, worker_context, worker_environment
 from engram.executors.queue import POLL_SECONDS, ExperimentQueue, failure_stamp
 from engram.executors.shared_data import datasets_of, share
-from engram.executors.worker import Ended, News, Ready, Setup, Told, step_of, work
+from engram.executors.worker import Began, Ended, Message, News, Ready, Setup, Told, step_of, work
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
@@ -124,7 +124,7 @@ class _Team:
                 case Run() as run:
                     yield attempt(run.experiment, self.setup.where)
                 case Experiment() as experiment:
-                    self._free_worker().begin(experiment, self.observers)
+                    self._free_worker().begin(experiment)
 
     def _free_worker(self) -> _Worker:
         for worker in self.workers:
@@ -177,14 +177,12 @@ class _Worker:
             return math.inf
         return self.heard + self.timeout - time.monotonic()
 
-    def begin(self, experiment: Experiment, observers: Sequence[Observer]) -> None:
+    def begin(self, experiment: Experiment) -> None:
         """Start an experiment in the worker."""
         self.running = Run(planned=experiment, folder=self.out / experiment.id)
         self.failed = failure_stamp(self.running.folder or self.out)
         self.step, self.heard = None, time.monotonic()
         self.tell(experiment)
-        for observer in observers:
-            observer.began(self.running)
 
     def tell(self, order: Experiment | None) -> None:
         """Send an experiment, or None to stop; that a worker is dead is noticed later."""
@@ -202,6 +200,9 @@ class _Worker:
         match message:
             case Ready():
                 self.started = True
+            case Began():
+                for observer in observers:
+                    observer.began(self.running)
             case News(told):
                 self._pass_on(told, observers)
             case Ended(told, fatal, held):
@@ -237,13 +238,13 @@ class _Worker:
         )
         return self._run(Failure(FailureKind.TIMED_OUT, reason, step, task))
 
-    def _message(self) -> Ready | News | Ended | None:
+    def _message(self) -> Message | None:
         """Its next message; None if it died."""
         try:
             # A process that it started may keep its end of the pipe open after its death.
             if not self.pipe.poll() and not self.process.is_alive() and not self.pipe.poll():
                 return None
-            message: Ready | News | Ended = self.pipe.recv()
+            message: Message = self.pipe.recv()
         except (EOFError, OSError):
             return None
         return message

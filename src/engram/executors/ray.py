@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Generator, Iterator, Sequence
@@ -521,4 +522,22 @@ def run_order(order: Order, contents: dict[str, Any], mailbox: Any, shared: bool
     def told(shared: bool, steps: Sequence[Told]) -> None:
         mailbox.put.remote(Letter(name, shared, tuple(steps)))
 
-    return carry_out(order, fetch, told, shared=shared)
+    with _interruptible():
+        return carry_out(order, fetch, told, shared=shared)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ray cancel what is done inside, also where the node ignores SIGINT, which is how Ray does it.
+
+    One that was started with `nohup` or in the background does, and so do its workers.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before != signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeAlias
 
 import torch
 
@@ -96,6 +97,11 @@ def step_of(told: Told, run: Run) -> Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Began:
+    """Message: the worker makes the run that it was sent; no other process does."""
+
+
+@dataclass(frozen=True, slots=True)
 class News:
     """Message: the steps since the last message that were evaluated, and the latest one."""
 
@@ -114,6 +120,10 @@ class Ended:
     held: bool = False
 
 
+Message: TypeAlias = Ready | Began | News | Ended
+"""What a worker reports."""
+
+
 class _Stopped(KeyboardInterrupt):
     """The parent asked to stop."""
 
@@ -125,6 +135,10 @@ class _Reporter(Watcher):
         self.pipe = pipe
         self.reported = 0.0
         self.waiting: list[Told] = []
+
+    def began(self, run: Run) -> None:
+        """Report at once that the run is made here."""
+        _say(self.pipe, Began())
 
     def updated(self, step: Step) -> None:
         """Record an update, and report if it is time."""
@@ -193,7 +207,7 @@ def _warn(message: Warning | str, *_: object, **__: object) -> None:
     sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
 
 
-def _say(pipe: Connection, message: Ready | News | Ended) -> None:
+def _say(pipe: Connection, message: Message) -> None:
     """Send a message; if the parent is gone, the next `recv` notices."""
     with suppress(OSError):
         pipe.send(message)

@@ -337,12 +337,14 @@ def _library(name: str, extra: str) -> ModuleType:
 
 def _curve(run: Run) -> dict[int, dict[int, float]]:
     """The accuracy of every task at every evaluation after the first update, from the trace."""
-    curve: dict[int, dict[int, float]] = {}
-    trace = run.trace
-    for step, task, accuracy in zip(trace.step, trace.task, trace.accuracy().tolist(), strict=True):
-        if step:
-            curve.setdefault(int(step), {})[int(task)] = accuracy
-    return curve
+    if not len(run.trace):
+        return {}
+    table = zip(run.curve.step.tolist(), run.curve.accuracy.tolist(), strict=True)
+    return {
+        step: {int(task): value for task, value in zip(run.curve.tasks, row, strict=True) if value == value}
+        for step, row in table
+        if step
+    }
 
 
 def _task(task: int, names: list[str]) -> str:

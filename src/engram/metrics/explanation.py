@@ -15,7 +15,9 @@ _ON_SUBSETS: Final = (
     "subset of the test samples is evaluated, results also have a corrected value and a 95 % interval for "
     "the value on the whole test sets, from random parts of the subset (`engram run`, `engram metrics`, the "
     "report, `frame()`). The value as measured stays the metric. With 1,000 samples the correction is small, "
-    "and the interval is what to look at. Subsets that are redrawn for every evaluation cannot be corrected."
+    "and the interval is what to look at. Subsets that are redrawn for every evaluation cannot be corrected. "
+    "With `--samples two-level`, the curve between evaluations of all samples is estimated from a part of "
+    "them first, and the interval counts that too."
 )
 
 

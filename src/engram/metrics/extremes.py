@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.trace import Trace
+from engram.metrics.anchored import Correction
 from engram.metrics.arrays import Mask, Matrix, Vector, row_means
 from engram.metrics.computing import compute
 from engram.metrics.history import Curve, History, Phases
@@ -114,7 +115,7 @@ class Extremes:
             Extremes(values={}, why='no bits')
         """
         values = {
-            str(name): Estimate(*(float(parts[part]) for part in PARTS))
+            str(name): Estimate(float(parts["corrected"]), float(parts["low"]), float(parts["high"]))
             for name, parts in value["values"].items()
         }
         return cls(values, str(value["why"]))
@@ -138,6 +139,11 @@ def estimate_extremes(
     set. With θ the metric on the subset and θ* its mean over such draws, the corrected value is 2θ − θ*, and
     the interval is 1.96 standard deviations to both sides: those of the draws, but at least those of two
     errors in a task, and half the squared correction added. Tasks are drawn independently.
+
+    Where samples have two levels, θ is the metric of the corrected curve (see `engram.metrics.anchored`).
+    Both levels are drawn, each as said above and independently of the other, and each pair of draws is
+    corrected in the same way: what anchors tell is not uncertain, but for what all samples at an anchor are
+    relative to the whole test set.
 
     The interval is about the whole test sets: where they were evaluated, it has no width. It does not cover
     what another seed or another test set would change. The draws are the same every time, and do not depend
@@ -172,7 +178,11 @@ def estimate_extremes(
         return Extremes(why=reason)
     curve = Curve.of_trace(source, phases=phases)
     task_ends = Curve.of_trace(ends, phases=phases) if isinstance(ends, Trace) else ends
-    samples = [_Samples.of(source, curve, column, sizes or {}) for column in range(len(curve.tasks))]
+    columns = range(len(curve.tasks))
+    samples = [_Samples.of(source, curve, column, sizes or {}) for column in columns]
+    anchors = None
+    if source.anchors is not None and len(source.anchors):
+        anchors = [_Samples.of(source.anchors, curve, column, sizes or {}) for column in columns]
     if any(not part.whole and part.n < LEAST for part in samples):
         return Extremes(why=f"needs at least {LEAST} samples of each task, or all of them")
     variants = _variants(options or Options())
@@ -182,7 +192,7 @@ def estimate_extremes(
     variants = {name: variants[name] for name in measured}
     pieces = [
         _of_draws(tables, curve, task_ends, classes_seen, variants)
-        for tables in _redraws(curve, samples, replicates)
+        for tables in _redraws(curve, samples, anchors, replicates)
     ]
     floors = np.array([part.least_variance for part in samples])
     estimates = {
@@ -208,17 +218,22 @@ def mean_extremes(runs: Sequence[Extremes]) -> Extremes:
     why = next((run.why for run in runs if run.why), "")
     names = [name for name in runs[0].values if all(name in run.values for run in runs)] if runs else []
     tables = {name: [run.values[name] for run in runs] for name in names}
-    return Extremes(
-        {
-            name: Estimate(*(sum(getattr(value, part) for value in values) / len(values) for part in PARTS))
-            for name, values in tables.items()
-        },
-        why,
+    return Extremes({name: _mean_estimate(values) for name, values in tables.items()}, why)
+
+
+def _mean_estimate(values: Sequence[Estimate]) -> Estimate:
+    n = len(values)
+    return Estimate(
+        sum([value.corrected for value in values]) / n,
+        sum([value.low for value in values]) / n,
+        sum([value.high for value in values]) / n,
     )
 
 
 def _unusable(trace: Trace) -> str:
     """Why there is nothing to draw from; empty if there is."""
+    if trace.anchors is not None and len(trace.anchors) and (reason := _unusable(trace.anchors)):
+        return reason
     if not len(trace) or not all(trace.bits):
         return NEEDS["bits"]
     totals: dict[int, int] = {}
@@ -374,22 +389,21 @@ class _Samples:
         """The variance of an accuracy with two errors among the samples; fewer say no more than that."""
         return 0.0 if self.whole else 2 * (1 - self.n / self.size) / self.n**2
 
-    def blocks(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
+    def blocks(self) -> Iterator[NDArray[np.uint8]]:
         """The bits, some evaluations at a time."""
         height = max(1, _BLOCK // max(self.n, 1))
         for first in range(0, len(self.packed), height):
-            rows = slice(first, first + height)
-            yield self.evaluations[rows], np.unpackbits(self.packed[rows], axis=1, count=self.n)
+            yield np.unpackbits(self.packed[first : first + height], axis=1, count=self.n)
 
-    def draws(self, column: int, replicates: int) -> Mask:
+    def draws(self, seeds: Sequence[int], replicates: int) -> Mask:
         """The samples of each draw: one row per sample, one column per draw.
 
         Samples with other answers change places with their answers, so that their order does not matter.
         """
-        draw = np.random.default_rng([_SEED, column])
+        draw = np.random.default_rng([_SEED, *seeds])
         balanced = _balanced_draws(self.n, self.drawn, replicates, draw)
         keys: NDArray[np.uint64] = np.zeros(self.n, dtype=np.uint64)
-        for _, bits in self.blocks():
+        for bits in self.blocks():
             marks = draw.integers(0, 2**64, size=len(bits), dtype=np.uint64)
             keys += marks @ bits.astype(np.uint64)
         chosen: Mask = np.empty((self.n, replicates), dtype=np.bool_)
@@ -420,19 +434,57 @@ def _balanced_draws(n: int, size: int, replicates: int, draw: np.random.Generato
     return chosen
 
 
-def _redraws(curve: Curve, samples: Sequence[_Samples], replicates: int) -> Iterator[Matrix]:
+def _redraws(
+    curve: Curve, samples: Sequence[_Samples], anchors: Sequence[_Samples] | None, replicates: int
+) -> Iterator[Matrix]:
     """Accuracies on random parts of the samples: `tables[draw, evaluation, task]`, some draws at a time."""
-    chosen = [None if part.whole else part.draws(column, replicates) for column, part in enumerate(samples)]
+    levels = [_Drawn.of(part, (column,), replicates) for column, part in enumerate(samples)]
+    wholes: list[_Drawn | None] = [None] * len(levels)
+    if anchors is not None:
+        wholes = [_Drawn.of(part, (column, 1), replicates) for column, part in enumerate(anchors)]
     together = max(1, _TABLES // max(1, curve.accuracy.nbytes))
     for first in range(0, replicates, together):
         some = slice(first, min(first + together, replicates))
         tables = np.repeat(curve.accuracy[np.newaxis], some.stop - some.start, axis=0)
-        for column, (part, mask) in enumerate(zip(samples, chosen, strict=True)):
-            if mask is None:
+        for column, (level, whole) in enumerate(zip(levels, wholes, strict=True)):
+            if level.mask is None:
                 continue
-            # In 32 bits, counts are exact up to 16 million samples.
-            weights = mask[:, some].astype(np.float32)
-            for evaluations, bits in part.blocks():
-                right = bits.astype(np.float32) @ weights
-                tables[:, evaluations, column] = right.T.astype(np.float64) / part.drawn
+            table = level.accuracies(some)
+            if whole is not None and len(whole.samples.evaluations):
+                at = level.samples.evaluations, whole.samples.evaluations
+                correction = Correction.between(*(curve.step[rows] for rows in at))
+                # The curve has what was asked at anchors.
+                asked = curve.accuracy[at[1], column, np.newaxis]
+                if whole.mask is not None:
+                    asked = whole.accuracies(some)
+                table = correction.apply(table, asked, level.noise(correction, some, whole.samples.n))
+            tables[:, level.samples.evaluations, column] = table.T
         yield tables
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Drawn:
+    """The samples of one task, and random parts of them; without a mask, all of them every time."""
+
+    samples: _Samples
+    mask: Mask | None
+
+    @classmethod
+    def of(cls, samples: _Samples, seeds: Sequence[int], replicates: int) -> _Drawn:
+        return cls(samples, None if samples.whole else samples.draws(seeds, replicates))
+
+    def accuracies(self, some: slice) -> Matrix:
+        """The accuracies on some of the draws: one row per evaluation of the task, one column per draw."""
+        assert self.mask is not None
+        # In 32 bits, counts are exact up to 16 million samples.
+        weights = self.mask[:, some].astype(np.float32)
+        right = [bits.astype(np.float32) @ weights for bits in self.samples.blocks()]
+        return np.concatenate(right).astype(np.float64) / self.samples.drawn
+
+    def noise(self, correction: Correction, some: slice, whole: int) -> Matrix:
+        """The variance of deviations from the line between anchors, on some of the draws."""
+        assert self.mask is not None
+        samples = self.samples
+        right = np.concatenate(list(samples.blocks()))
+        weights = self.mask[:, some].astype(np.float32) / np.float32(samples.drawn)
+        return correction.noise(right, weights) * (1 - samples.n / whole) / samples.drawn

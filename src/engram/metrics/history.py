@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from engram.core.errors import InputError
+from engram.metrics.anchored import corrected
 from engram.metrics.arrays import Label, Labels, Mask, Matrix, Vector, row_means
 from engram.metrics.matrix import check_fractions
 
@@ -157,22 +158,14 @@ class Curve:
             >>> Curve.of_counts(step=[1], learning=[0], task=[0], correct=[3], total=[4]).accuracy
             array([[0.75]])
         """
-        right = _whole(correct, "correct").astype(np.float64)
-        samples = _whole(total, "total").astype(np.float64)
-        if (samples < 1).any():
-            raise InputError(f"total must be at least 1, got {samples[samples < 1][0]:g}")
-        wrong = (right < 0) | (right > samples)
-        if wrong.any():
-            raise InputError(
-                f"correct must be between 0 and total, got {right[wrong][0]:g} of {samples[wrong][0]:g}"
-            )
+        accuracy, samples = _shares(correct, total)
         return cls.of_table(
-            step=step, learning=learning, task=task, accuracy=right / samples, total=samples, phases=phases
+            step=step, learning=learning, task=task, accuracy=accuracy, total=samples, phases=phases
         )
 
     @classmethod
     def of_trace(cls, trace: Trace, *, phases: Phases | None = None) -> Curve:
-        """The curve of a trace.
+        """The curve of a trace; with two levels of samples, that of all, as `corrected` estimates it.
 
         Args:
             trace: The trace of a run.
@@ -186,12 +179,17 @@ class Curve:
             >>> Curve.of_trace(trace).accuracy
             array([[0.5]])
         """
-        return cls.of_counts(
+        _shares(trace.correct, trace.total)
+        if trace.anchors is None or not len(trace.anchors):
+            return cls.of_counts(**trace.counts()._asdict(), phases=phases)
+        _shares(trace.anchors.correct, trace.anchors.total)
+        accuracy, total = corrected(trace)
+        return cls.of_table(
             step=trace.step,
             learning=trace.learning,
             task=trace.task,
-            correct=trace.correct,
-            total=trace.total,
+            accuracy=accuracy,
+            total=total,
             phases=phases,
         )
 
@@ -291,6 +289,20 @@ def _whole(values: ArrayLike, what: str) -> NDArray[np.int64]:
     if wrong.any():
         raise InputError(f"{what} must be whole numbers below 2^63, got {numbers[wrong][0].item()!r}")
     return numbers.astype(np.int64)
+
+
+def _shares(correct: ArrayLike, total: ArrayLike) -> tuple[Vector, Vector]:
+    """The fractions of right answers, and the numbers of samples; impossible counts are refused."""
+    right = _whole(correct, "correct").astype(np.float64)
+    samples = _whole(total, "total").astype(np.float64)
+    if (samples < 1).any():
+        raise InputError(f"total must be at least 1, got {samples[samples < 1][0]:g}")
+    wrong = (right < 0) | (right > samples)
+    if wrong.any():
+        raise InputError(
+            f"correct must be between 0 and total, got {right[wrong][0]:g} of {samples[wrong][0]:g}"
+        )
+    return right / samples, samples
 
 
 def _counts(values: ArrayLike, what: str) -> NDArray[np.int64]:

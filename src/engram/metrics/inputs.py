@@ -11,6 +11,7 @@ import numpy as np
 from engram.core.errors import InputError
 from engram.core.trace import Trace
 from engram.metrics import matrix
+from engram.metrics.anchored import Levels, levels_of
 from engram.metrics.arrays import Label, Matrix, Vector
 from engram.metrics.history import Curve, Phases
 from engram.metrics.registry import NEEDS, Metric
@@ -22,6 +23,8 @@ _OF_LEARNED: Final = (
     *("min-ACC", "WC-ACC"),
 )
 """The metrics that count only tasks that were learned."""
+_OF_SAMPLES: Final = frozenset(("bits", "right"))
+"""What metrics of single samples need."""
 
 
 Choices = Sequence[Sequence[int]]
@@ -39,6 +42,7 @@ class Inputs:
         counted: The number of tasks that must have class counts, starting with the first.
         unlearned: The columns of tasks that were evaluated but never learned.
         tasks: The names of the tasks.
+        levels: How many samples were asked at which level; None with one level.
     """
 
     matrix: Matrix
@@ -47,6 +51,7 @@ class Inputs:
     counted: int
     unlearned: tuple[int, ...] = ()
     tasks: tuple[Label, ...] = ()
+    levels: Levels | None = None
 
     def reservation(self, metric: Metric) -> str:
         """What a metric leaves out though it was measured; empty where it counts everything.
@@ -56,6 +61,9 @@ class Inputs:
             >>> gather_inputs(np.array([[0.9, 0.1], [np.nan, np.nan]])).reservation(METRICS["ACC"])
             'does not count the task that was evaluated but never learned; see FORG-unlearned'
         """
+        if self.levels is not None and not _OF_SAMPLES.isdisjoint(metric.needs):
+            few, all_samples = self.levels.small, self.levels.whole
+            return f"counts the {few:,} of {all_samples:,} samples of each task that every evaluation asks"
         if not self.unlearned or metric.name not in _OF_LEARNED:
             return ""
         n = len(self.unlearned)
@@ -148,7 +156,8 @@ def gather_inputs(
     tasks = () if task_ends is None else task_ends.tasks
     if names is not None:
         tasks = tuple(names[task] if isinstance(task, int) else task for task in tasks)
-    return Inputs(acc, values, counts, counted, unlearned, tasks)
+    levels = levels_of(source) if isinstance(source, Trace) else None
+    return Inputs(acc, values, counts, counted, unlearned, tasks, levels)
 
 
 def _of_samples(trace: Trace, curve: Curve | None, *, redrawn: bool) -> dict[str, object]:

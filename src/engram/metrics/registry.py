@@ -419,14 +419,19 @@ def computed(options: Options | None = None) -> dict[str, Metric]:
         >>> [name for name, metric in computed().items() if not metric.higher_is_better][:7]
         ['FORG', 'AF', 'FORG-unlearned', 'RAF', 'WF10', 'WF100', 'WFinf']
     """
-    metrics = all_metrics()
-    if options is not None:
-        return _variants(metrics, options)
-    # Many runs ask for the same names; plugins may register more metrics at any time.
-    if not any(map(operator.is_not, metrics, _latest.metrics)) and len(metrics) == len(_latest.metrics):
-        return dict(_latest.names)
-    _latest.metrics, _latest.names = metrics, _variants(metrics, Options())
-    return dict(_latest.names)
+    return dict(_up_to_date().names) if options is None else _variants(all_metrics(), options)
+
+
+def expected_names() -> Mapping[str, None]:
+    """The names of the metrics that a run should have, in their order, for quick look-up.
+
+    Metrics of tasks that are never learned are not among them: few runs have such tasks.
+
+    Example:
+        >>> "ACC" in expected_names(), "FORG-unlearned" in expected_names()
+        (True, False)
+    """
+    return _up_to_date().expected
 
 
 class _Latest:
@@ -434,9 +439,21 @@ class _Latest:
 
     metrics: tuple[Metric, ...] = ()
     names: Mapping[str, Metric] = MappingProxyType({})
+    expected: Mapping[str, None] = MappingProxyType({})
 
 
 _latest = _Latest()
+
+
+def _up_to_date() -> _Latest:
+    """The names of metrics. Many runs ask for them, and plugins may register more metrics at any time."""
+    metrics = all_metrics()
+    if len(metrics) != len(_latest.metrics) or any(map(operator.is_not, metrics, _latest.metrics)):
+        _latest.metrics, _latest.names = metrics, _variants(metrics, Options())
+        _latest.expected = dict.fromkeys(
+            name for name, metric in _latest.names.items() if "unlearned" not in metric.needs
+        )
+    return _latest
 
 
 def _variants(metrics: Iterable[Metric], options: Options) -> dict[str, Metric]:

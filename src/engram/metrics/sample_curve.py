@@ -39,18 +39,21 @@ class TaskBits:
         """
         rows = np.flatnonzero(np.asarray(trace.task) == task)
         rows = rows[np.argsort(np.asarray(trace.step, dtype=np.int64)[rows], kind="stable")]
-        totals = {trace.total[row] for row in rows}
+        # Lists are looked up with plain numbers: it takes half as long, and reports do it for many runs.
+        places = rows.tolist()
+        totals = {trace.total[row] for row in places}
+        bits = [trace.bits[row] for row in places]
         if len(totals) > 1:
             raise InputError(
                 f"task {task} was evaluated on {min(totals)} to {max(totals)} samples: "
                 "the number must not change"
             )
-        if not all(trace.bits[row] for row in rows):
+        if not all(bits):
             raise InputError(
                 f"the trace does not record which samples of task {task} were right: record it with bits"
             )
         samples = totals.pop() if totals else 0
-        flat = np.frombuffer(b"".join(trace.bits[row] for row in rows), dtype=np.uint8)
+        flat = np.frombuffer(b"".join(bits), dtype=np.uint8)
         return cls(rows, flat.reshape(len(rows), (samples + 7) // 8), samples)
 
 

@@ -16,7 +16,7 @@ from engram.metrics.computing import Value, compute
 from engram.metrics.curve import Mode, Span
 from engram.metrics.history import Curve, Phases
 from engram.metrics.inputs import Choices, Inputs, gather_inputs
-from engram.metrics.registry import NEEDS, WINDOWS, Keywords, Metric, Options, computed
+from engram.metrics.registry import NEEDS, WINDOWS, Keywords, Metric, Options, computed, expected_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,11 +154,9 @@ def missing(stored: Collection[str], why: Mapping[str, str] | None = None) -> tu
         >>> missing(computed().keys() - {"AF", "FWT"}, {"FWT": "needs the accuracies at initialisation"})
         ('AF',)
     """
-    return tuple(
-        name
-        for name, metric in computed().items()
-        if name not in stored and name not in (why or {}) and "unlearned" not in metric.needs
-    )
+    expected = expected_names()
+    lacking = expected.keys() - set(stored)
+    return tuple(name for name in expected if name in lacking and name not in (why or {})) if lacking else ()
 
 
 def _measured(metric: Metric, inputs: Inputs, options: Keywords) -> tuple[Value | None, str]:

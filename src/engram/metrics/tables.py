@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError
+from engram.core.folder import ANCHORS, TRACE
 from engram.core.trace import COLUMNS, Trace
 from engram.metrics.arrays import Labels, Matrix, Vector
 from engram.metrics.history import Curve
@@ -90,6 +91,9 @@ def read_bits(path: Path) -> Trace | None:
     if not integers or types.get("bits") != pl.Binary:
         return None
     trace = Trace.load(path)
+    beside = path.parent / ANCHORS
+    if path.name == TRACE and beside.is_file():
+        trace.anchors = Trace.load(beside)
     return trace if all(trace.bits) else None
 
 

@@ -202,7 +202,8 @@ def option_of(name: str) -> Option | None:
     """The option of this name that some network has, engram's own or a user's."""
     if name in shared_options():
         return shared_options()[name]
-    users = (option for model in MODELS for option in own_options(model).values())
+    others = (model for model in MODELS if model not in _OUR_NAMES)
+    users = (option for model in others for option in own_options(model).values())
     return next((option for option in users if option.name == name), None)
 
 
@@ -347,7 +348,7 @@ class ModelSpec:
 
 def own_options(name: str) -> dict[str, Option]:
     """The options of a network that no other shares; none where the name is unknown or cannot be loaded."""
-    if name not in MODELS or name in _OUR_NAMES:
+    if name in _OUR_NAMES or name not in MODELS:
         return {}
     try:
         return {option.name: option for option in MODELS[name].declared}

@@ -66,7 +66,7 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     for piece in pieces:
         planned_runs = samples(piece)
         if piece.outline is not None:
-            count = piece.outline()[0]
+            count, _ = outline_of(piece)
         else:
             planned_runs = tuple(planned for planned in planned_runs if _is_new(planned, known))
             count = len(planned_runs)
@@ -88,10 +88,19 @@ def needs(pieces: Iterable[Piece], *, seeds: int | None = None, data: Path | Non
     )
 
 
-@cache
 def samples(piece: Piece) -> tuple[Experiment, ...]:
     """The runs of a piece with one seed, or a few representative ones if they are very many."""
-    return tuple(piece.first_runs(1) if piece.outline is None else piece.outline()[1])
+    return outline_of(piece)[1]
+
+
+@cache
+def outline_of(piece: Piece) -> tuple[int, tuple[Experiment, ...]]:
+    """The number of runs that a piece first asks for with one seed, and all or some of them; planned once."""
+    if piece.outline is not None:
+        count, few = piece.outline()
+        return count, tuple(few)
+    runs = piece.first_runs(1)
+    return len(runs), tuple(runs)
 
 
 def _is_new(planned: Experiment, known: dict[tuple[str, str], list[Experiment]]) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 
 from engram.core.trace import Trace
+from engram.metrics.anchored import corrected
 from engram.metrics.joint import CF_THRESHOLDS
 
 _SLT_NAME = re.compile(rf"slt-({'|'.join(CF_THRESHOLDS)})[a-h]?-")
@@ -32,8 +33,14 @@ def union_accuracy(trace: Trace, *, learning: int, tasks: Sequence[int]) -> list
         >>> union_accuracy(trace, learning=1, tasks=(0, 1))
         [(5, 0.5)]
     """
-    counts: dict[int, dict[int, tuple[int, int]]] = {}
-    rows = zip(trace.step, trace.learning, trace.task, trace.correct, trace.total, strict=True)
+    counts: dict[int, dict[int, tuple[float, int]]] = {}
+    correct_in: Sequence[float] = trace.correct
+    total_in = trace.total
+    if trace.anchors is not None:
+        whole = dict(zip(trace.anchors.task, trace.anchors.total, strict=True))
+        total_in = [whole.get(task, total) for task, total in zip(trace.task, trace.total, strict=True)]
+        correct_in = (corrected(trace)[0] * total_in).tolist()
+    rows = zip(trace.step, trace.learning, trace.task, correct_in, total_in, strict=True)
     for step, current, task, correct, total in rows:
         if current == learning and task in tasks and step > 0:
             counts.setdefault(step, {})[task] = correct, total

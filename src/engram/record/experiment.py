@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
@@ -28,6 +29,10 @@ from engram.scenarios.values import Scenario
 __all__ = ["FORMAT", "EvaluationSpec", "Experiment", "PhaseSpec", "Start", "TransferSpec"]
 
 FORMAT = 1
+
+
+_UNSAFE = re.compile(r"[/\\\0]|\.\.")
+"""What a name of a folder must not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ class Experiment:
                 raise InputError(f"{name} must be at least 1, got {value}")
         for kind, name in (("scenario", self.scenario.name), ("method", self.method)):
             # Both are part of the name of the run's folder.
-            if any(part in name for part in ("/", "\\", "..", "\0")):
+            if _UNSAFE.search(name) is not None:
                 raise InputError(f"the name of a {kind} must have no slash and no two dots, got {name!r}")
         if self.seed < 0:
             raise InputError(f"seed must be at least 0, got {self.seed}")

@@ -24,6 +24,7 @@ from engram.record.samples import Samples
 from engram.record.settled import Settled
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
+from engram.record.two_level import missed_by_thinning
 
 if TYPE_CHECKING:
     from engram.metrics.extremes import Extremes
@@ -59,6 +60,8 @@ class Recording(ABC):
         seen: The tasks that are evaluated.
         learned: The tasks for each value of `learning`.
         updated: The step of the last update for each value of `learning`.
+        shifts: Where samples have two levels: for each task, what all of them added to the accuracy of the
+            small part when both were asked last.
     """
 
     trace = Settled[Trace]()
@@ -81,6 +84,7 @@ class Recording(ABC):
         self.seen: list[int] = []
         self.learned: dict[int, tuple[int, ...]] = {}
         self.updated: dict[int, int] = {}
+        self.shifts: dict[int, float] = {}
 
     def settle(self) -> None:
         """Wait for evaluations that are under way, and record them; reading any record does so first."""
@@ -148,9 +152,13 @@ class Recording(ABC):
 
     @property
     def latest(self) -> dict[int, float]:
-        """The latest accuracy of each task by its number."""
-        trace = self.trace
-        return {trace.task[row]: trace.correct[row] / trace.total[row] for row in self._latest_rows(trace)}
+        """The latest accuracy of each task by its number; with two levels, an estimate for all samples."""
+        trace, shifts = self.trace, self.shifts
+        return {
+            task: min(max(trace.correct[row] / trace.total[row] + shifts.get(task, 0.0), 0.0), 1.0)
+            for row in self._latest_rows(trace)
+            for task in (trace.task[row],)
+        }
 
     def latest_scores(self) -> dict[Label, float]:
         """The latest mean score of each task, by its name, or by its number where tasks have no names."""
@@ -164,11 +172,16 @@ class Recording(ABC):
 
         Where scores are recorded, these include the metrics of scores (see `engram.metrics.scores`); where
         nothing else is, there are no others. A warning says where a task's last update was not evaluated, so
-        that metrics at task ends use an earlier one.
+        that metrics at task ends use an earlier one. `missed` says what thinned evaluations may have missed.
         """
         measured = self._measured()
         self._warn_of_doubts()
         return measured.final
+
+    @property
+    def missed(self) -> str:
+        """What evaluating only some updates may have missed; empty where every update was evaluated."""
+        return missed_by_thinning(self._record.step)
 
     def extremes(self) -> Extremes:
         """min-ACC, WF10 and the other extremes, corrected for the bias of subsets, with 95 % intervals.

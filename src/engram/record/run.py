@@ -19,7 +19,8 @@ from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, fini
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
 from engram.core.scores import Scores
-from engram.core.trace import Counts, Trace
+from engram.core.trace import Trace
+from engram.metrics.anchored import Levels, levels_of
 from engram.metrics.curve import Curve
 from engram.metrics.extremes import Extremes, estimate_extremes
 from engram.record.account import Account
@@ -317,6 +318,11 @@ class Run:
         )
 
     @property
+    def levels(self) -> Levels | None:
+        """How many samples were asked at every evaluation, and how many at anchors; None with one level."""
+        return levels_of(self.trace) if self.tables.has_anchors else None
+
+    @property
     def redrawn(self) -> bool:
         """Whether other samples were drawn for every evaluation."""
         evaluation = self.description.get("evaluation")
@@ -350,14 +356,11 @@ class Run:
             >>> Run(stored={"ACC": 0.9}).metric("ACC")
             0.9
         """
-        if name not in self.metrics:
-            refused = name in self.why and not len(self.trace)
-            raise (
-                InputError(f"{name} {self.why[name]}")
-                if refused
-                else unknown_name("metric", name, self.metrics)
-            )
-        return self.metrics[name]
+        if name in self.metrics:
+            return self.metrics[name]
+        if name in self.why and not len(self.trace):
+            raise InputError(f"{name} {self.why[name]}")
+        raise unknown_name("metric", name, self.metrics)
 
     def after_each_task(self, name: str) -> list[float]:
         """A metric after each task; NaN where it is undefined."""
@@ -377,7 +380,7 @@ class Run:
     @cached_property
     def curve(self) -> Curve:
         """The trace as a table of accuracies, tasks in the order in which they were learned."""
-        return self._curve_of(self.tables.counts())
+        return self._curve_of(self.tables)
 
     @property
     def tasks(self) -> Sequence[int | str]:
@@ -389,14 +392,13 @@ class Run:
     @cached_property
     def matrix(self) -> NDArray[np.float64]:
         """`acc[learned, evaluated]`, on full test sets where the run kept such evaluations."""
-        return self._curve_of(self.ends.counts()).matrix() if len(self.ends) else self.curve.matrix()
+        return self._curve_of(Tables(self.ends)).matrix() if len(self.ends) else self.curve.matrix()
 
-    def _curve_of(self, counts: Counts) -> Curve:
-        if not np.size(counts.step):
-            self.refuse_only_scores()
+    def _curve_of(self, tables: Tables) -> Curve:
         try:
-            return Curve.of_counts(**counts._asdict(), phases=self._phases())
+            return tables.curve(self._phases())
         except InputError as error:
+            self.refuse_only_scores()
             raise InputError(f"the run {self.folder or self.id} cannot be read: {error}") from error
 
     def _phases(self) -> list[Sequence[int]] | None:
@@ -559,7 +561,8 @@ class Run:
             >>> Run.find(Experiment(split("digits", setting="class"), "er"), Path("nowhere")).status
             'missing'
         """
-        folder, description = out / experiment.id, experiment.as_json()
+        description = experiment.as_json()
+        folder = out / str(description["id"])
         try:
             run = _read(folder, description, experiment)
             # Answers do not change the id, but a run without them is not what was asked for.

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from engram.core.errors import InputError
 from engram.core.schema import INTERNAL, Flag, Since, ZeroMeansAll
+from engram.record.two_level import canonical, check_levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,8 @@ class EvaluationSpec:
         upstream: A data set that the start was pretrained on: how much of it is remembered.
         points: Evaluate each phase about this many times, instead of `every` (Pfülb & Gepperth 2019: 90);
             0 to use `every`.
+        samples: `two-level:N` to ask N of the samples at every evaluation, and all of them at some; None to
+            ask all every time. `two-level` is `two-level:200`.
         skips: Leave out evaluations, except at task ends, while all evaluator processes are busy: the period
             follows their speed, as De Lange et al. (2023, section 3.3) describe. Such a run is another
             experiment, because it is evaluated after fewer updates.
@@ -147,6 +150,21 @@ class EvaluationSpec:
     upstream: Annotated[str, Since("2"), INTERNAL] = ""
     points: Annotated[int, Since("2"), INTERNAL] = 0
     skips: Annotated[bool, Since("3"), INTERNAL] = False
+    samples: Annotated[
+        str | None,
+        Since("4"),
+        Field(description="two-level[:N]: N of them (200) at every evaluation, all at some"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "samples", canonical(self.samples))
+        check_levels(
+            self.samples,
+            subset=self.subset,
+            redraw=self.redraw,
+            full_ends=self.full_ends,
+            per_epoch=self.per_epoch,
+        )
 
     def every_in(self, steps: int) -> int:
         """The number of updates between two evaluations in a phase of `steps` updates.

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from engram.core.errors import Damaged
 from engram.core.files import checksum, write_parquet
-from engram.core.folder import ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
+from engram.core.folder import ANCHORS, ANSWERS, ENDS, PROBES, SAMPLES, SCORES, TRACE, Reading
 from engram.core.scores import Scores
 from engram.core.trace import Counts, Trace, read_table
+from engram.metrics.history import Curve, Phases
 from engram.record.answers import Answers
 from engram.record.samples import Samples
 
@@ -84,9 +85,16 @@ class Tables:
         """Whether answers were recorded."""
         return len(self.answers) > 0
 
+    @property
+    def has_anchors(self) -> bool:
+        """Whether samples have two levels."""
+        return self.trace.anchors is not None
+
     def save(self, folder: Path) -> dict[str, str]:
         """Write the trace, and the other tables where they have rows; returns the checksums of the files."""
         checksums = {TRACE: self.trace.save(folder / TRACE)}
+        if self.trace.anchors is not None:
+            checksums[ANCHORS] = self.trace.anchors.save(folder / ANCHORS)
         if len(self.ends):
             checksums[ENDS] = self.ends.save(folder / ENDS)
         if len(self.scores):
@@ -102,6 +110,12 @@ class Tables:
     def counts(self) -> Counts:
         """The trace without its bits, which takes less time to read where many runs are stored together."""
         return self.trace.counts()
+
+    def curve(self, phases: Phases | None = None) -> Curve:
+        """The accuracies; with two levels of samples those of all, as estimated between anchors."""
+        if self.has_anchors:
+            return Curve.of_trace(self.trace, phases=phases)
+        return Curve.of_counts(**self.counts()._asdict(), phases=phases)
 
     def readings_frame(self) -> polars.DataFrame:
         """What probes measured, as a table with the columns of the file."""
@@ -135,13 +149,15 @@ class StoredTables(Tables):
             return super().save(folder)
         if self.checksums is not None:
             return dict(self.checksums)
-        files = (folder / name for name in (TRACE, ENDS, SCORES, PROBES, SAMPLES, ANSWERS))
+        files = (folder / name for name in (TRACE, ANCHORS, ENDS, SCORES, PROBES, SAMPLES, ANSWERS))
         return {file.name: checksum(file.read_bytes()) for file in files if file.is_file()}
 
     @cached_property
     def trace(self) -> Trace:  # type: ignore[override]
-        """Every evaluation."""
-        return self._trace(TRACE)
+        """Every evaluation, with its anchors where samples have two levels."""
+        trace = self._trace(TRACE)
+        trace.anchors = self._trace(ANCHORS) if self._has(ANCHORS) else None
+        return trace
 
     @cached_property
     def ends(self) -> Trace:  # type: ignore[override]
@@ -178,6 +194,11 @@ class StoredTables(Tables):
     def has_answers(self) -> bool:
         """Whether answers were recorded, without reading them."""
         return self._has(ANSWERS)
+
+    @property
+    def has_anchors(self) -> bool:
+        """Whether samples have two levels, without reading the trace."""
+        return self._has(ANCHORS)
 
     def _trace(self, name: str) -> Trace:
         return Trace.load(self.folder / name, sha256=self._known(name)) if self._has(name) else Trace()

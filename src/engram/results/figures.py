@@ -10,6 +10,7 @@ from engram.core.jsons import JsonObject
 from engram.record.run import Run
 from engram.results.query import (
     MeanCurve,
+    MetricsTable,
     end_values,
     metrics_table,
     min_accuracy_curve,
@@ -59,9 +60,14 @@ def method_figure(groups: Sequence[RunGroup]) -> Figure:
     return {"kind": "methods", "series": series, **_boundaries({group.label: group.runs for group in groups})}
 
 
-def bar_figure(groups: Sequence[RunGroup]) -> Figure | None:
-    """The `COMPARED` metrics with 95 % intervals; None if no run has any of them."""
-    table = metrics_table(groups)
+def bar_figure(groups: Sequence[RunGroup], table: MetricsTable | None = None) -> Figure | None:
+    """The `COMPARED` metrics with 95 % intervals; None if no run has any of them.
+
+    Args:
+        groups: The runs.
+        table: What `metrics_table` says about them, where that is known.
+    """
+    table = metrics_table(groups) if table is None else table
     names = [name for name in COMPARED if any(summary.n for summary in table.get(name, ()))]
     if not names:
         return None

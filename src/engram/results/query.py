@@ -4,9 +4,10 @@ Curves are aggregated over several runs of one experiment, as mean and standard 
 computed from traces; nothing is trained or evaluated again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from engram.metrics.sample_curve import TaskBits, times_forgotten
 from engram.record.run import Run
 from engram.record.tables import ProbeKey
 from engram.results.runs import RunGroup
-from engram.results.summaries import over_runs
+from engram.results.summaries import metrics_over_runs
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -202,13 +203,20 @@ def accuracy_matrix(runs: Sequence[Run]) -> MatrixSummary:
     return MatrixSummary(_mean(stack), _sd(stack))
 
 
+MetricsTable: TypeAlias = Mapping[str, Sequence[Summary]]
+"""For each metric, its summary over the seeds of each group."""
+
+
 def metrics_table(groups: Sequence[RunGroup]) -> dict[str, list[Summary]]:
     """The summary of each metric over the seeds of each group, in the order of the groups.
 
     For a group in which no run has a value, the summary is NaN with n = 0.
     """
-    names = dict.fromkeys(name for group in groups for run in group.runs for name in run.metrics)
-    return {name: [over_runs(group.runs, name) for group in groups] for name in names}
+    # Nearly all runs have the same metrics.
+    different = dict.fromkeys(tuple(run.metrics) for group in groups for run in group.runs)
+    names = dict.fromkeys(name for several in different for name in several)
+    columns = [metrics_over_runs(group.runs, [*names]) for group in groups]
+    return {name: [column[row] for column in columns] for row, name in enumerate(names)}
 
 
 def stored_extremes(group: RunGroup) -> Extremes:

@@ -1,6 +1,7 @@
 """The report: one self-contained HTML page about some runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -30,6 +31,7 @@ from engram.results.markup import Html, element, joined
 from engram.results.page_parts import look_closer
 from engram.results.query import (
     MatrixSummary,
+    MetricsTable,
     accuracy_matrix,
     deepest_dip,
     forgetting_events,
@@ -38,6 +40,7 @@ from engram.results.query import (
     stored_extremes,
 )
 from engram.results.runs import RunGroup, Runs, group_runs
+from engram.results.sampling import sampling_note
 from engram.results.test_data import other_data_among, other_data_between
 from engram.results.zoom import zoom_command
 
@@ -88,11 +91,15 @@ def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:
     """
     figures: dict[str, Figure] = {}
     drawn = [group.first(DRAWN) for group in groups]
+    for run in (run for group in drawn for run in group.runs):
+        # Curves come from these traces, which are read anyway, and not from columns of all runs of a store.
+        with suppress(InputError):
+            _ = run.trace
     sections = [_group_section(group, i, figures, of=len(groups[i].runs)) for i, group in enumerate(drawn)]
     table = metrics_table(groups)
     metrics = joined(_metrics_section(groups, table), cards_section(drawn))
     if len(groups) > 1:
-        content = joined(_overview(groups, drawn, figures), metrics, *sections)
+        content = joined(_overview(groups, drawn, figures, table), metrics, *sections)
     else:
         content = joined(*sections, metrics)
     names = ", ".join(dict.fromkeys(group.label for group in groups))
@@ -123,7 +130,9 @@ def _lead(groups: Sequence[RunGroup], incomplete: Sequence[Run]) -> Html:
     return joined(f"{experiments}, {evaluations:,} evaluations.{part}{rest}")
 
 
-def _overview(groups: Sequence[RunGroup], drawn: Sequence[RunGroup], figures: dict[str, Figure]) -> Html:
+def _overview(
+    groups: Sequence[RunGroup], drawn: Sequence[RunGroup], figures: dict[str, Figure], table: MetricsTable
+) -> Html:
     figures["methods"] = method_figure(drawn)
     parts = [
         element("h2", "Comparison"),
@@ -138,7 +147,7 @@ def _overview(groups: Sequence[RunGroup], drawn: Sequence[RunGroup], figures: di
             label="Line chart: mean accuracy over the tasks seen so far, one line per experiment",
         ),
     ]
-    bars = bar_figure(groups)
+    bars = bar_figure(groups, table)
     if bars:
         figures["bars"] = bars
         note = (
@@ -178,6 +187,7 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure], *, 
         element("p", " · ".join(_facts(group)), class_="note"),
         _warning(_sentence(other_data_among(group.runs))),
         _gap_sentence(group),
+        _note(sampling_note(group.runs)),
         _figure(
             name,
             note,
@@ -195,6 +205,11 @@ def _group_section(group: RunGroup, number: int, figures: dict[str, Figure], *, 
 def _warning(text: str) -> Html:
     """A paragraph that cannot be overlooked; nothing for an empty text."""
     return element("p", text, class_="warning", role="note") if text else Html("")
+
+
+def _note(text: str) -> Html:
+    """A paragraph of explanation; nothing for an empty text."""
+    return element("p", text, class_="note") if text else Html("")
 
 
 def _sentence(text: str) -> str:
@@ -371,7 +386,7 @@ def _events(run: Run, task: int) -> NDArray[np.int64] | None:
         return None
 
 
-def _metrics_section(groups: Sequence[RunGroup], table: Mapping[str, Sequence[Summary]]) -> Html:
+def _metrics_section(groups: Sequence[RunGroup], table: MetricsTable) -> Html:
     if not table:
         return Html("")
     extremes = [stored_extremes(group) for group in groups]

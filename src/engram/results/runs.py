@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
+from engram.core.collection import without_collection
 from engram.core.errors import Damaged, InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.record.failure import Failure, FailureKind
@@ -132,6 +133,7 @@ class Runs(Sequence[Run]):
         return Path(page)
 
 
+@without_collection()
 def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
     """All runs in some folders, without duplicates, ordered by path and then by folder name.
 
@@ -304,8 +306,15 @@ def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
     drew. Groups with the same label are told apart by the fields in which they differ.
     """
     members: dict[str, list[Run]] = {}
-    for run in runs:
-        members.setdefault(group_key(run), []).append(run)
+    keys: dict[tuple[object, ...], str] = {}
+    # All are held at the same time, because their parts are recognised by their addresses: runs of a store
+    # share those that are equal.
+    described = [(run, run.description) for run in runs]
+    for run, description in described:
+        parts = tuple((name, id(part)) for name, part in description.items() if name not in _OWN)
+        if parts not in keys:
+            keys[parts] = group_key(run)
+        members.setdefault(keys[parts], []).append(run)
     groups = [sorted(group, key=_seed_order) for group in members.values()]
     labels = _distinct_labels([group[0] for group in groups])
     return [RunGroup(label, tuple(group)) for label, group in zip(labels, groups, strict=True)]
@@ -319,7 +328,11 @@ def group_key(run: Run) -> str:
         '{"method": "er"}'
     """
     known = without_draw(run.description)
-    return json.dumps({name: known[name] for name in known if name not in ("id", "seed")}, sort_keys=True)
+    return json.dumps({name: known[name] for name in known if name not in _OWN}, sort_keys=True)
+
+
+_OWN = ("id", "seed")
+"""What the runs of one group do not have in common."""
 
 
 def without_draw(experiment: JsonMapping) -> JsonObject:

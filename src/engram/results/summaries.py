@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.metrics.intervals import Summary, over_seeds
@@ -23,7 +24,24 @@ def over_runs(runs: Sequence[Run], name: str) -> Summary:
         >>> over_runs(runs, "ACC").interval
         'logit'
     """
-    values = np.array([run.metrics.get(name, math.nan) for run in runs], dtype=np.float64)
+    return metrics_over_runs(runs, [name])[0]
+
+
+def metrics_over_runs(runs: Sequence[Run], names: Sequence[str]) -> list[Summary]:
+    """Several metrics over runs, as `over_runs` for each of them; quick for thousands of runs.
+
+    Example:
+        >>> runs = [Run(stored={"ACC": value, "FORG": 0.1}) for value in (0.97, 0.99, 0.98)]
+        >>> [round(summary.mean, 2) for summary in metrics_over_runs(runs, ["ACC", "FORG"])]
+        [0.98, 0.1]
+    """
+    # Run by run, because the metrics of one run lie together in memory.
+    rows = [[metrics.get(name, math.nan) for name in names] for metrics in (run.metrics for run in runs)]
+    columns = np.array(rows, dtype=np.float64).reshape(len(runs), len(names)).T
+    return [_summary(values, runs, name) for values, name in zip(columns, names, strict=True)]
+
+
+def _summary(values: NDArray[np.float64], runs: Sequence[Run], name: str) -> Summary:
     known = values[~np.isnan(values)]
     # The trace is read only where the seeds alone say nothing about the spread.
     same = len(known) > 1 and np.ptp(known) == 0
@@ -46,7 +64,9 @@ def resolution(run: Run, name: str) -> float:
     """
     try:
         metric = find(name)[0]
-        trace = run.ends if metric.task_ends_suffice and len(run.ends) else run.trace
+        trace = run.trace
+        if metric.task_ends_suffice:
+            trace = next((ends for ends in (run.ends, run.trace.at_ends()) if len(ends)), run.trace)
     except InputError:
         return 0.0
     samples = sum(dict(zip(trace.task, trace.total, strict=True)).values())

@@ -15,6 +15,7 @@ from engram.core.errors import InputError
 from engram.core.folder import Reading
 from engram.core.jsons import JsonObject
 from engram.evaluation.asker import Asker, Request
+from engram.evaluation.levels import TwoLevels
 from engram.evaluation.measured import Measured
 from engram.evaluation.parallel.answered import Answered, answered, noise_now
 from engram.evaluation.parallel.beside import Beside, Fate, Job
@@ -42,6 +43,7 @@ class ParallelRecording(Recording):
     units: CompetingUnits | None
     index: Sequence[Tensor]
     redraw: bool
+    levels: TwoLevels | None = None
     _beside: Beside | None = None
     _settling = False
 
@@ -138,6 +140,7 @@ class ParallelRecording(Recording):
         apart = {
             "several processes train together": not team.alone,
             "the network is not on the CPU": device.type != "cpu",
+            "two-level samples are chosen by what was answered before": self.levels is not None,
         }
         reasons = {
             **apart,

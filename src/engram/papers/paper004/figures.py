@@ -9,11 +9,12 @@ from typing import TypeAlias
 
 from engram.papers.pages import Page, Panel, Plotly
 from engram.papers.paper004.interpretations import DATASETS, Interpretation
-from engram.papers.paper004.searches import MEAN, MODE, merged, searched
+from engram.papers.paper004.searches import MEAN, MODE, merged, outlined, searched
 from engram.papers.plans import Plan, Run, relayed, succeeded
 from engram.papers.values import Piece
 from engram.protocols.causal import CausalOutcome
 from engram.protocols.pooled import union_accuracy
+from engram.record.experiment import Experiment
 
 Points: TypeAlias = list[tuple[float, float]]
 
@@ -90,8 +91,12 @@ def _piece(model: str, code: str, benchmark: str, interpretation: Interpretation
         balances = {"mean-IMM": outcome.runs[0].balances, "mode-IMM": mode.runs[0].balances}
         return replace(shown, first=first, balances=balances)
 
-    later = interpretation.later(MEAN if model == "wtIMM" else model)
-    return Piece(f"{model} {code} {benchmark}", plan, later=later)
+    first = MEAN if model == "wtIMM" else model
+
+    def outline() -> tuple[int, list[Experiment]]:
+        return interpretation.candidates(first), outlined(first, code, DATASETS[benchmark], interpretation)
+
+    return Piece(f"{model} {code} {benchmark}", plan, later=interpretation.later(first), outline=outline)
 
 
 def shown(panels: Sequence[tuple[str, str, str]], interpretation: Interpretation) -> tuple[Piece, ...]:

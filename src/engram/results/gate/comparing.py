@@ -71,8 +71,8 @@ def of_run(run: Run, *, by_place: bool = False) -> Predictions:
     import polars as pl
 
     name = str(run.folder or run.id)
-    whole = len(run.ends) > 0
-    trace = run.ends if whole else run.trace
+    ends = next((ends for ends in (run.ends, run.trace.at_ends()) if len(ends)), None)
+    whole, trace = ends is not None, run.trace if ends is None else ends
     run.refuse_only_scores()
     if not len(trace):
         raise InputError(f"the run {name} has no evaluations")

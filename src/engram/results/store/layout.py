@@ -11,12 +11,16 @@ if TYPE_CHECKING:
     import polars
 
 INDEX: Final = "runs.parquet"
-KINDS: Final = ("trace", "ends", "probes", "scores", "answers")
+KINDS: Final = ("trace", "ends", "probes", "scores", "answers", "anchors")
+LATER_KINDS: Final = ("anchors",)
+"""Those that stores of earlier versions do not have."""
 SAMPLES: Final = "samples"
 """Tables of test samples, which most runs share: one file for each that differs, named by its digest."""
 
 OWN: Final = ("id", "seed")
 """What tells the runs of one experiment apart; null in `experiment`, which is one text for all of them."""
+
+_PARTS: Final = ("offset", "rows", "digest")
 
 LIGHT: Final = (
     *OWN,
@@ -36,9 +40,12 @@ LIGHT: Final = (
     "evaluate_seconds",
     "file",
     SAMPLES,
-    *(f"{kind}_{part}" for kind in KINDS for part in ("offset", "rows", "digest")),
+    *(f"{kind}_{part}" for kind in KINDS for part in _PARTS),
 )
 """The columns of the index that a run is read from."""
+
+LATER: Final = tuple(f"{kind}_{part}" for kind in LATER_KINDS for part in _PARTS)
+"""Those that indexes of earlier versions do not have."""
 
 
 def digest_of_table(frame: polars.DataFrame) -> str:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from engram.core.collection import without_collection
 from engram.core.errors import Damaged, InputError
 from engram.core.folder import Reading
 from engram.core.jsons import JsonObject
@@ -29,7 +28,7 @@ from engram.record.samples import Samples
 from engram.record.seal import check_seal
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
-from engram.results.store.layout import INDEX, KINDS, LIGHT, OWN, SAMPLES, digest_of_table
+from engram.results.store.layout import INDEX, KINDS, LATER, LIGHT, OWN, SAMPLES, digest_of_table
 
 if TYPE_CHECKING:
     import polars
@@ -82,13 +81,14 @@ def read_store(address: str | Path) -> list[Run]:
         Damaged: It is not what was written.
     """
     place = str(address).rstrip("/")
-    index = _collected(f"{place}/{INDEX}", lambda table: table)
-    missing = [name for name in LIGHT if name not in index.columns]
+    index = _whole(f"{place}/{INDEX}")
+    columns = [name for name in LIGHT if name in index.columns or name not in LATER]
+    missing = [name for name in columns if name not in index.columns]
     if missing:
         raise Damaged(f"{place}/{INDEX} is not an index of runs: it lacks the columns {', '.join(missing)}")
     files = _Files(place)
-    with _without_collection():
-        return [_run(_Row(row), place, files) for row in index.select(LIGHT).to_dicts()]
+    with without_collection():
+        return [_run(_Row(row), place, files) for row in index.select(columns).to_dicts()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class _Row:
         return str(self.values[name])
 
     def number(self, name: str) -> int:
-        value = self.values[name]
+        value = self.values.get(name)
         return value if isinstance(value, int) else 0
 
     def fraction(self, name: str) -> float:
@@ -207,15 +207,22 @@ class _File:
     def __init__(self, path: str) -> None:
         self.path = path
 
+    @cached_property
+    def _table(self) -> polars.LazyFrame:
+        """The file; what Polars learns about it is kept with this value."""
+        import polars as pl
+
+        return pl.scan_parquet(self.path, glob=False)
+
     def rows(self, offset: int, count: int) -> polars.DataFrame:
-        """Some of its rows."""
-        return _collected(self.path, lambda table: table.slice(offset, count))
+        """Some of its rows, without the ids of runs."""
+        return _answered(self.path, lambda: self._table.drop("id").slice(offset, count))
 
     @cached_property
     def counts(self) -> Sequence[NDArray[np.int64]]:
         """The columns of traces but for the bits, which are most of a file."""
         names = COLUMNS[:-1]
-        frame = _collected(self.path, lambda table: table.select(names))
+        frame = _answered(self.path, lambda: self._table.select(names))
         return [frame[name].to_numpy() for name in names]
 
 
@@ -255,8 +262,10 @@ class _StoreTables(Tables):
 
     @cached_property
     def trace(self) -> Trace:  # type: ignore[override]
-        """Every evaluation."""
-        return self._trace("trace")
+        """Every evaluation, with its anchors where samples have two levels."""
+        trace = self._trace("trace")
+        trace.anchors = None if self._pieces["anchors"] is None else self._trace("anchors")
+        return trace
 
     @cached_property
     def ends(self) -> Trace:  # type: ignore[override]
@@ -286,6 +295,11 @@ class _StoreTables(Tables):
         """Whether answers were recorded, without reading them."""
         return self._pieces["answers"] is not None
 
+    @property
+    def has_anchors(self) -> bool:
+        """Whether samples have two levels, without reading the trace."""
+        return self._pieces["anchors"] is not None
+
     @cached_property
     def samples(self) -> Samples | None:  # type: ignore[override]
         """Who the test samples are; None where that was not recorded."""
@@ -307,7 +321,7 @@ class _StoreTables(Tables):
         piece = self._pieces[kind]
         if piece is None:
             return None
-        frame = piece.file.rows(piece.offset, piece.rows).drop("id")
+        frame = piece.file.rows(piece.offset, piece.rows)
         if digest_of_table(frame) != piece.digest:
             raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
         return frame
@@ -315,30 +329,25 @@ class _StoreTables(Tables):
 
 @lru_cache(16)
 def _samples(path: str, digest: str) -> Samples:
-    frame = _collected(path, lambda table: table)
+    frame = _whole(path)
     if digest_of_table(frame) != digest:
         raise Damaged(f"the samples {path} are damaged: their digest is not the recorded one")
     return Samples.of_frame(frame, path)
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Pause the garbage collector, which looks at all objects again and again while many are made."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
+def _whole(path: str) -> polars.DataFrame:
+    """All of a Parquet file."""
+    import polars as pl
+
+    return _answered(path, lambda: pl.scan_parquet(path, glob=False))
 
 
-def _collected(path: str, query: Callable[[polars.LazyFrame], polars.LazyFrame]) -> polars.DataFrame:
+def _answered(path: str, query: Callable[[], polars.LazyFrame]) -> polars.DataFrame:
     """What a query on a Parquet file gives."""
     import polars as pl
 
     try:
-        return query(pl.scan_parquet(path, glob=False)).collect()
+        return query().collect()
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(f"cannot read {path}: {reason}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from engram.core.errors import InputError
 from engram.core.files import write_parquet
 from engram.core.folder import EXPERIMENT, finite
 from engram.core.jsons import Json, JsonObject
+from engram.core.trace import Trace
 from engram.record.run import Run
 from engram.record.seal import CHECKSUMS, digest_of, sealed
 from engram.results.store.layout import INDEX, KINDS, OWN, SAMPLES, digest_of_table
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 FILE_BYTES: Final = 2**28
 """A file of tables is full when its rows, uncompressed, take so many bytes: what writing needs in memory."""
+
+ROW_GROUP: Final = 2**14
+"""So many rows are read where a single run is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,9 @@ def compact(
     rows: list[JsonObject] = []
     for part, members in sorted(parts.items()):
         writer = _Writer(place, part)
-        for run in sorted(members, key=lambda run: run.id):
+        for member in sorted(members, key=lambda run: run.id):
+            # What is read of it is not kept: all runs together may not fit into memory.
+            run = replace(member, tables=copy.copy(member.tables))
             rows.append(_row(run) | writer.add(run))
             told(len(rows))
         writer.flush()
@@ -173,7 +180,8 @@ class _Writer:
 
         for kind, frames in self.tables.items():
             if frames:
-                write_parquet(self.place / kind / f"{self.part}-{self.number}.parquet", pl.concat(frames))
+                path = self.place / kind / f"{self.part}-{self.number}.parquet"
+                write_parquet(path, pl.concat(frames), row_group=ROW_GROUP)
         self.tables = {kind: [] for kind in KINDS}
         self.rows = dict.fromkeys(KINDS, 0)
         self.number, self.size = self.number + 1, 0
@@ -188,6 +196,7 @@ def _frames(run: Run) -> Sequence[polars.DataFrame]:
         tables.readings_frame(),
         tables.scores.frame(),
         tables.answers.frame(),
+        (tables.trace.anchors or Trace()).frame(),
     )
 
 
