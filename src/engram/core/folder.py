@@ -37,6 +37,16 @@ def has_checkpoint(folder: Path) -> bool:
     return any((folder / name).is_file() for name in (CHECKPOINT, PREVIOUS))
 
 
+def looks_like_run(folder: Path) -> bool:
+    """Whether a folder holds any file of a run.
+
+    Example:
+        >>> looks_like_run(Path("nowhere"))
+        False
+    """
+    return any((folder / name).is_file() for name in (EXPERIMENT, RESULT, TRACE, FAILURE))
+
+
 Reading = tuple[int, int, int | None, str, float]
 """A probe's reading: step, task being learned, task evaluated (None: all), what, how much."""
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from engram.core.errors import Damaged, InputError, unknown_name
 from engram.core.files import is_file, read_json, remove_file, write_json
-from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, versions
+from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, looks_like_run, versions
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
 from engram.core.scores import Scores
@@ -571,11 +571,6 @@ class Run:
         except Damaged as error:
             failure = Failure(FailureKind.DAMAGED, str(error))
             return Run(description=description, planned=experiment, folder=folder, failure=failure)
-
-
-def looks_like_run(folder: Path) -> bool:
-    """Whether a folder holds any file of a run."""
-    return any((folder / name).is_file() for name in (EXPERIMENT, RESULT, TRACE, FAILURE))
 
 
 def save_description(folder: Path, description: JsonMapping) -> None:

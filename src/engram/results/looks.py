@@ -14,8 +14,8 @@ from typing import Final
 
 from engram.core.errors import InputError
 from engram.core.files import read_json, write_json
+from engram.core.folder import looks_like_run
 from engram.core.jsons import Json, JsonObject
-from engram.record.run import looks_like_run
 from engram.results.store import is_remote
 
 LOG: Final = "compared.json"

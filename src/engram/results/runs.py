@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Unpack, overload
 
 from engram.core.collection import without_collection
 from engram.core.errors import Damaged, InputError, unknown_name
+from engram.core.folder import looks_like_run
 from engram.core.jsons import Json, JsonMapping, JsonObject
 from engram.record.failure import Failure, FailureKind
 from engram.record.incomplete import what_to_do, why_incomplete
-from engram.record.run import Run, looks_like_run
+from engram.record.run import Run
 
 if TYPE_CHECKING:
     import polars

@@ -14,12 +14,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engram.core.errors import InputError
-from engram.core.folder import RESULT, has_checkpoint
+from engram.core.folder import RESULT, has_checkpoint, looks_like_run
 from engram.core.jsons import JsonObject
 from engram.core.leases import Holder, holder_of
 from engram.record.planned import read_planned
 from engram.record.progress import Progress, progress_of
-from engram.record.run import Run, looks_like_run
+from engram.record.run import Run
 from engram.results.runs import load_run
 from engram.results.store import is_store, read_store
 

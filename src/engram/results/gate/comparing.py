@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engram.core.errors import InputError
+from engram.core.folder import looks_like_run
 from engram.metrics.flips import LEVEL
 from engram.record.answers import Answers
-from engram.record.run import Run, looks_like_run
+from engram.record.run import Run
 from engram.record.test_data import other_tasks
 from engram.results.gate.judging import Gate, Rule, judge
 from engram.results.gate.pairs import choose_slices, join

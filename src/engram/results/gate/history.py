@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError
-from engram.core.folder import finite
+from engram.core.folder import finite, looks_like_run
 from engram.core.jsons import JsonObject
 from engram.metrics.arrays import Matrix
-from engram.record.run import looks_like_run
 from engram.results.gate.comparing import read_all
 from engram.results.gate.judging import Change, judge
 from engram.results.gate.pairs import (
