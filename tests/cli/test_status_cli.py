@@ -19,10 +19,11 @@ from engram.core.leases import lease
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.serial import Serial
+from engram.record.description import save_description
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.planned import note_planned
-from engram.record.run import Run, save_description
+from engram.record.run import Run
 
 
 def planned(seed: int) -> Experiment:

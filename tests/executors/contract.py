@@ -29,8 +29,9 @@ from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors import Executor
 from engram.models import build
+from engram.record.description import save_description
 from engram.record.experiment import Experiment
-from engram.record.run import Run, save_description
+from engram.record.run import Run
 
 PLUGIN = """
 import os, time

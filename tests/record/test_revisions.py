@@ -7,9 +7,10 @@ import pytest
 
 from engram.core.errors import InputError
 from engram.engine.recipe import experiment
+from engram.record.description import save_description
 from engram.record.experiment import Experiment
 from engram.record.revisions import REVISIONS
-from engram.record.run import Run, save_description
+from engram.record.run import Run
 from engram.scenarios import prefix
 
 

@@ -11,8 +11,9 @@ from engram.core.files import write_json
 from engram.core.jsons import JsonObject
 from engram.engine.recipe import experiment
 from engram.methods import METHODS
+from engram.record.description import save_description
 from engram.record.experiment import Experiment
-from engram.record.run import Run, save_description
+from engram.record.run import Run
 
 # Method, settings, and the end of the id in each setting.
 WRITTEN: tuple[tuple[str, JsonObject, dict[str, str]], ...] = (

@@ -30,9 +30,10 @@ from engram.engine.observers import Observer, Step, Watcher, tell
 from engram.engine.progress import ProgressFile
 from engram.engine.where import Where
 from engram.record.aside import move_damaged, recover, remove_damaged
+from engram.record.description import save_description
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
-from engram.record.run import Run, save_description
+from engram.record.run import Run
 
 
 def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] = ()) -> Run:

@@ -28,6 +28,7 @@ from engram.record.answers import Answers
 from engram.record.card import Card
 from engram.record.choices import choices_of
 from engram.record.confusion import Confusion, confusion_of
+from engram.record.description import read_description, save_description
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.half_checked import HalfChecked
@@ -540,15 +541,7 @@ class Run:
             raise InputError(
                 f"{place} is not a run: it has no {EXPERIMENT}; name a folder that `engram run` wrote"
             )
-        if not (place / EXPERIMENT).is_file():
-            raise Damaged(
-                f"the run {place} is not complete: {EXPERIMENT} is missing; run it again or leave it out"
-            )
-        description = read_object(place / EXPERIMENT)
-        for name in ("id", "label"):
-            if name not in description:
-                raise Damaged(f"{place / EXPERIMENT} has no {name!r}: it was not written by engram")
-        return _read(place, description, None)
+        return _read(place, read_description(place), None)
 
     @classmethod
     def find(cls, experiment: Experiment, out: Path) -> Run:
@@ -571,11 +564,6 @@ class Run:
         except Damaged as error:
             failure = Failure(FailureKind.DAMAGED, str(error))
             return Run(description=description, planned=experiment, folder=folder, failure=failure)
-
-
-def save_description(folder: Path, description: JsonMapping) -> None:
-    """Write the first file of a run, which says what the folder is for."""
-    write_json(folder / EXPERIMENT, finite(dict(description)))
 
 
 def _read(folder: Path, description: JsonMapping, planned: Experiment | None) -> Run:
