@@ -203,6 +203,7 @@ def causal(
     Example:
         >>> from engram.protocols.drive import drive
         >>> from engram.engine.recipe import experiment
+        >>> from engram.core.trace import Trace
         >>> from engram.record.tables import Tables
         >>> def made_up(experiments):
         ...     runs = []
