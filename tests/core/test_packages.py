@@ -55,7 +55,9 @@ def test_no_public_name_is_hidden_by_a_module(package: str) -> None:
     module = import_module(package)
     modules = {below.name for below in iter_modules(module.__path__)}
     # These modules are public themselves.
-    public = {"curve", "diversity", "gaps", "joint", "matrix", "samples"} if package == "engram.metrics" else set()
+    public = (
+        {"curve", "diversity", "gaps", "joint", "matrix", "samples"} if package == "engram.metrics" else set()
+    )
     assert modules & set(module.__all__) == public
 
 
