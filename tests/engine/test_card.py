@@ -627,3 +627,25 @@ def _end(steps: Any) -> Run:
         except StopIteration as end:
             finished: Run = end.value
             return finished
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize(
+    ("layout", "parts"),
+    [
+        (torch.sparse_coo, ("values", "indices")),
+        (torch.sparse_csr, ("values", "crow_indices", "col_indices")),
+        (torch.sparse_csc, ("values", "ccol_indices", "row_indices")),
+    ],
+)
+def test_a_sparse_tensor_counts_what_it_stores(layout: torch.layout, parts: tuple[str, ...]) -> None:
+    class Keeper:
+        kept: torch.Tensor
+
+    whole = torch.zeros(1000, 1000)
+    whole[1, 3] = 1.0
+    keeper = Keeper()
+    keeper.kept = whole.to_sparse(layout=layout).clone()
+    stored = sum(getattr(keeper.kept, part)().untyped_storage().nbytes() for part in parts)
+    assert stored < 10_000 < whole.untyped_storage().nbytes()
+    assert retained(keeper, (1, 8, 8)) == Retained(stored, 0)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, NotRequired, TypedDict
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from engram.engine.reach import (
@@ -217,6 +218,20 @@ class _Storages:
         return sum(max(0, size + needed[key]) for key, size in sizes.items())
 
 
+_COMPRESSED_ROWS, _COMPRESSED_COLUMNS = (
+    ("values", "crow_indices", "col_indices"),
+    ("values", "ccol_indices", "row_indices"),
+)
+_SPARSE = {
+    torch.sparse_coo: ("_values", "_indices"),
+    torch.sparse_csr: _COMPRESSED_ROWS,
+    torch.sparse_bsr: _COMPRESSED_ROWS,
+    torch.sparse_csc: _COMPRESSED_COLUMNS,
+    torch.sparse_bsc: _COMPRESSED_COLUMNS,
+}
+"""The methods that give the tensors which a sparse tensor consists of."""
+
+
 def _storage(values: Array) -> tuple[object, int, object]:
     """What identifies an array's storage, its size in bytes, and an object that keeps it alive."""
     if isinstance(values, np.ndarray):
@@ -227,8 +242,13 @@ def _storage(values: Array) -> tuple[object, int, object]:
             return _storage(root)
         size = int(root.nbytes) if isinstance(root, np.ndarray) else int(values.nbytes)
         return id(root), size, root
+    parts = _SPARSE.get(values.layout)
+    if parts is not None:
+        of_parts = [_storage(getattr(values, name)()) for name in parts]
+        return of_parts[0][0], sum(size for _, size, _ in of_parts), values
     try:
         storage = values.untyped_storage()
-    except (NotImplementedError, RuntimeError):  # sparse tensors have no single storage
+    except NotImplementedError:
+        # A layout that shows no memory, such as oneDNN's own.
         return id(values), values.numel() * values.element_size(), values
     return ("torch", storage._cdata), storage.nbytes(), values
