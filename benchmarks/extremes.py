@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.report import Figure, Options, Report, Skipped
+from benchmarks.report import Figure, Options, Report
 from benchmarks.turns import ROOT
-from engram.core.errors import InputError
+from benchmarks.whole_runs import whole_run
 from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.metrics.extremes import estimate_extremes
@@ -136,7 +136,7 @@ def measure(options: Options) -> list[Report]:
 
 def compared(streams: Sequence[Stream], words: str, draws: int, pool: ProcessPoolExecutor) -> Comparison:
     """The estimates from subsets of some traces, and the values on all samples."""
-    folders = {stream.name: whole_run(stream) for stream in streams}
+    folders = {stream.name: whole_trace_of(stream) for stream in streams}
     sizes = ", ".join(map(str, SAMPLES))
     shown = Comparison(f"Extremes on subsets of {sizes} samples, {draws} draws each, {words}")
     for name, folder in folders.items():
@@ -220,31 +220,18 @@ def _rms(errors: NDArray[np.float64]) -> float:
     return 100 * float(np.sqrt((errors**2).mean()))
 
 
-def whole_run(stream: Stream) -> Path:
-    """The folder of a run that was evaluated on all test samples after every update."""
-    import torch
-
-    import engram
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        run = engram.run(
-            stream.scenario,
-            stream.method,
-            setting=stream.setting,
-            hidden=stream.hidden,
-            seed=stream.seed,
-            updates=UPDATES,
-            subset=0,
-            out=ROOT / "runs" / "extremes",
-        )
-    except InputError as error:
-        raise Skipped(f"it needs {stream.scenario}: {error}") from error
-    finally:
-        torch.set_num_threads(threads)
-    assert run.folder is not None
-    return run.folder
+def whole_trace_of(stream: Stream) -> Path:
+    """The folder of the run of a stream."""
+    return whole_run(
+        stream.scenario,
+        stream.method,
+        out=ROOT / "runs" / "extremes",
+        setting=stream.setting,
+        hidden=stream.hidden,
+        seed=stream.seed,
+        updates=UPDATES,
+        subset=0,
+    )
 
 
 @cache

@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.report import Figure, Options, Report, Skipped
+from benchmarks.report import Figure, Options, Report
 from benchmarks.turns import ROOT
-from engram.core.errors import InputError
+from benchmarks.whole_runs import whole_run
 from engram.core.jsons import JsonObject
 from engram.core.trace import Trace
 from engram.core.words import counted
@@ -199,7 +199,7 @@ def studied(
     title: str, streams: Sequence[Stream], designs: Sequence[Design], draws: int, pool: ProcessPoolExecutor
 ) -> Study:
     """The errors of designs on some traces; the figures are those of the first design."""
-    folders = {stream: whole_run(stream) for stream in streams}
+    folders = {stream: whole_trace_of(stream) for stream in streams}
     shown = Study(title)
     for design in designs:
         jobs = [(stream, folder, draw) for stream, folder in folders.items() for draw in range(draws)]
@@ -253,32 +253,19 @@ def figures_of(replays: Sequence[Replay], row: Row) -> list[Figure]:
     ]
 
 
-def whole_run(stream: Stream) -> Path:
-    """The folder of a run that was evaluated on all samples after every update."""
-    import torch
-
-    import engram
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        run = engram.run(
-            stream.scenario,
-            stream.method,
-            setting=stream.setting,
-            hidden=HIDDEN,
-            seed=stream.seed,
-            updates=UPDATES,
-            subset=stream.subset,
-            tasks=stream.tasks,
-            out=FOLDER,
-        )
-    except InputError as error:
-        raise Skipped(f"it needs {stream.scenario}: {error}") from error
-    finally:
-        torch.set_num_threads(threads)
-    assert run.folder is not None
-    return run.folder
+def whole_trace_of(stream: Stream) -> Path:
+    """The folder of the run of a stream."""
+    return whole_run(
+        stream.scenario,
+        stream.method,
+        out=FOLDER,
+        setting=stream.setting,
+        hidden=HIDDEN,
+        seed=stream.seed,
+        updates=UPDATES,
+        subset=stream.subset,
+        tasks=stream.tasks,
+    )
 
 
 @cache
