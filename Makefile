@@ -53,7 +53,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 .venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
 	$(PYTHON) -m venv .venv-integrations
-	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev,lightning,mlflow,ray,slurm,tensorboard,torchmetrics,transformers,wandb]' -r tests/interop/requirements.txt
+	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet --no-compile -c constraints.txt -e '.[dev,lightning,mlflow,ray,slurm,tensorboard,torchmetrics,transformers,wandb]' -r tests/interop/requirements.txt
 	touch $@
 
 benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | .venv-integrations/.installed

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,16 +25,36 @@ PRIORS = [name for name in METHODS if traits_of(name).family == "prior"]
 
 
 @cache
-def accuracy(seed: int, scenario: str, method: str, setting: SettingName, **options: Any) -> float:
+def accuracy(
+    seed: int,
+    scenario: str,
+    method: str,
+    setting: SettingName,
+    hidden: tuple[int, ...] | None = None,
+    epochs: int | None = None,
+    data: Path | None = None,
+) -> float:
     """ACC of one seed."""
-    settings = {name: value for name, value in options.items() if name != "data"}
-    planned = experiment(scenario, method, setting=setting, seed=seed, evaluation=ENDS_ONLY, **settings)
-    return run(planned, Where(out=None, data=options.get("data"))).metrics["ACC"]
+    planned = experiment(
+        scenario, method, setting=setting, seed=seed, hidden=hidden, epochs=epochs, evaluation=ENDS_ONLY
+    )
+    return run(planned, Where(out=None, data=data)).metrics["ACC"]
 
 
-def accuracies(*of: str, seeds: int = SEEDS, **options: Any) -> NDArray[np.float64]:
+def accuracies(
+    scenario: str,
+    method: str,
+    setting: SettingName,
+    *,
+    hidden: tuple[int, ...] | None = None,
+    epochs: int | None = None,
+    data: Path | None = None,
+    seeds: int = SEEDS,
+) -> NDArray[np.float64]:
     """ACC of each seed."""
-    return np.array([accuracy(seed, *of, **options) for seed in range(seeds)])
+    return np.array(
+        [accuracy(seed, scenario, method, setting, hidden, epochs, data) for seed in range(seeds)]
+    )
 
 
 @pytest.mark.parametrize("method", REHEARSAL)
@@ -61,12 +80,20 @@ def test_priors_and_distillation_beat_fine_tuning_in_the_task_setting(method: st
 
 def leads_of_offline(
     setting: SettingName, hidden: tuple[int, ...] | None, among: Sequence[str], seeds: int = SEEDS
-) -> dict[str, float]:
-    """By how much offline is above each of some methods, in the mean over paired seeds."""
+) -> dict[str, NDArray[np.float64]]:
+    """By how much offline is above each of some methods, with each of the paired seeds."""
     best, *others = (
         accuracies("split-digits", name, setting, hidden=hidden, seeds=seeds) for name in ("offline", *among)
     )
-    return {name: float((best - other).mean()) for name, other in zip(among, others, strict=True)}
+    return {name: best - other for name, other in zip(among, others, strict=True)}
+
+
+def mean_leads(setting: SettingName, hidden: tuple[int, ...] | None) -> dict[str, float]:
+    """The mean lead over each rival: of two seeds where both are three test samples or more, else of five."""
+    leads = leads_of_offline(setting, hidden, rivals_in(setting), seeds=2)
+    close = [name for name, lead in leads.items() if lead.min() < 3 / TEST_SAMPLES]
+    leads |= leads_of_offline(setting, hidden, close)
+    return {name: float(lead.mean()) for name, lead in leads.items()}
 
 
 @pytest.mark.parametrize(("setting", "hidden"), [("class", None), ("domain", None), ("task", (400, 400))])
@@ -75,19 +102,20 @@ def test_offline_is_best(setting: SettingName, hidden: tuple[int, ...] | None) -
 
     That of De Lange et al. and Hsu et al. has two layers of 400 units, and with it offline is best in all
     three settings; with the benchmark's own, smaller network in class (.974, next .956) and domain (.986,
-    next .977). Five seeds cannot tell apart what is one test sample of 355: what comes as near is compared
-    over twenty. Over thirty offline has .9957, independent .9949 (p = .02) and lwf .9941 (p = .004).
+    next .977). Two seeds show a lead of three test samples of 355 or more. Five cannot tell apart what is
+    one test sample: what comes as near is compared over twenty. Over thirty offline has .9957, independent
+    .9949 (p = .02) and lwf .9941 (p = .004).
     """
-    rivals = rivals_in(setting)
-    leads = leads_of_offline(setting, hidden, rivals)
-    close = [name for name in rivals if abs(leads[name]) < 1 / TEST_SAMPLES]
-    leads |= leads_of_offline(setting, hidden, close, seeds=20)
+    leads = mean_leads(setting, hidden)
+    close = [name for name, lead in leads.items() if abs(lead) < 1 / TEST_SAMPLES]
+    over_twenty = leads_of_offline(setting, hidden, close, seeds=20)
+    leads |= {name: float(lead.mean()) for name, lead in over_twenty.items()}
     assert min(leads.values()) > 0, leads
 
 
 def test_with_the_smaller_network_only_independent_is_above_offline_in_the_task_setting() -> None:
     """By half a test sample: there is little to gain from other tasks with two digits to tell apart."""
-    leads = leads_of_offline("task", None, rivals_in("task"))
+    leads = mean_leads("task", None)
     above = {name: lead for name, lead in leads.items() if lead <= 0}
     assert set(above) <= {"independent"}
     assert min(above.values(), default=0.0) > -2 / TEST_SAMPLES

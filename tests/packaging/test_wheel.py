@@ -67,16 +67,14 @@ def install(wheel: Path, extra: str | None, folder: Path, *, shared: Path | None
 
     The packages in the folder `shared` count as installed, so that torch is unpacked only once.
     """
-    command(sys.executable, "-m", "venv", folder, folder=folder.parent)
+    command(sys.executable, "-m", "venv", "--without-pip", folder, folder=folder.parent)
     environment = Environment(folder)
     if shared is not None:
         (environment.site_packages / "shared.pth").write_text(f"{shared}\n")
     name = PROJECT["name"] if extra is None else f"{PROJECT['name']}[{extra}]"
-    command(
-        environment.python,
-        *("-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", f"{name} @ {wheel.as_uri()}"),
-        folder=folder,
-    )
+    pip = (sys.executable, "-m", "pip", "--python", environment.python)
+    what = ("-c", ROOT / "constraints.txt", f"{name} @ {wheel.as_uri()}")
+    command(*pip, "install", "--quiet", "--no-compile", *what, folder=folder)
     return environment
 
 
