@@ -97,9 +97,13 @@ def check_demo(environment: Environment, folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """A folder outside the checkout. It is removed afterwards: environments with torch are large."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+    """A folder outside the checkout. It is removed afterwards: environments with torch are large.
+
+    That takes minutes on some disks, and no test waits for it.
+    """
+    folder = tempfile.mkdtemp(prefix="engram-wheel-")
+    yield Path(folder)
+    subprocess.Popen(["rm", "-rf", folder], start_new_session=True)
 
 
 @pytest.fixture(scope="module")
