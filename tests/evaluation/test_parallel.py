@@ -19,9 +19,10 @@ import torch
 from tests.evaluation.test_crew import alive, wait_until
 from torch import Tensor, nn
 
+from engram.core.cores import cores
 from engram.core.errors import InputError
 from engram.evaluation.evaluator import Evaluation, Evaluator
-from engram.evaluation.parallel.pace import CHECKED_EVERY, Pace, cores
+from engram.evaluation.parallel.pace import CHECKED_EVERY, Pace
 from engram.evaluation.state import EvaluatorState
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="evaluators are forked on Linux only")

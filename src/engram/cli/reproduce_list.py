@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def print_all(where: Where, *, seeds: int | None, json: bool) -> None:
     """List all artefacts, with the readings of which something is known below their names."""
-    from engram.executors.processes import cores
+    from engram.core.cores import cores
     from engram.papers.progress import progress
 
     with without_collection():

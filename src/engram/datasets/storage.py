@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 from torch.utils.data import Dataset as TorchDataset
 
+from engram.core.cores import cores
 from engram.core.errors import InputError
 from engram.datasets.accounting import opened
 from engram.datasets.formats import channels_first
@@ -87,7 +87,7 @@ class OnDisk:
         self.labels = labels.to(torch.int64)
         self.shape = shape
         self._samples = samples
-        self._workers = min(4, _cores()) if workers is None else workers
+        self._workers = min(4, cores()) if workers is None else workers
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -127,10 +127,6 @@ def _stack(samples: Sequence[Tensor | InputError], *, shape: tuple[int, ...]) ->
             return sample
         tensors.append(sample)
     return torch.stack(tensors) if tensors else torch.empty((0, *shape), dtype=torch.uint8)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Pictures(TorchDataset[Tensor]):

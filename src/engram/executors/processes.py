@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import signal
 import tempfile
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import final
 
+from engram.core.cores import cores
 from engram.core.errors import InputError
 from engram.engine.execute import attempt, record_failure
 from engram.engine.observers import Observer, tell
@@ -62,11 +62,6 @@ class Processes(Executor):
                 for run in team.run():
                     self._ended(run)
                     yield run
-
-
-def cores() -> int:
-    """The number of CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Team:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from engram.executors.processes import cores
+from engram.core.cores import cores
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 

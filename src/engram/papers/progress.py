@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from engram.core.cores import cores
 from engram.core.jsons import JsonObject
-from engram.executors.processes import cores
 from engram.papers.catalogue import artefacts
 from engram.papers.needs import needs
 from engram.papers.recorded import recorded

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from engram.core.cores import cores
 from engram.evaluation.parallel.answered import Answered, Noise
 from engram.evaluation.parallel.crew import BUFFERS, Crew
 from engram.evaluation.parallel.form import Elsewhere, Form, Key
-from engram.evaluation.parallel.pace import Pace, cores
+from engram.evaluation.parallel.pace import Pace
 from engram.evaluation.parallel.ring import Ring
 from engram.record.parallel import ParallelPlan, ParallelRecord
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 import time
 from collections import deque
-from pathlib import Path
 
 from engram.record.parallel import MOST_EVALUATORS
 
@@ -27,21 +25,6 @@ FORK_SECONDS = 0.015
 """What starting one takes, before that was measured."""
 CHECKED_EVERY = 32
 """So many evaluations by evaluators are timed together; if they do not save time, they end."""
-
-
-def cores() -> int:
-    """The processor cores that this process may use.
-
-    Example:
-        >>> 1 <= cores() <= os.cpu_count()
-        True
-    """
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
-        return usable if quota == "max" else max(1, min(usable, int(quota) // int(period)))
-    except (OSError, ValueError):
-        return usable
 
 
 class Pace:
