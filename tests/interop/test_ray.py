@@ -151,8 +151,13 @@ def stopped_by(number: signal.Signals, cluster: Any, place: Path) -> tuple[int, 
     process = subprocess.Popen(
         [*sweep(cluster, place), "--jobs", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    out, deadline = place / "runs", time.monotonic() + 120
-    while not (list(out.glob(f"*/{RESULT}")) and list(out.glob(f"*/{CHECKPOINT}"))):
+    deadline = time.monotonic() + 120
+
+    def having(file: str) -> set[Path]:
+        return {path.parent for path in (place / "runs").glob(f"*/{file}")}
+
+    # For a moment, a run that is finished has a checkpoint too.
+    while not having(RESULT) or not having(CHECKPOINT) - having(RESULT):
         assert time.monotonic() < deadline and process.poll() is None, process.communicate()
         time.sleep(0.05)
     process.send_signal(number)

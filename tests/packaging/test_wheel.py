@@ -103,7 +103,7 @@ def place() -> Iterator[Path]:
     """
     folder = tempfile.mkdtemp(prefix="engram-wheel-")
     yield Path(folder)
-    subprocess.Popen(["rm", "-rf", folder], start_new_session=True)
+    subprocess.run(["sh", "-c", 'rm -rf "$0" &', folder], check=True)
 
 
 @pytest.fixture(scope="module")
