@@ -54,7 +54,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             "num_cpus": 1,
             "object_store_memory": STORE,
             "include_dashboard": False,
-            "env_vars": {"ENGRAM_CACHE": str(caches / "head")},
+            "env_vars": variables(caches / "head"),
         },
     )
     made.caches = caches
@@ -68,8 +68,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 
 def add_node(cluster: Any, name: str) -> Any:
-    cache = {"ENGRAM_CACHE": str(cluster.caches / name)}
-    return cluster.add_node(num_cpus=1, object_store_memory=STORE, env_vars=cache)
+    wanted = variables(cluster.caches / name)
+    return cluster.add_node(num_cpus=1, object_store_memory=STORE, env_vars=wanted)
+
+
+def variables(cache: Path) -> dict[str, str]:
+    """The environment of a node, whose workers do not give way to other tests."""
+    return {"ENGRAM_CACHE": str(cache), "RAY_worker_niceness": "0"}
 
 
 def maker(cluster: Any, *, shared: bool | None = None) -> Make:
