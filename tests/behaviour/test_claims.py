@@ -1,6 +1,6 @@
 """Over seeds, methods do what their papers claim; paired seeds, small sizes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -57,6 +57,12 @@ def accuracies(
     )
 
 
+def until_plain(difference: Callable[[int], NDArray[np.float64]], plain: float) -> NDArray[np.float64]:
+    """Paired differences of three seeds where each of them is larger than `plain`, of five otherwise."""
+    few = difference(3)
+    return few if few.min() > plain else difference(SEEDS)
+
+
 @pytest.mark.parametrize("method", REHEARSAL)
 def test_rehearsal_beats_fine_tuning_by_far_in_the_class_setting(method: str) -> None:
     gain = accuracies("split-digits", method, "class") - accuracies("split-digits", "finetune", "class")
@@ -72,10 +78,15 @@ def test_no_prior_does(method: str) -> None:
 @pytest.mark.parametrize("method", ["ewc", "si", "mas", "lwf"])
 def test_priors_and_distillation_beat_fine_tuning_in_the_task_setting(method: str, real_data: Path) -> None:
     """With Adam, the set-up and the strengths of Hsu et al. (2018), in one epoch."""
-    gain = accuracies("split-mnist-002", method, "task", data=real_data, epochs=1) - accuracies(
-        "split-mnist-002", "finetune", "task", data=real_data, epochs=1
-    )
-    assert gain.min() > 0
+
+    def gain(seeds: int) -> NDArray[np.float64]:
+        ours, plain = (
+            accuracies("split-mnist-002", name, "task", data=real_data, epochs=1, seeds=seeds)
+            for name in (method, "finetune")
+        )
+        return ours - plain
+
+    assert until_plain(gain, 0.02).min() > 0
 
 
 def leads_of_offline(
@@ -133,9 +144,13 @@ def allowed(method: str, setting: SettingName) -> bool:
 
 def test_gem_falls_deeper_than_er(real_data: Path) -> None:
     """De Lange et al. (2023): GEM has the lower min-ACC on Split-MNIST."""
-    lowest: dict[str, list[float]] = {"er": [], "gem": []}
-    for method, values in lowest.items():
-        for seed in range(SEEDS):
-            planned = experiment("split-mnist", method, seed=seed, epochs=1, evaluation={"subset": 200})
-            values.append(run(planned, Where(out=None, data=real_data)).metrics["min-ACC"])
-    assert np.mean(lowest["gem"]) < np.mean(lowest["er"])
+
+    @cache
+    def lowest(method: str, seed: int) -> float:
+        planned = experiment("split-mnist", method, seed=seed, epochs=1, evaluation={"subset": 200})
+        return run(planned, Where(out=None, data=real_data)).metrics["min-ACC"]
+
+    def deeper(seeds: int) -> NDArray[np.float64]:
+        return np.array([lowest("er", seed) - lowest("gem", seed) for seed in range(seeds)])
+
+    assert until_plain(deeper, 0.05).mean() > 0
