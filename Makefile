@@ -16,9 +16,9 @@ test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 # Behaviour over seeds, real data, fresh installations. Takes a while. Set ENGRAM_DATA to a folder
-# with mnist.npz to include the tests on MNIST. Three processes, because many tests wait for others.
+# with mnist.npz to include the tests on MNIST.
 test-slow: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -m slow $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
 
 # Other libraries, with engram in their training loops or as trackers, have an environment of their own, and
 # Avalanche has another one. The examples of the modules that need them, and the pages about them, run here.
