@@ -216,19 +216,20 @@ def test_outputs_carry_the_verdict_and_escape_names() -> None:
 GOOD: Rows = {"id": [1, 2, 3], "correct": [1, 1, 0]}
 BAD: list[tuple[Rows, Rows, str]] = [
     ({"id": [1, 1, 2, 2, 3], "correct": [1] * 5}, GOOD, "2 ids occur more than once: '1', '2'"),
-    ({"id": [1, 2], "correct": [1, 1]}, GOOD, "1 ids are only in new: '3'; leave them out with --common"),
+    ({"id": [1, 2, 2, 3], "correct": [1] * 4}, GOOD, "1 id occurs more than once: '2'"),
+    ({"id": [1, 2], "correct": [1, 1]}, GOOD, "1 id is only in new: '3'; leave it out with --common"),
     ({"id": [7, 8], "correct": [1, 1]}, GOOD, "no id in common: '7', '8' and '1', '2'"),
     ({"correct": [1]}, GOOD, "no column 'id'"),
     ({"id": [1, 2, 3]}, GOOD, "no column 'correct'"),
     ({"id": [1, 2, 3], "label": [1, 2, 3]}, GOOD, "no column 'prediction'"),
-    ({"id": [1, None, 3], "correct": [1, 1, 1]}, GOOD, "1 samples have no id"),
+    ({"id": [1, None, 3], "correct": [1, 1, 1]}, GOOD, "1 sample has no id"),
     ({"id": [1, 2, 3], "correct": [1, 2, 0]}, GOOD, "row 2: correct must be 0 or 1, got 2"),
     ({"id": [1, 2, 3], "correct": [1, None, 0]}, GOOD, "row 2: correct must be 0 or 1, got None"),
     ({"id": [], "correct": []}, GOOD, "no rows"),
     (
         {"id": [1, 2, 3], "label": [0, None, 1], "prediction": [0, 0, 1]},
         GOOD,
-        "1 samples have no label",
+        "1 sample has no label",
     ),
     (
         {"id": [1, 2, 3], "label": ["a", "b", "a"], "prediction": [0, 1, 0]},
@@ -324,7 +325,7 @@ def test_history_follows_samples_through_versions(tmp_path: Path) -> None:
 
 def test_history_refuses_what_does_not_match(tmp_path: Path) -> None:
     write_versions(tmp_path, {"v1": [1, 1, 1, 0], "v2": [1, 0, 0]})
-    with pytest.raises(InputError, match=r"1 ids are only in .*v1\.csv: '3'"):
+    with pytest.raises(InputError, match=r"1 id is only in .*v1\.csv: '3'"):
         read_history(versions_in(tmp_path))
     assert len(read_history(versions_in(tmp_path), common=True, min_samples=1).right) == 3
     (tmp_path / "v2.csv").unlink()
@@ -377,7 +378,7 @@ def test_runs_with_other_samples_are_refused(tmp_path: Path) -> None:
     numbers = [str(number) for number in range(40)]
     old = recorded(tmp_path / "old", [True] * 40, ids=numbers, dark=[False] * 40)
     new = recorded(tmp_path / "new", [True] * 39, ids=numbers[1:], dark=[False] * 39)
-    with pytest.raises(InputError, match=r"1 ids are only in .*old: 'pets:0'; leave them out with --common"):
+    with pytest.raises(InputError, match=r"1 id is only in .*old: 'pets:0'; leave it out with --common"):
         engram.gate(old, new)
     assert engram.gate(old, new, common=True).overall.total == 39
 

@@ -37,6 +37,7 @@ def import_(
     from engram.cli.output import print_json, stderr
     from engram.core.errors import InputError
     from engram.core.files import write_parquet, write_whole
+    from engram.core.words import counted
     from engram.interop.importers import read_log
 
     if out.suffix not in (".csv", ".parquet"):
@@ -51,7 +52,7 @@ def import_(
     if json:
         print_json(summary)
     else:
-        line = f"wrote {len(table)} accuracies of {table['task'].n_unique()} tasks to {out}"
+        line = f"wrote {len(table)} accuracies of {counted(table['task'].n_unique(), 'task')} to {out}"
         stderr.print(f"{line}; see `engram metrics {out}`", markup=False, soft_wrap=True)
 
 

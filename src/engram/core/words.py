@@ -14,6 +14,16 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{ending}"
 
 
+def subject(number: int, what: str, verbs: tuple[str, str] = ("has", "have")) -> str:
+    """A number of things with the verb that agrees with it.
+
+    Example:
+        >>> subject(1, "sample"), subject(3, "id", ("is", "are"))
+        ('1 sample has', '3 ids are')
+    """
+    return f"{counted(number, what)} {verbs[number != 1]}"
+
+
 def every(number: int, what: str) -> str:
     """How often something is done.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.words import subject
 from engram.results.gate.predictions import ID, IMAGE, LABEL, PREDICTION, TEXT, Predictions, listed
 
 if TYPE_CHECKING:
@@ -199,7 +200,7 @@ def _of_column(frame: polars.DataFrame, name: str) -> polars.DataFrame:
 
 
 def _refuse_single(names: Sequence[str]) -> None:
-    one = f"{len(names)} slices have" if len(names) > 1 else "one slice has"
+    one = subject(len(names), "slice")
     raise InputError(
         f"{one} a single sample: {listed(names)}; name the columns that are slices with --slices, or leave "
         "small ones out with --min-samples 2"
@@ -231,11 +232,12 @@ def _aligned(
     if not common:
         alone = second.filter(~pl.int_range(len(second), eager=True).is_in(matched.implode()))
         parts = [
-            f"{len(ids)} ids are only in {source}: {listed(ids.to_list())}"
+            f"{subject(len(ids), 'id', ('is', 'are'))} only in {source}: {listed(ids.to_list())}"
             for ids, source in ((first.filter(gone)[ID], old.source), (alone[ID], new.source))
             if len(ids)
         ]
-        raise InputError("; ".join(parts) + "; leave them out with --common")
+        them = "it" if int(gone.sum()) + len(alone) == 1 else "them"
+        raise InputError("; ".join(parts) + f"; leave {them} out with --common")
     return first.filter(~gone), second[matched]
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.words import subject
 
 if TYPE_CHECKING:
     import polars
@@ -246,7 +247,7 @@ def _identities(column: polars.Series, source: str) -> polars.Series:
 
     missing = int(column.is_null().sum())
     if missing:
-        raise InputError(f"{source}: {missing} samples have no id; every row needs one")
+        raise InputError(f"{source}: {subject(missing, 'sample')} no id; every row needs one")
     return column.cast(pl.String).str.strip_chars().alias(ID)
 
 
@@ -254,7 +255,8 @@ def _refuse_repeated(frame: polars.DataFrame, source: str) -> None:
     if frame[ID].n_unique() == len(frame):
         return
     repeated = frame.filter(frame[ID].is_duplicated())[ID].unique(maintain_order=True)
-    raise InputError(f"{source}: {len(repeated)} ids occur more than once: {listed(repeated.to_list())}")
+    occur = subject(len(repeated), "id", ("occurs", "occur"))
+    raise InputError(f"{source}: {occur} more than once: {listed(repeated.to_list())}")
 
 
 def _correctness(frame: polars.DataFrame, source: str) -> polars.Series:
@@ -270,7 +272,7 @@ def _correctness(frame: polars.DataFrame, source: str) -> polars.Series:
     label, prediction = frame[LABEL].cast(pl.String), frame[PREDICTION].cast(pl.String)
     blank = int(label.is_null().sum())
     if blank:
-        raise InputError(f"{source}: {blank} samples have no label; every row needs one")
+        raise InputError(f"{source}: {subject(blank, 'sample')} no label; every row needs one")
     known = set(label.unique().to_list())
     answers = set(prediction.drop_nulls().unique().to_list())
     if answers and not answers & known:
