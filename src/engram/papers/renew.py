@@ -37,7 +37,8 @@ def main() -> None:
         parser.error(f"{summary} does not exist: run this in a copy of the repository, or give --docs")
     for name, folder in arguments.extend:
         _keep(with_finished(name, Path(folder)))
-    everything.cache_clear()
+        # The next may extend the same table.
+        everything.cache_clear()
     for written in everything():
         _keep(judged(written))
     everything.cache_clear()
