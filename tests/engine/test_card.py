@@ -649,3 +649,15 @@ def test_a_sparse_tensor_counts_what_it_stores(layout: torch.layout, parts: tupl
     stored = sum(getattr(keeper.kept, part)().untyped_storage().nbytes() for part in parts)
     assert stored < 10_000 < whole.untyped_storage().nbytes()
     assert retained(keeper, (1, 8, 8)) == Retained(stored, 0)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN")
+def test_a_layout_that_shows_no_memory_counts_its_elements() -> None:
+    class Keeper:
+        kept: torch.Tensor
+
+    keeper = Keeper()
+    keeper.kept = torch.zeros(10, 30).to_mkldnn()
+    with pytest.raises(NotImplementedError):
+        keeper.kept.untyped_storage()
+    assert retained(keeper, (1, 8, 8)) == Retained(1200, 0)
