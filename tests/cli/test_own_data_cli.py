@@ -117,7 +117,8 @@ def test_ids_follow_the_content_and_not_the_place(place: Path, engram: Engram) -
     (place / "elsewhere").mkdir()
     (place / "table.npz").rename(place / "elsewhere" / "table.npz")
     assert ids(engram("run", "split:elsewhere/table.npz", "er", *SHORT, "--json")) == [first]
-    values = dict(np.load(place / "elsewhere" / "table.npz"))
+    with np.load(place / "elsewhere" / "table.npz") as file:
+        values = dict(file)
     values["x"][0, 0] += 1e-3
     np.savez(place / "table.npz", **values)
     assert ids(engram(*command)) != [first]
@@ -379,8 +380,8 @@ def test_the_gate_on_weights_says_what_python_says(two_versions: tuple[Path, Pat
         networks.append(net)
     slices = {}
     for name, path in (("all", "table.npz"), ("shifted", "other.npz")):
-        values = np.load(path)
-        slices[name] = (torch.from_numpy(values["x"]).float(), torch.from_numpy(values["y"]))
+        with np.load(path) as values:
+            slices[name] = (torch.from_numpy(values["x"]).float(), torch.from_numpy(values["y"]))
     assert package.gate(networks[0], networks[1], slices).as_json() == gate.as_json()
 
 
