@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
-.PHONY: demo test test-slow test-integrations check docs bench dist clean
+.PHONY: demo test test-slow test-integrations check docs environments bench dist clean
 
 demo: $(INSTALLED)
 	$(BIN)/engram demo
@@ -16,9 +16,9 @@ test: $(INSTALLED)
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m "not slow" $(ARGS)
 
 # Behaviour over seeds, real data, fresh installations. Takes a while. Set ENGRAM_DATA to a folder
-# with mnist.npz to include the tests on MNIST.
+# with mnist.npz to include the tests on MNIST. A third process works while others wait for what they started.
 test-slow: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal -m slow $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -m slow $(ARGS)
 
 # Other libraries, with engram in their training loops or as trackers, have an environment of their own, and
 # Avalanche has another one. The examples of the modules that need them, and the pages about them, run here.
@@ -43,6 +43,8 @@ bench: $(INSTALLED)
 dist: $(INSTALLED)
 	rm -rf dist build
 	$(BIN)/python -m build --outdir dist .
+
+environments: $(INSTALLED) .venv-docs/.installed .venv-integrations/.installed benchmarks/.avalanche-venv/complete
 
 # Runs again whenever the dependencies or their versions change.
 $(INSTALLED): pyproject.toml constraints.txt
