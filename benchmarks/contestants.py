@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 Data = list[tuple[Tensor, Tensor]]
 """Inputs and labels of every task."""
+TWO_LEVEL_SHARE = 0.43
+"""The share of the samples that two levels ask in this job."""
 
 
 def engram_job(
@@ -85,10 +87,19 @@ def engram_job(
         lap()
 
 
-def by_hand(lap: Lap, *, data: Path, updates: int) -> None:
-    """A loop as a researcher would write it for one experiment: all data in memory, nothing extra."""
+def by_hand(lap: Lap, *, data: Path, updates: int, rounded: float | None = None) -> None:
+    """A loop as a researcher would write it for one experiment: all data in memory, nothing extra.
+
+    Args:
+        lap: Ends a lap.
+        data: The folder with the data.
+        updates: Updates per task.
+        rounded: As a lower bound for half precision, this share of the samples is asked in bfloat16, all at
+            once, and no answer is checked.
+    """
     train, test = by_task(data, "train"), by_task(data, "test")
     test = [(x[:ASKED], y[:ASKED]) for x, y in test]
+    evaluate = plainly(test) if rounded is None else roughly(test, rounded)
     torch.manual_seed(0)
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
@@ -112,9 +123,7 @@ def by_hand(lap: Lap, *, data: Path, updates: int) -> None:
             optimizer.step()
             model.eval()
             with torch.no_grad():
-                for test_x, test_y in test[: task + 1]:
-                    right = model(test_x).argmax(1) == test_y
-                    accuracies.append(right.float().mean().item())
+                accuracies += evaluate(model, task)
         for label in y.unique().tolist():
             samples = x[y == label]
             memory[label] = samples[torch.randperm(len(samples))]
@@ -123,6 +132,36 @@ def by_hand(lap: Lap, *, data: Path, updates: int) -> None:
         memory_x = torch.cat(list(memory.values()))
         memory_y = torch.cat([torch.full((len(kept),), label) for label, kept in memory.items()])
         lap()
+
+
+Evaluate = Callable[[nn.Module, int], list[float]]
+"""The accuracies of a network on what was seen up to a task."""
+
+
+def plainly(test: Data) -> Evaluate:
+    """Task by task, in full precision."""
+
+    def evaluate(model: nn.Module, task: int) -> list[float]:
+        return [float((model(x).argmax(1) == y).float().mean()) for x, y in test[: task + 1]]
+
+    return evaluate
+
+
+def roughly(test: Data, share: float) -> Evaluate:
+    """A share of the samples of all tasks at once, in bfloat16."""
+    from engram.evaluation.half import half_scorer
+
+    parts = [(x[: round(share * len(x))].bfloat16(), y[: round(share * len(y))]) for x, y in test]
+    seen = [
+        (torch.cat([x for x, _ in parts[:tasks]]), torch.cat([y for _, y in parts[:tasks]]))
+        for tasks in range(1, TASKS + 1)
+    ]
+
+    def evaluate(model: nn.Module, task: int) -> list[float]:
+        x, y = seen[task]
+        return [float((half_scorer(model).scores(x).argmax(1) == y).float().mean())]
+
+    return evaluate
 
 
 def matrix_products(lap: Lap, *, data: Path, updates: int) -> None:
@@ -170,6 +209,8 @@ JOBS: dict[str, Callable[..., None]] = {
     "engram-two-level": partial(engram_job, precision="half-checked", samples="two-level"),
     "engram-two-level-100": partial(engram_job, precision="half-checked", samples="two-level:100"),
     "by-hand": by_hand,
+    "by-hand-rounded": partial(by_hand, rounded=1.0),
+    "by-hand-rounded-part": partial(by_hand, rounded=TWO_LEVEL_SHARE),
     "products": matrix_products,
 }
 
