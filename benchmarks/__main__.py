@@ -28,6 +28,7 @@ BENCHMARKS = {
     "sweep": "sixteen runs: two processes against one",
     "many_runs": "the list of tables beside two thousand finished runs",
     "scale": "sizes, files, time and memory of 1,000 and 10,000 runs",
+    "gate": "engram gate on a million samples in a thousand slices",
     "large_results": "commands on a compact store of 10,000 runs",
     "two_level": "two-level samples: errors against all samples at every update, and their price",
     "job": "Split-Fashion-MNIST with replay: engram, a loop by hand, matrix products, Avalanche",

@@ -51,11 +51,10 @@ def measure(options: Options) -> list[Report]:
         ):
             verb, *rest = arguments
             command = [sys.executable, "-m", "engram", verb, str(store), *rest]
-            report.figures += _figures(f"engram {verb}", command, options.rounds)
+            report.figures += figures_of(f"engram {verb}", command, options.rounds, megabytes=MEGABYTES)
         load = "import sys, engram; engram.load(sys.argv[1]).frame()"
-        report.figures += _figures(
-            "engram.load(...).frame()", [sys.executable, "-c", load, str(store)], options.rounds
-        )
+        command = [sys.executable, "-c", load, str(store)]
+        report.figures += figures_of("engram.load(...).frame()", command, options.rounds, megabytes=MEGABYTES)
     return [report]
 
 
@@ -104,8 +103,15 @@ class _MadeUp(Tables):
         )
 
 
-def _figures(what: str, command: list[str], rounds: int) -> list[Figure]:
-    """The time and the memory of a command in a new interpreter."""
+def figures_of(what: str, command: list[str], rounds: int, *, megabytes: float) -> list[Figure]:
+    """The time and the memory of a command in a new interpreter.
+
+    Args:
+        what: What is measured.
+        command: Its words; it must succeed.
+        rounds: How often it is measured.
+        megabytes: The memory that it may take.
+    """
     seconds, peaks = [], []
     for _ in range(rounds):
         # The peak of a process counts that of the one it was forked from: so a small one starts it.
@@ -121,7 +127,7 @@ def _figures(what: str, command: list[str], rounds: int) -> list[Figure]:
         peaks.append(float(told[1]) * _UNIT / 1e6)
     return [
         figure(what, seconds, unit="s", target=SECONDS, note="on an idle machine"),
-        figure(f"{what}, memory", peaks, unit="MB", target=MEGABYTES),
+        figure(f"{what}, memory", peaks, unit="MB", target=megabytes),
     ]
 
 
