@@ -437,6 +437,17 @@ def card_after_kills(planned: Experiment, kills: Collection[int]) -> list[dict[s
     return [without_times(card_of(ended(run_steps(planned, resume=state)))) for state in states]
 
 
+def card_after_every_kill(planned: Experiment) -> dict[str, Any]:
+    """The card of a run that is killed after each of its updates."""
+    state = None
+    while True:
+        steps = run_steps(planned, resume=state)
+        try:
+            state = reloaded(next(steps))
+        except StopIteration as end:
+            return without_times(card_of(end.value))
+
+
 @pytest.mark.parametrize(
     ("method", "changes"),
     [
@@ -458,10 +469,11 @@ def test_a_resumed_run_has_the_same_card(method: str, changes: dict[str, Any]) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_killed_anywhere_has_the_same_card(method: str) -> None:
+def test_a_run_killed_anywhere_or_everywhere_has_the_same_card(method: str) -> None:
     for setting in settings_of(method):
         planned = sample_experiment(method, setting)
         outcome = run(planned)
         whole = without_times(card_of(outcome))
         for card in card_after_kills(planned, range(1, outcome.updates)):
             assert card == whole
+        assert card_after_every_kill(planned) == whole

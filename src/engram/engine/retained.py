@@ -249,6 +249,6 @@ def _storage(values: Array) -> tuple[object, int, object]:
     try:
         storage = values.untyped_storage()
     except NotImplementedError:
-        # A layout that shows no memory, such as oneDNN's own.
+        # What PyTorch raises for layouts that show no memory, such as oneDNN's own.
         return id(values), values.numel() * values.element_size(), values
     return ("torch", storage._cdata), storage.nbytes(), values
