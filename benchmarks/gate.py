@@ -46,5 +46,6 @@ def write_predictions(place: Path, samples: int, kind: str) -> tuple[Path, Path]
         columns = {"id": rows, "correct": correct[rows], **{key: of[rows] for key, of in known.items()}}
         files.append(place / f"{name}.{kind}")
         table = pl.DataFrame(columns)
-        table.write_parquet(files[-1]) if kind == "parquet" else table.write_csv(files[-1])
+        write = table.write_parquet if kind == "parquet" else table.write_csv
+        write(files[-1])
     return files[0], files[1]
