@@ -20,6 +20,7 @@ BENCHMARKS = {
     "isolation": "restoring the network after every evaluation against the whole run",
     "probing": "k-shot probes of the next task against an epoch",
     "threads": "one and two threads on an idle and a busy machine",
+    "memory": "updates of a large network, with freed memory kept and returned to the system",
     "parallel": "learner and evaluators side by side, in line, and each alone",
     "extremes": "extremes on subsets: bias, error and coverage, as measured and corrected",
     "checkpoints": "one checkpoint, and the part of a run that they take by default",

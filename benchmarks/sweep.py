@@ -106,6 +106,7 @@ def main() -> None:
         # As `engram sweep` does.
         prepare_workers()
     from engram.engine.execute import execute
+    from engram.engine.memory import keep_freed_memory
     from engram.engine.where import Where
     from engram.executors.processes import Processes
     from engram.protocols.sweep_file import expand
@@ -123,6 +124,8 @@ def main() -> None:
     }
     experiments = expand(table).experiments
     if way == "serial":
+        # As `engram run` does.
+        keep_freed_memory()
         for planned in experiments:
             execute(planned, Where(out=out))
         return

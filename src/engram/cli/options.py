@@ -96,10 +96,12 @@ def load_own(plugin: Path | None) -> None:
 
 
 def start_computing(threads: int | None, device: str) -> None:
-    """Prepare torch: set the number of threads, and check that the device can be used."""
+    """Prepare torch: threads and memory; and check that the device can be used."""
+    from engram.engine.memory import keep_freed_memory
     from engram.engine.threads import prepare_threads
 
     prepare_threads(threads)
+    keep_freed_memory()
     import torch
 
     usable = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}

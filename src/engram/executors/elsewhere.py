@@ -20,6 +20,7 @@ from engram.core.files import as_input_error, checksum, make_folder, remove_file
 from engram.core.folder import CHECKPOINT, FAILURE, LEASE, PREVIOUS, PROGRESS, RESULT, versions
 from engram.core.leases import Held, lease
 from engram.engine.execute import attempt
+from engram.engine.memory import keep_freed_memory
 from engram.engine.observers import Step, Watcher
 from engram.engine.where import Where
 from engram.executors.cargo import Cargo, Fetch
@@ -182,6 +183,7 @@ def _prepare(order: Order, fetch: Fetch) -> None:
             )
     # As many as in local processes: with another number, sums may differ in their last bits.
     torch.set_num_threads(order.where.threads or 1)
+    keep_freed_memory()
     if order.cargo not in _installed:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -26,6 +26,7 @@ from engram.core.owner import unique_name
 from engram.core.plugins import load_plugin
 from engram.core.stopping import Stopped
 from engram.engine.execute import record_failure
+from engram.engine.memory import keep_freed_memory
 from engram.engine.observers import Observer, Step, Watcher, tell
 from engram.engine.where import Where
 from engram.executors.executor import Executor
@@ -221,6 +222,7 @@ class Work:
         """Make the runs of a bundle; returns the status of each."""
         where = bundle.where
         torch.set_num_threads(where.threads or 1)
+        keep_freed_memory()
         if where.plugin is not None:
             load_plugin(where.plugin)
         with Preemption() as preemption:
