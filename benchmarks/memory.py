@@ -32,7 +32,9 @@ def measure(options: Options) -> list[Report]:
         playing = {way: stack.enter_context(contestant) for way, contestant in ways.items()}
         times = race(playing, laps=1, rounds=options.rounds)
     cpu = {way: [spent.cpu for spent in laps] for way, laps in times.items()}
-    shown = Report(f"SI on a network with {len(HIDDEN)} layers of {HIDDEN[0]} units, CPU time of {updates} updates")
+    shown = Report(
+        f"SI on a network with {len(HIDDEN)} layers of {HIDDEN[0]} units, CPU time of {updates} updates"
+    )
     shown.figures = [
         figure(f"freed memory {way} / {RETURNED} to the system", ratios(cpu[way], cpu[RETURNED]))
         for way in (KEPT, WORKER)
