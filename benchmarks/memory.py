@@ -1,6 +1,6 @@
 """Updates of a large network: freed memory kept by the process, and returned to the system.
 
-`python -m benchmarks.memory UPDATES KEEP` is started here and works in turns.
+`python -m benchmarks.memory UPDATES WAY` is started here and works in turns.
 """
 
 from __future__ import annotations
@@ -12,33 +12,27 @@ from itertools import islice
 
 from benchmarks.report import Options, Report, figure, ratios
 from benchmarks.turns import Contestant, Lap, play, race
-from engram.engine.memory import TUNABLES
 
 UPDATES, QUICK_UPDATES = 200, 40
 HIDDEN = (1000, 1000, 1000)
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-RETURNED, KEPT, WORKER = "returned", "kept, as by engram run", "kept, as by engram sweep"
+RETURNED, KEPT = "returned to the system", "kept by the process"
 
 
 def measure(options: Options) -> list[Report]:
-    """Time updates of SI in three processes that allocate memory differently, one thread each."""
+    """Time updates of SI in two processes that allocate memory differently, one thread each."""
     updates = str(QUICK_UPDATES if options.quick else UPDATES)
-    ways = {
-        RETURNED: Contestant("memory", [updates, "no"], settings=ONE_THREAD),
-        KEPT: Contestant("memory", [updates, "yes"], settings=ONE_THREAD),
-        WORKER: Contestant("memory", [updates, "no"], settings=ONE_THREAD | TUNABLES),
-    }
     with ExitStack() as stack:
-        playing = {way: stack.enter_context(contestant) for way, contestant in ways.items()}
+        playing = {
+            way: stack.enter_context(Contestant("memory", [updates, way], settings=ONE_THREAD))
+            for way in (RETURNED, KEPT)
+        }
         times = race(playing, laps=1, rounds=options.rounds)
     cpu = {way: [spent.cpu for spent in laps] for way, laps in times.items()}
     shown = Report(
         f"SI on a network with {len(HIDDEN)} layers of {HIDDEN[0]} units, CPU time of {updates} updates"
     )
-    shown.figures = [
-        figure(f"freed memory {way} / {RETURNED} to the system", ratios(cpu[way], cpu[RETURNED]))
-        for way in (KEPT, WORKER)
-    ]
+    shown.figures = [figure(f"freed memory {KEPT} / {RETURNED}", ratios(cpu[KEPT], cpu[RETURNED]))]
     return [shown]
 
 
@@ -57,7 +51,7 @@ def updates_of_si(lap: Lap, *, updates: int) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[2] == "yes":
+    if sys.argv[2] == KEPT:
         from engram.engine.memory import keep_freed_memory
 
         keep_freed_memory()

@@ -7,9 +7,6 @@ import sys
 
 import pytest
 
-from engram.engine.memory import TUNABLES
-from engram.executors.forkserver import worker_environment
-
 PAGES = """
 import resource
 import sys
@@ -53,19 +50,8 @@ def pages(*words: str, **environment: str) -> float:
 def test_freed_memory_is_kept() -> None:
     assert pages("leave") > 1000
     assert pages("keep", "ours") < 100
-    assert pages("leave", **TUNABLES) < 100
 
 
 @needs_glibc
 def test_what_the_users_environment_says_is_respected() -> None:
     assert pages("keep", "theirs", MALLOC_TRIM_THRESHOLD_="131072") > 1000
-
-
-def test_workers_are_started_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GLIBC_TUNABLES", raising=False)
-    with worker_environment():
-        assert os.environ["GLIBC_TUNABLES"] == TUNABLES["GLIBC_TUNABLES"]
-    assert "GLIBC_TUNABLES" not in os.environ
-    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
-    with worker_environment():
-        assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.check=0"

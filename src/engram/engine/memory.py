@@ -10,16 +10,6 @@ KEPT = 2**28
 MAPPED = 2**25
 """Tensors of so many bytes are mapped one by one, and unmapped when they are freed: the most that the GNU C
 library allows."""
-TUNABLES = {
-    "GLIBC_TUNABLES": ":".join(
-        (
-            f"glibc.malloc.trim_threshold={KEPT}",
-            f"glibc.malloc.mmap_threshold={MAPPED}",
-            "glibc.malloc.hugetlb=1",
-        )
-    )
-}
-"""The same for a process that is started with it; memory is then also mapped in large pages."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """The numbers of these options in malloc.h."""
@@ -37,15 +27,10 @@ def keep_freed_memory() -> bool:
         >>> keep_freed_memory() in (True, False)
         True
     """
-    if chosen_by_user():
+    if any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ):
         return False
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
         return False
     return all([mallopt(_MMAP_THRESHOLD, MAPPED) == 1, mallopt(_TRIM_THRESHOLD, KEPT) == 1])
-
-
-def chosen_by_user() -> bool:
-    """Whether the environment says how memory is to be allocated."""
-    return any(name == "GLIBC_TUNABLES" or name.startswith("MALLOC_") for name in os.environ)

@@ -14,7 +14,6 @@ from multiprocessing import get_all_start_methods, get_context, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from tempfile import gettempdir
 
-from engram.engine.memory import TUNABLES, chosen_by_user
 from engram.engine.threads import WAITING
 
 _PRELOADED = "engram.executors.worker"
@@ -60,11 +59,10 @@ def prepare_workers() -> None:
 def worker_environment() -> Iterator[None]:
     """The environment of a process that is started inside: one thread that sleeps while it waits, no Ctrl-C.
 
-    It keeps memory that it frees. In a terminal Ctrl-C reaches all processes; only the parent handles it.
+    In a terminal Ctrl-C reaches all processes; only the parent handles it.
     """
-    environment = _ENVIRONMENT if chosen_by_user() else _ENVIRONMENT | TUNABLES
-    before = {name: os.environ.get(name) for name in environment}
-    os.environ.update(environment)
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    os.environ.update(_ENVIRONMENT)
     masks = hasattr(signal, "pthread_sigmask")
     if masks:
         # If it started later, it would remove the mask before the worker starts.

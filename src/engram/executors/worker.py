@@ -21,6 +21,7 @@ from engram.core.leases import Held
 from engram.core.plugins import load_plugin
 from engram.core.stopping import Stopped
 from engram.engine.execute import attempt
+from engram.engine.memory import keep_freed_memory
 from engram.engine.observers import Step, Watcher
 from engram.engine.where import Where
 from engram.executors.shared_data import Shared, adopt
@@ -170,6 +171,7 @@ def work(pipe: Connection, setup: Setup) -> None:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     warnings.showwarning = _warn
     torch.set_num_threads(setup.where.threads or 1)
+    keep_freed_memory()
     adopt(setup.datasets)
     if setup.where.plugin is not None:
         load_plugin(setup.where.plugin)
