@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,10 +18,11 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
-from engram.core.folder import CHECKPOINT, FAILURE, RESULT
+from engram.core.folder import CHECKPOINT, FAILURE, LEASE, RESULT
 from engram.core.plugins import load_plugin
 from engram.datasets import InMemory, arrays, load
 from engram.engine.check import complete
+from engram.engine.execute import record_failure
 from engram.engine.loop import run
 from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment
@@ -29,6 +31,7 @@ from engram.executors.forkserver import worker_context
 from engram.executors.processes import Processes
 from engram.executors.shared_data import SharedImages, share
 from engram.record.experiment import Experiment
+from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 from engram.scenarios import split
 
@@ -322,3 +325,20 @@ def test_a_long_folder_for_temporary_files_is_no_obstacle(monkeypatch: pytest.Mo
     assert worker_context().get_start_method() == "forkserver"
     monkeypatch.setattr(tempfile, "tempdir", f"/tmp/{'long' * 30}")
     assert worker_context().get_start_method() == "spawn"
+
+
+def test_a_failure_is_recorded_without_another_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where memory is used up, a thread may end before it begins, and who starts it waits forever."""
+
+    def start(thread: threading.Thread) -> None:
+        raise AssertionError(f"{thread.name} is started")
+
+    planned = small("finetune")
+    found = Run.find(planned, tmp_path)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    failed = record_failure(found, Failure(FailureKind.OUT_OF_MEMORY, "out of memory"))
+    assert failed.folder == tmp_path / planned.id
+    assert json.loads((failed.folder / FAILURE).read_text())["kind"] == "out of memory"
+    assert not (failed.folder / LEASE).exists()

@@ -72,15 +72,18 @@ class Lease:
     Args:
         path: The file of the lease, which this process has made.
         token: What it contains, by which its owner recognises it.
+        renewed: Whether a thread renews it.
     """
 
-    def __init__(self, path: Path, token: str) -> None:
+    def __init__(self, path: Path, token: str, *, renewed: bool = True) -> None:
         self.path, self.token = path, token
         self.lost = False
         self._released = threading.Event()
-        # A run may compute for minutes between two updates, so a thread renews the lease.
-        self._thread = threading.Thread(target=self._renew, name="engram-lease", daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = None
+        if renewed:
+            # A run may compute for minutes between two updates, so a thread renews the lease.
+            self._thread = threading.Thread(target=self._renew, name="engram-lease", daemon=True)
+            self._thread.start()
 
     def check(self) -> None:
         """Raise if the lease was lost.
@@ -106,7 +109,8 @@ class Lease:
     def release(self) -> None:
         """Give the lease back."""
         self._released.set()
-        self._thread.join()
+        if self._thread is not None:
+            self._thread.join()
         with suppress(OSError):
             if self._is_mine():
                 self.path.unlink()
@@ -120,8 +124,12 @@ class Lease:
 
 
 @contextmanager
-def lease(folder: Path) -> Iterator[Lease]:
+def lease(folder: Path, *, renewed: bool = True) -> Iterator[Lease]:
     """Hold the lease of a folder, which must exist.
+
+    Args:
+        folder: The folder.
+        renewed: Whether it is renewed while it is held; what takes a moment needs no thread for that.
 
     Raises:
         Held: Another process holds it, or lost it to another one a moment ago.
@@ -136,7 +144,7 @@ def lease(folder: Path) -> Iterator[Lease]:
         >>> holder_of(folder) is None
         True
     """
-    held = Lease(folder / LEASE, _acquire(folder))
+    held = Lease(folder / LEASE, _acquire(folder), renewed=renewed)
     remove_left_over(folder, of=LEASE, ending=_TRIAL)
     try:
         yield held

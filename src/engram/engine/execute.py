@@ -132,7 +132,8 @@ def record_failure(run: Run, failure: Failure) -> Run:
         return failed
     try:
         make_folder(run.folder)
-        with lease(run.folder):
+        # Where memory is used up, a new thread may end before it begins, and its starter waits forever.
+        with lease(run.folder, renewed=False):
             return failed.save()
     except Held:
         return failed
