@@ -111,8 +111,8 @@ def names_of_modules() -> Names:
         >>> (vars(sys.modules["math"]), len(vars(sys.modules["math"]))) in names_of_modules()
         True
     """
-    modules = list(sys.modules.values())
-    return [(vars(module), len(vars(module))) for module in modules if isinstance(module, ModuleType)]
+    modules = [module for module in list(sys.modules.values()) if isinstance(module, ModuleType)]
+    return [(names, len(names)) for names in map(vars, modules)]
 
 
 def network_of(method: object) -> nn.Module | None:
