@@ -29,6 +29,13 @@ def real_data() -> Path:
     return Path(folder)
 
 
+@pytest.fixture(scope="session")
+def common(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all test processes of a session share, for runs that several of them need."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
 LONG = (
     "cli/test_own_data_cli.py",
     "cli/test_parallel_cli.py",
