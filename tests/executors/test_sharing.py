@@ -122,8 +122,8 @@ def test_a_lease_lost_in_the_middle_ends_the_run_without_a_trace(tmp_path: Path)
 
     robbed = Robbed()
 
-    def keep(self: object, path: Path, token: str) -> None:
-        before(self, path, token)  # type: ignore[arg-type]
+    def keep(self: object, path: Path, token: str, *, renewed: bool) -> None:
+        before(self, path, token, renewed=renewed)  # type: ignore[arg-type]
         robbed.lease = self  # type: ignore[attr-defined]
 
     from engram.core.leases import Lease

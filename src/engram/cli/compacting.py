@@ -29,6 +29,7 @@ def compact(
     from rich.progress import track
 
     from engram.cli.output import name_incomplete, print_json, stderr
+    from engram.core.words import counted
     from engram.record.checkpoints import KeptSize
     from engram.results.runs import find_runs
     from engram.results.store import compact as write_store
@@ -41,8 +42,8 @@ def compact(
     if json:
         print_json({"store": str(place), "runs": written.runs, "files": written.files, "bytes": written.size})
     else:
-        line = f"{written.runs:,} runs in {written.files:,} files, {written.size / 1e6:,.1f} MB"
-        stderr.print(line, markup=False, soft_wrap=True)
+        runs_and_files = f"{counted(written.runs, 'run')} in {counted(written.files, 'file')}"
+        stderr.print(f"{runs_and_files}, {written.size / 1e6:,.1f} MB", markup=False, soft_wrap=True)
         if (kept := KeptSize.of(run.folder for run in finished)).files:
             stderr.print(f"not in the store, left where they are: {kept}", markup=False, soft_wrap=True)
         typer.echo(place)

@@ -230,10 +230,10 @@ def describe(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> Non
         stderr.print(f"repeated combinations, run once: {plan.repeated}")
     done = sum(run.finished for run in runs)
     if done == len(runs):
-        stderr.print(f"{len(runs)} runs, all done")
+        stderr.print("1 run, done" if len(runs) == 1 else f"{len(runs):,} runs, all done")
         return
     left = "unknown until the first runs are done" if seconds is None else f"about {duration(seconds)}"
-    stderr.print(f"{len(runs)} runs, {done} done; time left: {left}")
+    stderr.print(f"{counted(len(runs), 'run')}, {done:,} done; time left: {left}")
 
 
 def as_json(plan: SweepPlan, runs: Sequence[Run], seconds: float | None) -> JsonObject:
