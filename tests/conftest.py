@@ -7,9 +7,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from engram.engine.memory import keep_freed_memory
+
 # The same examples everywhere: a red run says that the code changed, not that the draw did.
 settings.register_profile("engram", derandomize=True)
 settings.load_profile("engram")
+
+# As `engram run` does, before it trains.
+keep_freed_memory()
 
 # Trials of half precision are not remembered: tests leave the user's cache as it is.
 os.environ["ENGRAM_TRIALS"] = "off"
