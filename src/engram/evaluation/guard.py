@@ -48,11 +48,15 @@ def same_randomness() -> Iterator[None]:
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
+def evaluating(module: nn.Module, parts: Sequence[nn.Module] | None = None) -> Iterator[None]:
     """Evaluation mode, without gradients and without compiling; nothing is restored.
 
     Inference mode is not used: a tensor that the module caches in it could not be used in training. Compiled
     modules are computed eagerly: a new batch size would make PyTorch compile again, and differently.
+
+    Args:
+        module: The module.
+        parts: All its modules and itself, if none does anything else when its mode is set; None to ask it.
 
     Example:
         >>> norm = nn.BatchNorm1d(2)
@@ -64,7 +68,10 @@ def evaluating(module: nn.Module) -> Iterator[None]:
         stack.enter_context(torch.no_grad())
         if "torch._dynamo" in sys.modules:
             stack.enter_context(torch.compiler.set_stance("force_eager"))
-        module.eval()
+        if parts is None:
+            module.eval()
+        for part in parts or ():
+            vars(part)["training"] = False
         yield
 
 
@@ -144,7 +151,7 @@ class Guard:
             return
         modes = [module.training for module in modules]
         try:
-            with evaluating(network):
+            with evaluating(network, modules):
                 yield
         finally:
             for module, mode in zip(modules, modes, strict=True):
@@ -175,7 +182,7 @@ class Guard:
         for module in modules:
             attributes = vars(module)
             kind: type = type(module)
-            if kind not in self._known or not _of_library(kind) or "forward" in attributes:
+            if kind not in self._known or not _of_library(kind) or not _REPLACED.isdisjoint(attributes):
                 return None
             if attributes["_forward_hooks"] or attributes["_forward_pre_hooks"]:
                 return None
@@ -189,6 +196,10 @@ class Guard:
         if new:
             # The line that called the evaluator.
             warnings.warn(described(new), SelfChange, stacklevel=8)
+
+
+_REPLACED = frozenset({"forward", "train", "eval"})
+"""Methods that are a user's code where a module has them as attributes of its own."""
 
 
 @lru_cache(maxsize=4096)

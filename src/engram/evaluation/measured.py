@@ -16,7 +16,7 @@ from engram.evaluation.dense import scorer
 from engram.evaluation.judge import Judge, Sought
 from engram.evaluation.passes import Passes
 from engram.evaluation.ranks import Team
-from engram.evaluation.samples import Questions, chunks, class_numbers
+from engram.evaluation.samples import chunks, class_numbers
 from engram.evaluation.ways import Ways
 from engram.metrics.arrays import Label
 
@@ -86,7 +86,7 @@ def ask_at_once(passes: Passes, *, wanted: Wanted, team: Team) -> Measured:
         wanted: What else to measure.
         team: Which pieces this process evaluates; what is measured of the others is 0.
     """
-    network, questions, judge, sought = passes.network, passes.questions, passes.judge, passes.sought
+    questions, judge, sought = passes.questions, passes.judge, passes.sought
     measured = Measured.empty(questions.total, right=True, scores=False, wanted=wanted)
     right, _, losses, answers = measured
     assert right is not None
@@ -95,7 +95,7 @@ def ask_at_once(passes: Passes, *, wanted: Wanted, team: Team) -> Measured:
             continue
         x, y = questions.read(part)
         with passes.answering():
-            logits = _scores(network, x, questions, part, judge, sought)
+            logits = _scores(passes, x, part)
         for place, rows in questions.spans(part, sought):
             right[part][rows] = judge.right(logits[rows], y[rows], sought[place]).cpu()
             if answers is not None:
@@ -105,15 +105,14 @@ def ask_at_once(passes: Passes, *, wanted: Wanted, team: Team) -> Measured:
     return measured
 
 
-def _scores(
-    network: nn.Module, x: Tensor, questions: Questions, part: slice, judge: Judge, sought: Sought
-) -> Tensor:
+def _scores(passes: Passes, x: Tensor, part: slice) -> Tensor:
     """The scores of all units; a network with a `route` for every task is evaluated task by task."""
-    tasks = questions.tasks
+    network, judge, sought = passes.network, passes.judge, passes.sought
+    tasks = passes.questions.tasks
     if not isinstance(network, Routes):
-        return judge.scores(scorer(network)(x), samples=len(x), tasks=tasks, sought=sought)
+        return judge.scores(passes.scorer(x), samples=len(x), tasks=tasks, sought=sought)
     pieces = []
-    for place, rows in questions.spans(part, tasks):
+    for place, rows in passes.questions.spans(part, tasks):
         here = x[rows]
         outputs = scorer(network.route(tasks[place]))(here)
         asked = [tasks[place]]

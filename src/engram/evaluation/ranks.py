@@ -162,12 +162,12 @@ def _sharded(network: nn.Module) -> str:
         kind: type = type(module)
         if _is_one_of(kind, ("FullyShardedDataParallel", "FSDPModule")):
             return "FSDP"
-    for weight in network.parameters():
-        if hasattr(weight, "ds_tensor") or hasattr(weight, "ds_status"):
-            return "DeepSpeed ZeRO-3"
-        kind = type(weight)
-        if _is_one_of(kind, ("DTensor",)):
-            return "DTensor"
+        for weight in module.parameters(recurse=False):
+            if hasattr(weight, "ds_tensor") or hasattr(weight, "ds_status"):
+                return "DeepSpeed ZeRO-3"
+            kind = type(weight)
+            if _is_one_of(kind, ("DTensor",)):
+                return "DTensor"
     return ""
 
 
