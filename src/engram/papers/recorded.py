@@ -205,7 +205,8 @@ def _false_alarms() -> str:
     differing = sum(cell["verdict"] == "differs" for cell in tested)
     return (
         f"The test of means was made {len(tested)} times at the level .01, so that about "
-        f"{LEVEL * len(tested):.1f} numbers would be called different if all were the same; {differing} are. "
+        f"{LEVEL * len(tested):.1f} numbers would be called different if all were the same; "
+        f"{differing} {'is' if differing == 1 else 'are'}. "
         "Levels are not corrected for this: a correction would make differences harder to notice."
     )
 
