@@ -17,8 +17,9 @@ test: $(INSTALLED)
 
 # Behaviour over seeds, real data, fresh installations. Takes a while. Set ENGRAM_DATA to a folder
 # with mnist.npz to include the tests on MNIST. A third process works while others wait for what they started.
+# The longest are listed at the end, which is where time can be saved.
 test-slow: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -m slow $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist worksteal -m slow --durations=40 $(ARGS)
 
 # Other libraries, with engram in their training loops or as trackers, have an environment of their own, and
 # Avalanche has another one. The examples of the modules that need them, and the pages about them, run here.
