@@ -16,9 +16,7 @@ from tempfile import gettempdir
 
 from engram.engine.threads import WAITING
 
-_PRELOADED = ("engram.executors.worker", "torch._dynamo")
-"""Optimisers import the compiler of PyTorch when the first of them is made, which takes a second."""
-
+_PRELOADED = "engram.executors.worker"
 _LONGEST_FOLDER = 103 - len("/pymp-12345678/listener-12345678")
 """Paths of sockets have at most 103 bytes on macOS, and 107 on Linux."""
 
@@ -52,7 +50,7 @@ def prepare_workers() -> None:
         return
     from multiprocessing.forkserver import ensure_running
 
-    context.set_forkserver_preload(list(_PRELOADED))
+    context.set_forkserver_preload([_PRELOADED])
     with worker_environment():
         ensure_running()
 
