@@ -1,5 +1,8 @@
 """Optimisers by name do what PyTorch's do."""
 
+import copy
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import islice
 from typing import Any
@@ -75,3 +78,35 @@ def test_experiments_keep_their_names() -> None:
         ("split-digits", "dgr"): "split-digits-class-dgr-s0-3e657d7d0c89",
     }
     assert {pair: experiment(*pair).id for pair in known} == known
+
+
+@pytest.mark.slow
+def test_training_does_not_import_the_compiler() -> None:
+    """It takes as long as importing PyTorch itself, and nothing is compiled."""
+    program = """
+import sys
+import torch
+from engram.engine.loop import run
+from engram.engine.recipe import experiment
+from engram.methods import METHODS
+from engram.methods.optimizers import OPTIMIZERS
+
+torch.set_num_threads(1)
+for optimizer in OPTIMIZERS:
+    run(experiment("split-digits", "finetune", updates=2, optimizer=optimizer, evaluation={"subset": 20}))
+for method in METHODS:
+    run(experiment("split-digits", method, setting="task", updates=2, evaluation={"subset": 20}))
+assert "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_optimisers_can_be_copied(name: str) -> None:
+    network = nn.Linear(2, 2)
+    optimizer = build_optimizer(OptimizerSpec(name, lr=0.1), network.parameters())
+    network(torch.ones(1, 2)).sum().backward()
+    optimizer.step()
+    other = copy.deepcopy(optimizer)
+    assert type(other) is type(optimizer)
+    assert other.state_dict()["param_groups"] == optimizer.state_dict()["param_groups"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,11 @@ class Operations(TorchDispatchMode):
         135
     """
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # PyTorch would import its compiler to keep it away, which takes a second.
+        return False
+
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0
@@ -81,6 +87,36 @@ class Operations(TorchDispatchMode):
                 key = weights.untyped_storage()._cdata
                 self._rows[key] = self._rows.get(key, 0) + len(samples)
         return result
+
+
+class _BesideCompiler(Operations):
+    """The same where PyTorch's compiler is in use, which is kept away from the counting."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Iterable[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> object:
+        """Compute, and count."""
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def counting_operations() -> Operations:
+    """What counts operations in this process.
+
+    Example:
+        >>> with counting_operations() as counted:
+        ...     total = torch.ones(4) + torch.ones(4)
+        >>> counted.flops
+        4
+    """
+    return _BesideCompiler() if "torch._dynamo" in sys.modules else Operations()
 
 
 _COSTS: dict[Any, Cost] = {}

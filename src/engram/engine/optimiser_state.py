@@ -63,7 +63,10 @@ def _larger(value: Tensor, parameter: Tensor) -> bool:
 
 def _usual(kind: type[Optimizer], options: dict[str, object]) -> dict[str, int] | None:
     """The entries that an optimiser of PyTorch makes for a parameter, with their sizes; None if it is not."""
-    plain = next((one for one in kind.__mro__ if one.__module__.startswith("torch.optim.")), Optimizer)
+    ours = "engram.methods.optimizers"
+    plain = next(
+        (one for one in kind.__mro__ if one.__module__.startswith(("torch.optim.", ours))), Optimizer
+    )
     if plain is Optimizer:
         return None
     weight = nn.Parameter(torch.zeros(WIDTH))

@@ -12,7 +12,7 @@ from typing import Literal, TypeVar, final
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from engram.engine.operations import Operations
+from engram.engine.operations import Operations, counting_operations
 from engram.methods.state import State
 from engram.record.account import Done, PhaseWork
 
@@ -212,7 +212,7 @@ class _Call(_Uncounted):
         self.tally.times += 1
         self.stretches[stretch] = self.stretches.get(stretch, 0) + 1
         if counted and _get_current_dispatch_mode() is self.outside:
-            self.counting = Operations()
+            self.counting = counting_operations()
             self.counting.__enter__()  # type: ignore[no-untyped-call]
 
     def stop(self) -> None:

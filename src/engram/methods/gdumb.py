@@ -16,6 +16,7 @@ from engram.methods import method
 from engram.methods.augment import BLACK, Black, black_of, crop_and_flip
 from engram.methods.losses import cross_entropy
 from engram.methods.memory import Greedy
+from engram.methods.optimizers import SGD
 from engram.methods.state import State, capture, kept_bytes, restore
 from engram.models.heads import head_of_each
 from engram.models.network import Network
@@ -119,7 +120,7 @@ class GDumb:
         device = next(network.parameters()).device
         with torch.random.fork_rng(devices=[] if device.type == "cpu" else [device]):
             torch.manual_seed(seed)
-            optimizer = torch.optim.SGD(
+            optimizer = SGD(
                 network.parameters(), lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
             )
             network.train()

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable
+from inspect import unwrap
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import nn
@@ -10,16 +12,40 @@ from torch.optim import Optimizer
 from engram.core.errors import InputError, unknown_name
 from engram.core.values import OPTIMIZERS, OptimizerSpec
 
-__all__ = ["OPTIMIZERS", "build_optimizer", "check_optimizer", "cosine_factor"]
+__all__ = ["OPTIMIZERS", "SGD", "build_optimizer", "check_optimizer", "cosine_factor"]
 
 _WITH_MOMENTUM = ("sgd", "rmsprop")
 
 
-_FUSED: dict[str, Callable[..., Optimizer]] = {
-    "adam": torch.optim.Adam,
-    "adamw": torch.optim.AdamW,
-    "adagrad": torch.optim.Adagrad,
-}
+_Kind = TypeVar("_Kind", bound=Optimizer)
+_WRAPPED = ("add_param_group", "zero_grad", "state_dict", "load_state_dict")
+
+
+def eager(kind: type[_Kind]) -> type[_Kind]:
+    """One of PyTorch's optimisers, without its wrappers for `torch.compile`; what they wrap is the same code.
+
+    The wrappers import PyTorch's compiler, which takes as long as importing PyTorch itself, so that every
+    process that trains would start a second later. An optimiser of this kind is not for compiled code.
+
+    Example:
+        >>> weight = nn.Parameter(torch.ones(1))
+        >>> weight.grad = torch.ones(1)
+        >>> eager(torch.optim.SGD)([weight], lr=0.25).step()
+        >>> weight.item(), issubclass(SGD, torch.optim.SGD)
+        (0.75, True)
+    """
+    members: dict[str, Any] = {name: unwrap(getattr(kind, name)) for name in _WRAPPED}
+    members["step"] = torch.no_grad()(unwrap(kind.step))
+    return cast(type[_Kind], type(kind.__name__, (kind,), {**members, "__module__": __name__}))
+
+
+SGD = eager(torch.optim.SGD)
+RMSprop = eager(torch.optim.RMSprop)
+Adam = eager(torch.optim.Adam)
+AdamW = eager(torch.optim.AdamW)
+Adagrad = eager(torch.optim.Adagrad)
+
+_FUSED: dict[str, Callable[..., Optimizer]] = {"adam": Adam, "adamw": AdamW, "adagrad": Adagrad}
 
 
 def check_optimizer(spec: OptimizerSpec) -> None:
@@ -53,13 +79,11 @@ def build_optimizer(spec: OptimizerSpec, parameters: Iterable[nn.Parameter]) -> 
     if spec.name == "sgd":
         # All tensors in one call; the fused kernel fails if a parameter gets its first gradient later.
         together = bool(spec.momentum) or None
-        return torch.optim.SGD(
+        return SGD(
             weights, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay, foreach=together
         )
     if spec.name == "rmsprop":
-        return torch.optim.RMSprop(
-            weights, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay
-        )
+        return RMSprop(weights, lr=spec.lr, momentum=spec.momentum, weight_decay=spec.weight_decay)
     # One pass over each tensor instead of one per operation, which is twice as fast on CPUs.
     fused = all(parameter.device.type == "cpu" for parameter in weights) or None
     return _FUSED[spec.name](weights, lr=spec.lr, weight_decay=spec.weight_decay, fused=fused)
