@@ -96,15 +96,8 @@ class _BesideCompiler(Operations):
     def _should_skip_dynamo(cls) -> bool:
         return True
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Iterable[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> object:
-        """Compute, and count."""
-        return super().__torch_dispatch__(func, types, args, kwargs)
+    # PyTorch wraps what a class declares itself.
+    __torch_dispatch__ = Operations.__torch_dispatch__
 
 
 def counting_operations() -> Operations:
