@@ -53,6 +53,7 @@ def engram_job(
     del data
     from engram.datasets import load
     from engram.engine.loop import run_steps
+    from engram.engine.memory import keep_freed_memory
     from engram.engine.recipe import experiment
     from engram.engine.where import Where
 
@@ -71,6 +72,8 @@ def engram_job(
         evaluation={"every": 1, "subset": ASKED, "before": False, "samples": samples},
     )
     load("fashion-mnist")
+    # As `engram run` does.
+    keep_freed_memory()
     with tempfile.TemporaryDirectory() as place:
         lap()
         steps = run_steps(planned, Where(out=None, precision=precision))
@@ -94,8 +97,8 @@ def by_hand(lap: Lap, *, data: Path, updates: int, rounded: float | None = None)
         lap: Ends a lap.
         data: The folder with the data.
         updates: Updates per task.
-        rounded: As a lower bound for half precision, this share of the samples is asked in bfloat16, all at
-            once, and no answer is checked.
+        rounded: As a lower bound, this share of the samples is asked in half precision, all at once, and no
+            answer is checked.
     """
     train, test = by_task(data, "train"), by_task(data, "test")
     test = [(x[:ASKED], y[:ASKED]) for x, y in test]
@@ -148,18 +151,25 @@ def plainly(test: Data) -> Evaluate:
 
 
 def roughly(test: Data, share: float) -> Evaluate:
-    """A share of the samples of all tasks at once, in bfloat16."""
-    from engram.evaluation.half import half_scorer
+    """A share of the samples of all tasks at once, in half precision as engram computes it."""
+    from engram.evaluation.dense import dense_layers
+    from engram.evaluation.half import half_scorer, worth_integers
+    from engram.evaluation.integers import as_integers
 
-    parts = [(x[: round(share * len(x))].bfloat16(), y[: round(share * len(y))]) for x, y in test]
+    parts = [(x[: round(share * len(x))], y[: round(share * len(y))]) for x, y in test]
     seen = [
         (torch.cat([x for x, _ in parts[:tasks]]), torch.cat([y for _, y in parts[:tasks]]))
         for tasks in range(1, TASKS + 1)
     ]
+    given = [(as_integers(x), x.bfloat16(), y) for x, y in seen]
 
     def evaluate(model: nn.Module, task: int) -> list[float]:
-        x, y = seen[task]
-        return [float((half_scorer(model).scores(x).argmax(1) == y).float().mean())]
+        integers, rounded, y = given[task]
+        if integers is None or not worth_integers(dense_layers(model), len(y)):
+            scores = half_scorer(model).scores(rounded)
+        else:
+            scores = half_scorer(model, lattice=integers.lattice).scores(integers.values)
+        return [float((scores.argmax(1) == y).float().mean())]
 
     return evaluate
 

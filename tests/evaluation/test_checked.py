@@ -21,6 +21,7 @@ from engram.evaluation.dense import Dense
 from engram.evaluation.doubt import BLOCK, FACTOR, Margins, margins_of, settle
 from engram.evaluation.guard import SelfChange
 from engram.evaluation.half import HalfScorer, half_scorer
+from engram.evaluation.integers import Lattice
 from engram.record.half_checked import HalfChecked
 from engram.record.run import Run
 
@@ -149,8 +150,10 @@ class Worse:
     def __init__(self, spoil: Callable[[Tensor, Tensor], Tensor]) -> None:
         self.spoil = spoil
 
-    def __call__(self, network: nn.Module, layers: list[Dense] | None = None) -> HalfScorer:
-        ask = half_scorer(network, layers)
+    def __call__(
+        self, network: nn.Module, layers: list[Dense] | None = None, lattice: Lattice | None = None
+    ) -> HalfScorer:
+        ask = half_scorer(network, layers, lattice)
         return HalfScorer(lambda x: self.spoil(x, ask.scores(x)))
 
 

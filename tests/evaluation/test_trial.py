@@ -19,6 +19,7 @@ from engram.core.errors import InputError
 from engram.evaluation import trial
 from engram.evaluation.dense import Dense
 from engram.evaluation.half import HalfScorer, half_scorer
+from engram.evaluation.integers import Lattice
 from engram.record.half_checked import HalfChecked
 
 Pair = tuple[Tensor, Tensor]
@@ -91,9 +92,9 @@ def test_auto_uses_what_is_faster(ratio: float, used: bool, monkeypatch: pytest.
 def test_a_processor_without_fast_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     """A real trial of a half precision that computes everything four times."""
 
-    def slow(network: nn.Module, layers: list[Dense] | None) -> HalfScorer:
-        ask = half_scorer(network, layers)
-        return HalfScorer(lambda x: torch.stack([ask.scores(x) for _ in range(4)]).mean(dim=0))
+    def slow(network: nn.Module, layers: list[Dense] | None, lattice: Lattice | None) -> HalfScorer:
+        ask = half_scorer(network, layers, lattice)
+        return HalfScorer(lambda x: torch.stack([ask.scores(x) for _ in range(4)]).mean(dim=0), ask.form)
 
     monkeypatch.setattr(trial, "half_scorer", slow)
     record = evaluated(perceptron(512))

@@ -65,6 +65,7 @@ class Checked:
         self._off = ""
         self._stretch: tuple[int, ...] | None = None
         self._since = self._crowded = 0
+        self._integers = True
         self._trials: dict[int, Trial] = {}
         self._trial = ""
 
@@ -119,7 +120,7 @@ class Checked:
         """The answers in half precision, those in doubt asked again; None where that is impossible."""
         try:
             settled = settle(
-                passes.half(),
+                passes.half(integers=self._integers),
                 passes.full,
                 known_error=max(self._errors, default=0.0),
                 factor=self.factor,
@@ -129,6 +130,11 @@ class Checked:
             first = str(error).partition("\n")[0]
             self._off = self.why = f"the network cannot be asked in half precision ({first})"
             return None
+        if settled.right is None and self._integers and passes.lattice is not None:
+            # Rounding weights to 8 bits leaves too much in doubt: the next evaluation rounds inputs instead.
+            self._integers = False
+            self._errors.clear()
+            return settled
         if math.isfinite(settled.error):
             self._errors.append(settled.error)
         self._crowded = self._crowded + 1 if settled.right is None else 0
@@ -154,6 +160,7 @@ class Checked:
         stretch = (learning, *tasks)
         if stretch != self._stretch:
             self._stretch, self._since, self._crowded = stretch, 0, 0
+            self._integers = True
             self._trials = {}
         self._since += 1
         return self._since % COMPARED_EVERY == 1

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from engram.evaluation.dense import Dense, dense_layers, scorer
 from engram.evaluation.doubt import Margins, margins_of
-from engram.evaluation.half import half_scorer
+from engram.evaluation.half import half_scorer, worth_integers
+from engram.evaluation.integers import Lattice
 from engram.evaluation.judge import Judge, Sought
 from engram.evaluation.samples import Questions, chunks
 
@@ -52,15 +53,18 @@ class Passes:
     sought: Sought
     answering: Callable[[], AbstractContextManager[object]]
 
-    def half(self) -> Margins:
-        """The margins of all samples in half precision."""
+    def half(self, *, integers: bool = True) -> Margins:
+        """The margins of all samples in half precision.
+
+        Args:
+            integers: Whether inputs may be given as 8-bit numbers, where that is faster.
+        """
         questions = self.questions
         margin, scale = torch.empty(questions.total), torch.empty(questions.total)
-        ask = half_scorer(self.network, self.dense)
+        ask = half_scorer(self.network, self.dense, self.lattice if integers else None)
         # Activations take half the space.
-        read = questions.read_rounded if ask.rounds_inputs else questions.read
         for part in chunks(questions.total, 2 * self.rows_at_once):
-            x, y = read(part)
+            x, y = questions.read_as(ask.form, part)
             scores = self._scores(ask.scores, x)
             for place, rows in questions.spans(part, self.sought):
                 found = margins_of(scores[rows], y[rows], self.sought[place])
@@ -88,6 +92,11 @@ class Passes:
     def dense(self) -> list[Dense] | None:
         """The layers of a network of dense layers only; None for any other, and where hooks are to be run."""
         return dense_layers(self.network)
+
+    @cached_property
+    def lattice(self) -> Lattice | None:
+        """What the inputs stand for, if giving them as 8-bit numbers makes half precision faster."""
+        return self.questions.lattice if worth_integers(self.dense, self.questions.total) else None
 
     @cached_property
     def rows_at_once(self) -> int:

@@ -1,6 +1,7 @@
 """Test sets of any kind, and fixed subsets of them."""
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Protocol, SupportsInt, runtime_checkable
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 from torch import Tensor
 
 from engram.core.errors import InputError
+from engram.evaluation.half import Form
+from engram.evaluation.integers import Integers, Lattice, as_integers
 
 
 @runtime_checkable
@@ -203,7 +206,6 @@ class Questions:
         self.y = (labels if self._order is None else labels[self._order]).to(device)
         self._held = self._gathered().to(device) if hold else None
         self._version = 0 if self._held is None else self._held._version
-        self._rounded: Tensor | None = None
 
     @property
     def overwritten(self) -> bool:
@@ -246,19 +248,39 @@ class Questions:
                 pieces.append(data.rows(rows[low - start : high - start]))
         return torch.cat(pieces).to(self.device), self.y[part]
 
-    def read_rounded(self, part: slice) -> tuple[Tensor, Tensor]:
-        """As `read`, with inputs flattened and rounded to bfloat16; inputs in memory only once."""
+    def read_as(self, form: Form, part: slice) -> tuple[Tensor, Tensor]:
+        """As `read`, with inputs in a form for half precision; those in memory are converted once.
+
+        As 8-bit numbers they can be read where there is a `lattice`.
+        """
+        if form == "plain":
+            return self.read(part)
+        if form == "integers":
+            assert self._integers is not None
+            return self._integers.values[part], self.y[part]
         if self._held is None:
             x, y = self.read(part)
             return x.flatten(1).bfloat16(), y
-        if self._rounded is None:
-            self._rounded = self._held.flatten(1).bfloat16()
         return self._rounded[part], self.y[part]
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """What the inputs stand for as 8-bit numbers; None if they are something else, or not in memory."""
+        return None if self._integers is None else self._integers.lattice
+
+    @cached_property
+    def _integers(self) -> Integers | None:
+        return None if self._held is None else as_integers(self._held)
+
+    @cached_property
+    def _rounded(self) -> Tensor:
+        assert self._held is not None
+        return self._held.flatten(1).bfloat16()
 
     def pick(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Inputs and labels of some samples, by their places."""
         if self._held is not None:
-            return self._held[index.to(self._held.device)], self.y[index.to(self.y.device)]
+            return self._held.index_select(0, index.to(self._held.device)), self.y[index.to(self.y.device)]
         places = index if self._order is None else self._order[index]
         return self._picked(places).to(self.device), self.y[index.to(self.y.device)]
 

@@ -1,0 +1,135 @@
+"""Inputs that are 8-bit numbers, such as the pixels of images, and dense layers computed with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+LEVELS = 256
+MOST_INPUTS = 2**16
+"""Inputs of a layer, at most: sums of more products might not fit in 32 bits."""
+LOOKED_AT = 2**14
+"""Values among which the distance of neighbours is looked for."""
+TOLERANCE = 1e-3
+"""How far from a level a value may be, in steps: normalising images leaves errors of a hundredth of this."""
+PIECE = 2**20
+"""Values that are converted at once: few enough to stay in the cache."""
+
+
+class Lattice(NamedTuple):
+    """Evenly spaced levels, at most 256, that stand for 8-bit numbers.
+
+    Attributes:
+        lowest: The level of -128.
+        step: The distance of two levels.
+    """
+
+    lowest: float
+    step: float
+
+
+class Integers(NamedTuple):
+    """Inputs as 8-bit numbers, one row per sample."""
+
+    values: Tensor
+    lattice: Lattice
+
+
+def as_integers(x: Tensor) -> Integers | None:
+    """Inputs as 8-bit numbers; None if they are anything else than such numbers, scaled and shifted.
+
+    Nothing is rounded: an image with 8 bits per pixel that was normalised with one mean and one standard
+    deviation is still one with 8 bits per pixel.
+
+    Example:
+        >>> pixels = torch.tensor([[0.0, 3.0, 4.0], [255.0, 17.0, 4.0]])
+        >>> as_integers((pixels / 255 - 0.3) / 0.4).values
+        tensor([[-128, -125, -124],
+                [ 127, -111, -124]], dtype=torch.int8)
+        >>> as_integers(torch.randn(2, 3)) is None
+        True
+    """
+    if x.dtype is not torch.float32 or not x.is_cpu or not x.numel():
+        return None
+    flat = x.flatten(1)
+    lowest, highest = (float(value) for value in flat.aminmax())
+    lattice = _lattice(flat.reshape(-1)[:LOOKED_AT].unique(), lowest, highest)
+    if lattice is None:
+        return None
+    values = torch.empty(flat.shape, dtype=torch.int8)
+    rows = max(1, PIECE // flat.shape[1])
+    for part, into in zip(flat.split(rows), values.split(rows), strict=True):
+        exact = (part - lattice.lowest).div_(lattice.step)
+        whole = exact.round()
+        if not float(exact.sub_(whole).abs_().amax()) < TOLERANCE:
+            return None
+        into.copy_(whole.sub_(LEVELS // 2))
+    return Integers(values, lattice)
+
+
+def _lattice(some: Tensor, lowest: float, highest: float) -> Lattice | None:
+    """The levels on which all values between two may lie; None if there would be too many of them.
+
+    Args:
+        some: Some of the values, ascending.
+        lowest: The lowest of all.
+        highest: The highest of all.
+    """
+    if not 1 < len(some) <= LEVELS or not math.isfinite(highest - lowest):
+        return None
+    steps = round((highest - lowest) / float(some.diff().amin()))
+    return Lattice(lowest, (highest - lowest) / steps) if steps < LEVELS else None
+
+
+def integer_layer(layer: nn.Linear, lattice: Lattice) -> Callable[[Tensor], Tensor]:
+    """A dense layer that takes 8-bit numbers: its weights are rounded to as many bits, its inputs are exact.
+
+    Args:
+        layer: The layer, in 32 bits. Its weights are copied now: make a new function after every update.
+        lattice: The levels that the numbers stand for.
+
+    Example:
+        >>> x = torch.randint(256, (100, 50)) / 255
+        >>> layer, (values, lattice) = nn.Linear(50, 20), as_integers(x)
+        >>> with torch.no_grad():
+        ...     torch.allclose(integer_layer(layer, lattice)(values), layer(x), atol=0.01)
+        True
+    """
+    weight = layer.weight.detach()
+    # Of each unit; those without a weight have nothing to divide.
+    scale = weight.abs().amax(dim=1).div_(LEVELS // 2 - 1).clamp_(min=torch.finfo(weight.dtype).tiny)
+    rounded = (weight / scale[:, None]).round_()
+    # A number n stands for lowest + (n + 128) · step: what does not depend on n is known before.
+    constant = lattice.lowest * weight.sum(dim=1)
+    scale.mul_(lattice.step)
+    constant += LEVELS // 2 * scale * rounded.sum(dim=1)
+    if layer.bias is not None:
+        constant += layer.bias.detach()
+    columns = rounded.to(torch.int8).t()
+
+    def outputs(values: Tensor) -> Tensor:
+        return torch._int_mm(values, columns).float().mul_(scale).add_(constant)
+
+    return outputs
+
+
+@cache
+def integers_work() -> bool:
+    """Whether this processor multiplies 8-bit numbers fast, and PyTorch does so correctly.
+
+    Example:
+        >>> integers_work() in (True, False)
+        True
+    """
+    values = (torch.arange(64 * 64) % LEVELS - LEVELS // 2).reshape(64, 64).to(torch.int8)
+    try:
+        if not torch.cpu._is_vnni_supported():
+            return False
+        return torch.equal(torch._int_mm(values, values.t()), values.int() @ values.int().t())
+    except (AttributeError, RuntimeError):
+        return False
