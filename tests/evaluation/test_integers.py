@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from engram import Evaluator
 from engram.evaluation import half
-from engram.evaluation.dense import dense_layers
+from engram.evaluation.dense import Dense, dense_layers
 from engram.evaluation.doubt import Margins
 from engram.evaluation.half import half_scorer, worth_integers
-from engram.evaluation.integers import MOST_INPUTS, as_integers, integer_layer, integers_work
+from engram.evaluation.integers import MOST_INPUTS, IntegerLayer, as_integers, integers_work
 from engram.evaluation.passes import Passes
 
 needs_integers = pytest.mark.skipif(
@@ -88,11 +88,31 @@ def test_a_layer_errs_by_half_a_step_of_its_weights_at_most(bias: bool) -> None:
         layer.weight[3] = 0  # a unit without weights
         integers = as_integers(x)
         assert integers is not None
-        errors = (integer_layer(layer, integers.lattice)(integers.values) - layer(x)).abs()
+        errors = (IntegerLayer(layer).given(integers.lattice)(integers.values) - layer(x)).abs()
         steps = layer.weight.abs().amax(dim=1) / 127
         most = (x - x.min()).sum(dim=1)[:, None] * steps / 2
     assert bool((errors <= most + 1e-5).all())
     assert float(errors.max()) > 1e-4  # Weights are rounded.
+
+
+@needs_integers
+@pytest.mark.parametrize("bias", [True, False])
+def test_what_follows_a_rectifier_is_rounded_sample_by_sample(bias: bool) -> None:
+    torch.manual_seed(0)
+    layer, x = (
+        nn.Linear(64, 50, bias=bias),
+        torch.randn(400, 64).relu_() * torch.logspace(-6, 6, 400)[:, None],
+    )
+    x[7] = 0  # a sample without inputs
+    with torch.no_grad():
+        errors = (IntegerLayer(layer).of_positive(x.clone()) - layer(x)).abs()
+        steps = layer.weight.abs().amax(dim=1) / 127
+        by_weights = x.sum(dim=1)[:, None] * steps / 2
+        rounded = layer.weight.abs() + steps[:, None] / 2
+        by_inputs = x.amax(dim=1)[:, None] / 255 / 2 * rounded.sum(dim=1)
+    most = by_weights + by_inputs
+    assert bool((errors <= 1.001 * most + 1e-6).all())
+    assert float(errors[7].max()) < 1e-6
 
 
 @needs_integers
@@ -104,7 +124,7 @@ def test_sums_of_the_most_inputs_fit() -> None:
         layer.weight[:] = torch.tensor([[1.0], [-1.0]])
         integers = as_integers(x)
         assert integers is not None
-        outputs = integer_layer(layer, integers.lattice)(integers.values)
+        outputs = IntegerLayer(layer).given(integers.lattice)(integers.values)
     assert torch.allclose(outputs, layer(x), rtol=1e-5)
 
 
@@ -135,8 +155,11 @@ def perceptron(*widths: int) -> nn.Sequential:
 @needs_integers
 def test_they_are_used_where_they_are_worth_it() -> None:
     layers = dense_layers(perceptron(4096, 64))
-    enough = -(-half.WORTH_INTEGERS // (64 * 4096))
+    assert layers is not None
+    enough = -(-half.WORTH_INTEGERS // (2 * 64 * 4096))
     assert worth_integers(layers, enough) and not worth_integers(layers, enough - 1)
+    linear = [layers[0], Dense(layers[1].layer, rectified=False), layers[2]]
+    assert not worth_integers(linear, enough)  # Its outputs may be negative.
     assert not worth_integers(dense_layers(perceptron()), 10**9)  # one layer: the last
     assert not worth_integers(None, 10**9)
 

@@ -11,14 +11,13 @@ from torch.nn import functional
 
 from engram.evaluation.asking import scores_in
 from engram.evaluation.dense import Dense, dense_layers, fused_linear, fusing_works, parts_of, watched
-from engram.evaluation.integers import MOST_INPUTS, Lattice, integer_layer, integers_work
+from engram.evaluation.integers import MOST_INPUTS, IntegerLayer, Lattice, integers_work
 from engram.evaluation.precision import computing_in
 
 Form: TypeAlias = Literal["plain", "rounded", "integers"]
 """How inputs are given: as they are; flat and rounded to bfloat16; or flat and as 8-bit numbers."""
 WORTH_INTEGERS = 2**26
-"""Multiplications in the first layer from which on 8-bit numbers save more than preparing its weights costs.
-"""
+"""Multiplications from which on 8-bit numbers save more than preparing the weights costs."""
 
 
 class HalfScorer(NamedTuple):
@@ -39,10 +38,10 @@ def half_scorer(
     """A function that computes a network's scores in bfloat16, and returns them in 32 bits.
 
     Chains of dense layers are computed by oneDNN with copies of their weights, which are made here: make a
-    new function after every update. Where inputs are 8-bit numbers, the first of these layers is computed in
-    integers, which is faster. All other networks are called within `torch.autocast`. Where the last part of a
-    network is known to be a dense layer, it is computed in 32 bits: it costs little, and scores that are not
-    rounded to 8 bits err much less.
+    new function after every update. Where inputs are 8-bit numbers, so are those of all but the last layer,
+    which is faster. All other networks are called within `torch.autocast`. Where the last part of a network
+    is known to be a dense layer, it is computed in 32 bits: it costs little, and scores that are not rounded
+    to 8 bits err much less.
 
     Args:
         network: In evaluation mode, with weights in 32 bits; it is not changed.
@@ -59,7 +58,9 @@ def half_scorer(
     """
     steps = layers or dense_layers(network)
     if steps is not None and fusing_works() and bfloat16_works():
-        return HalfScorer(_dense(steps, lattice), "rounded" if lattice is None else "integers")
+        if lattice is None:
+            return HalfScorer(_dense(steps), "rounded")
+        return HalfScorer(_integers(steps, lattice), "integers")
     parts = parts_of(network)
     head = parts[-1] if parts else None
     if parts and type(head) is nn.Linear and len(parts) > 1 and not watched(network) and not watched(head):
@@ -80,34 +81,44 @@ def worth_integers(layers: list[Dense] | None, samples: int) -> bool:
         False
     """
     # An only layer is the last one too, and computed in 32 bits.
-    if layers is None or len(layers) < 2:
+    if layers is None or len(layers) < 2 or not all(layer.rectified for layer in layers[:-1]):
         return False
-    first = layers[0].layer
-    worth_it = samples * first.weight.numel() >= WORTH_INTEGERS
-    return worth_it and first.in_features <= MOST_INPUTS and integers_work()
+    work = samples * sum(step.layer.weight.numel() for step in layers[:-1])
+    inputs = max(step.layer.in_features for step in layers)
+    return work >= WORTH_INTEGERS and inputs <= MOST_INPUTS and integers_work()
 
 
-def _dense(steps: list[Dense], lattice: Lattice | None = None) -> Callable[[Tensor], Tensor]:
+def _dense(steps: list[Dense]) -> Callable[[Tensor], Tensor]:
     """A chain of dense layers; the last is computed in 32 bits unless it is the only one."""
     hidden, last = (steps[:-1], steps[-1]) if len(steps) > 1 else (steps, None)
-    first = None if lattice is None else integer_layer(hidden[0].layer, lattice)
-    rest = hidden if first is None else hidden[1:]
-    converted = [(layer.weight.bfloat16(), _bfloat16(layer.bias), rectified) for layer, rectified in rest]
+    converted = [(layer.weight.bfloat16(), _bfloat16(layer.bias), rectified) for layer, rectified in hidden]
 
     def scores(x: Tensor) -> Tensor:
-        x = x.flatten(1) if first is None else first(x)
-        if first is not None and hidden[0].rectified:
-            x = x.relu_()
-        if converted:
-            x = x.bfloat16()
+        x = x.flatten(1).bfloat16()
         for weight, bias, rectified in converted:
             x = fused_linear(x, weight, bias, "relu" if rectified else "none")
-        x = x.float()
-        if last is None:
-            return x
-        return fused_linear(x, last.layer.weight, last.layer.bias, "relu" if last.rectified else "none")
+        return x.float() if last is None else _computed(last, x.float())
 
     return scores
+
+
+def _integers(steps: list[Dense], lattice: Lattice) -> Callable[[Tensor], Tensor]:
+    """A chain of dense layers with ReLUs between them, all but the last in 8-bit integers."""
+    first, *rest = (IntegerLayer(step.layer) for step in steps[:-1])
+    given = first.given(lattice)
+
+    def scores(values: Tensor) -> Tensor:
+        x = given(values).relu_()
+        for layer in rest:
+            x = layer.of_positive(x).relu_()
+        return _computed(steps[-1], x)
+
+    return scores
+
+
+def _computed(step: Dense, x: Tensor) -> Tensor:
+    """A dense layer in 32 bits."""
+    return fused_linear(x, step.layer.weight, step.layer.bias, "relu" if step.rectified else "none")
 
 
 def _before_head(features: tuple[nn.Module, ...], head: nn.Linear) -> Callable[[Tensor], Tensor]:

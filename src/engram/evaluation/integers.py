@@ -19,6 +19,7 @@ TOLERANCE = 1e-3
 """How far from a level a value may be, in steps: normalising images leaves errors of a hundredth of this."""
 PIECE = 2**20
 """Values that are converted at once: few enough to stay in the cache."""
+TINY = torch.finfo(torch.float32).tiny
 
 
 class Lattice(NamedTuple):
@@ -86,36 +87,55 @@ def _lattice(some: Tensor, lowest: float, highest: float) -> Lattice | None:
     return Lattice(lowest, (highest - lowest) / steps) if steps < LEVELS else None
 
 
-def integer_layer(layer: nn.Linear, lattice: Lattice) -> Callable[[Tensor], Tensor]:
-    """A dense layer that takes 8-bit numbers: its weights are rounded to as many bits, its inputs are exact.
+class IntegerLayer:
+    """A dense layer that multiplies 8-bit numbers: weights are rounded to as many bits, for each unit.
 
     Args:
-        layer: The layer, in 32 bits. Its weights are copied now: make a new function after every update.
-        lattice: The levels that the numbers stand for.
+        layer: The layer, in 32 bits. Its weights are copied: make a new one after every update.
 
     Example:
         >>> x = torch.randint(256, (100, 50)) / 255
         >>> layer, (values, lattice) = nn.Linear(50, 20), as_integers(x)
         >>> with torch.no_grad():
-        ...     torch.allclose(integer_layer(layer, lattice)(values), layer(x), atol=0.01)
+        ...     torch.allclose(IntegerLayer(layer).given(lattice)(values), layer(x), atol=0.01)
         True
     """
-    weight = layer.weight.detach()
-    # Of each unit; those without a weight have nothing to divide.
-    scale = weight.abs().amax(dim=1).div_(LEVELS // 2 - 1).clamp_(min=torch.finfo(weight.dtype).tiny)
-    rounded = (weight / scale[:, None]).round_()
-    # A number n stands for lowest + (n + 128) · step: what does not depend on n is known before.
-    constant = lattice.lowest * weight.sum(dim=1)
-    scale.mul_(lattice.step)
-    constant += LEVELS // 2 * scale * rounded.sum(dim=1)
-    if layer.bias is not None:
-        constant += layer.bias.detach()
-    columns = rounded.to(torch.int8).t()
 
-    def outputs(values: Tensor) -> Tensor:
-        return torch._int_mm(values, columns).float().mul_(scale).add_(constant)
+    def __init__(self, layer: nn.Linear) -> None:
+        weight = layer.weight.detach()
+        # Units without a weight have nothing to divide.
+        self.scale = weight.abs().amax(dim=1).div_(LEVELS // 2 - 1).clamp_(min=TINY)
+        rounded = (weight / self.scale[:, None]).round_()
+        self.columns = rounded.to(torch.int8).t()
+        # The lowest number, -128, is to count 0.
+        self.shift = LEVELS // 2 * rounded.sum(dim=1)
+        self.layer = layer
 
-    return outputs
+    def given(self, lattice: Lattice) -> Callable[[Tensor], Tensor]:
+        """The function of inputs that are 8-bit numbers already.
+
+        Args:
+            lattice: What the numbers stand for.
+        """
+        scale = self.scale * lattice.step
+        constant = lattice.lowest * self.layer.weight.detach().sum(dim=1)
+        constant += self.shift * scale
+        if self.layer.bias is not None:
+            constant += self.layer.bias.detach()
+        return lambda values: self._products(values).mul_(scale).add_(constant)
+
+    def of_positive(self, x: Tensor) -> Tensor:
+        """The outputs for inputs that are not negative, such as those after a ReLU; `x` is overwritten.
+
+        The inputs of each sample are rounded to 256 levels between 0 and the highest of them.
+        """
+        step = x.amax(dim=1, keepdim=True).div_(LEVELS - 1).clamp_(min=TINY)
+        values = x.div_(step).round_().sub_(LEVELS // 2).to(torch.int8)
+        outputs = self._products(values).add_(self.shift).mul_(self.scale).mul_(step)
+        return outputs if self.layer.bias is None else outputs.add_(self.layer.bias.detach())
+
+    def _products(self, values: Tensor) -> Tensor:
+        return torch._int_mm(values, self.columns).float()
 
 
 @cache

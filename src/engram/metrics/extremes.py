@@ -23,7 +23,7 @@ from engram.metrics.anchored import Correction
 from engram.metrics.arrays import Mask, Matrix, Vector, row_means
 from engram.metrics.computing import compute
 from engram.metrics.history import Curve, History, Phases
-from engram.metrics.inputs import gather_inputs
+from engram.metrics.inputs import Inputs, gather_inputs
 from engram.metrics.registry import NEEDS, Keywords, Metric, Options, computed
 
 REPLICATES: Final = 100
@@ -186,12 +186,13 @@ def estimate_extremes(
     if any(not part.whole and part.n < LEAST for part in samples):
         return Extremes(why=f"needs at least {LEAST} samples of each task, or all of them")
     variants = _variants(options or Options())
-    measured = _measured(curve, task_ends, classes_seen, variants)
+    inputs = gather_inputs(curve, ends=task_ends, classes_seen=classes_seen)
+    measured = _measured(inputs, variants)
     if all(part.whole for part in samples):
         return Extremes({name: Estimate(value, value, value) for name, value in measured.items()})
     variants = {name: variants[name] for name in measured}
     pieces = [
-        _of_draws(tables, curve, task_ends, classes_seen, variants)
+        _of_draws(tables, curve, inputs, variants, exact_ends=task_ends is not None)
         for tables in _redraws(curve, samples, anchors, replicates)
     ]
     floors = np.array([part.least_variance for part in samples])
@@ -255,14 +256,8 @@ def _variants(options: Options) -> dict[str, tuple[Metric, Keywords]]:
     }
 
 
-def _measured(
-    curve: Curve,
-    ends: Curve | None,
-    classes_seen: Sequence[int] | None,
-    variants: Mapping[str, tuple[Metric, Keywords]],
-) -> dict[str, float]:
-    """The extremes of a curve that are defined."""
-    inputs = gather_inputs(curve, ends=ends, classes_seen=classes_seen)
+def _measured(inputs: Inputs, variants: Mapping[str, tuple[Metric, Keywords]]) -> dict[str, float]:
+    """The extremes that are defined."""
     values: dict[str, float] = {}
     for name, (metric, keywords) in variants.items():
         if inputs.lacks(metric):
@@ -281,13 +276,21 @@ def _measured(
 def _of_draws(
     tables: Matrix,
     curve: Curve,
-    ends: Curve | None,
-    classes_seen: Sequence[int] | None,
+    inputs: Inputs,
     variants: Mapping[str, tuple[Metric, Keywords]],
+    *,
+    exact_ends: bool,
 ) -> dict[str, Matrix]:
     """The extremes of each of several `tables[draw, evaluation, task]`; NaN where one is undefined.
 
     One row per draw, and one column per task where the extreme is their mean, else a single column.
+
+    Args:
+        tables: The accuracies.
+        curve: The curve of all samples at hand.
+        inputs: What metrics of that curve are given.
+        variants: The extremes.
+        exact_ends: Whether task ends were evaluated on whole test sets, so that no draw changes them.
     """
     # Our own metrics of a curve compute each column by itself, so all draws are columns of one curve.
     alone = {
@@ -309,9 +312,12 @@ def _of_draws(
         assert isinstance(history, History)
         values[name] = history.by_task.reshape(tasks, draws).T
     others = {name: variant for name, variant in variants.items() if name not in alone}
-    one_by_one = [
-        _measured(replace(curve, accuracy=table, total=None), ends, classes_seen, others) for table in tables
-    ]
+    one_by_one = []
+    for table in tables:
+        drawn = replace(curve, accuracy=table, total=None)
+        acc = inputs.matrix if exact_ends else drawn.matrix()
+        given = replace(inputs, matrix=acc, values={**inputs.values, "matrix": acc, "curve": drawn})
+        one_by_one.append(_measured(given, others))
     return values | {name: np.array([[one.get(name, np.nan)] for one in one_by_one]) for name in others}
 
 
