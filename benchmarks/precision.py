@@ -80,7 +80,7 @@ class Counts:
     Attributes:
         evaluations: Evaluations.
         answers: Answers in these.
-        differing: Answers that differ in plain bfloat16.
+        differing: Answers that differ in half precision, unchecked.
         wrong: Answers that are wrong after the check.
         asked: Answers that were asked again.
         seconds: CPU time of full precision, of half precision, and of half precision with the check.
@@ -295,7 +295,11 @@ def shown(name: str, counts: Counts) -> Report:
     """The figures of one network."""
     report = Report(f"Half precision, {name}: {counts.evaluations:,} evaluations, {counts.answers:,} answers")
     report.figures.append(
-        figure("answers that differ in plain bfloat16", [100 * counts.differing / counts.answers], unit="%")
+        figure(
+            "answers that differ in half precision, unchecked",
+            [100 * counts.differing / counts.answers],
+            unit="%",
+        )
     )
     for place, factor in enumerate(FACTORS):
         report.figures += [

@@ -1,4 +1,4 @@
-"""Scores in half precision (bfloat16), from a network that stays as it is."""
+"""Scores in half precision (bfloat16, or 8-bit integers), from a network that stays as it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORTH_INTEGERS = 2**26
 
 
 class HalfScorer(NamedTuple):
-    """Computes a network's scores in bfloat16, and returns them in 32 bits.
+    """Computes a network's scores with less precision, and returns them in 32 bits.
 
     Attributes:
         scores: The function.
@@ -38,10 +38,10 @@ def half_scorer(
     """A function that computes a network's scores in bfloat16, and returns them in 32 bits.
 
     Chains of dense layers are computed by oneDNN with copies of their weights, which are made here: make a
-    new function after every update. Where inputs are 8-bit numbers, so are those of all but the last layer,
-    which is faster. All other networks are called within `torch.autocast`. Where the last part of a network
-    is known to be a dense layer, it is computed in 32 bits: it costs little, and scores that are not rounded
-    to 8 bits err much less.
+    new function after every update. Where inputs are 8-bit numbers, all but the last layer are computed in
+    8-bit integers, which is faster. All other networks are called within `torch.autocast`. Where the last
+    part of a network is known to be a dense layer, it is computed in 32 bits: it costs little, and scores
+    that are not rounded to 8 bits err much less.
 
     Args:
         network: In evaluation mode, with weights in 32 bits; it is not changed.
@@ -57,10 +57,11 @@ def half_scorer(
         (torch.float32, True, False)
     """
     steps = layers or dense_layers(network)
-    if steps is not None and fusing_works() and bfloat16_works():
-        if lattice is None:
+    if steps is not None and fusing_works():
+        if lattice is not None:
+            return HalfScorer(_integers(steps, lattice), "integers")
+        if bfloat16_works():
             return HalfScorer(_dense(steps), "rounded")
-        return HalfScorer(_integers(steps, lattice), "integers")
     parts = parts_of(network)
     head = parts[-1] if parts else None
     if parts and type(head) is nn.Linear and len(parts) > 1 and not watched(network) and not watched(head):

@@ -116,6 +116,7 @@ def kind_of(passes: Passes, x: Tensor) -> str:
     return (
         f"{machine()}; {device}; {torch.get_num_threads()} threads; torch {torch.__version__}; "
         f"{kind.__qualname__} {form}; {str(x.dtype).removeprefix('torch.')} {list(x.shape)}"
+        f"{'' if passes.lattice is None else ' of 8-bit numbers'}"
     )
 
 
