@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -14,7 +15,10 @@ from engram.evaluation.dense import Dense, dense_layers
 from engram.evaluation.doubt import Margins
 from engram.evaluation.half import half_scorer, worth_integers
 from engram.evaluation.integers import MOST_INPUTS, IntegerLayer, as_integers, integers_work
+from engram.evaluation.judge import Judge
 from engram.evaluation.passes import Passes
+from engram.evaluation.samples import Questions, TensorSet
+from engram.evaluation.trial import kind_of
 
 needs_integers = pytest.mark.skipif(
     not integers_work(), reason="needs a processor with instructions for 8-bit numbers (VNNI)"
@@ -242,3 +246,16 @@ def test_where_they_leave_too_much_in_doubt_inputs_are_rounded_until_the_next_ta
     assert allowed == [True, False, False, True]
     record = checked.precision_record
     assert record is not None and (record.evaluations, record.wrong) == (2, 0)
+
+
+@needs_integers
+def test_trials_with_them_are_remembered_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(half, "WORTH_INTEGERS", 0)
+    network, y = perceptron(128), torch.arange(400) % 10
+
+    def kind(x: Tensor) -> str:
+        questions = Questions([TensorSet(x, y)], [torch.arange(400)], [0], device="cpu", hold=True)
+        return kind_of(Passes(network, questions, Judge([y]), [None], nullcontext), x)
+
+    eight, others = kind(normalised(pixels())), kind(torch.randn(400, *SHAPE))
+    assert eight == f"{others} of 8-bit numbers"
