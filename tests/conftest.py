@@ -77,3 +77,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()) or item.path in long:
             item.add_marker(pytest.mark.slow)
+
+
+LONGEST = ("behaviour/test_claims.py", "methods/test_dgr.py", "papers/test_planted.py")
+"""Files with tests of several minutes."""
+
+
+class LongestFirst:
+    """Each test process begins with some of the longest tests, so that none is left alone with one."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Put them where the parts begin that the processes are given: parts of equal length, in order."""
+        here = Path(__file__).parent
+        files = [[item for item in items if item.path == here / file] for file in LONGEST]
+        chosen = {item for tests in files for item in tests}
+        others = [item for item in items if item not in chosen]
+        processes, left = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")), len(items)
+        order: list[pytest.Item] = []
+        for number in range(processes):
+            part = [item for tests in files[number::processes] for item in tests]
+            size = left // (processes - number)
+            rest = max(0, size - len(part))
+            order += [*part, *others[:rest]]
+            others, left = others[rest:], left - size
+        items[:] = [*order, *others]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """After tests were chosen by their markers."""
+    config.pluginmanager.register(LongestFirst())
