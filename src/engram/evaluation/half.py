@@ -16,7 +16,7 @@ from engram.evaluation.precision import computing_in
 
 Form: TypeAlias = Literal["plain", "rounded", "integers"]
 """How inputs are given: as they are; flat and rounded to bfloat16; or flat and as 8-bit numbers."""
-WORTH_INTEGERS = 2**26
+WORTH_INTEGERS = 2**27
 """Multiplications from which on 8-bit numbers save more than preparing the weights costs."""
 
 
