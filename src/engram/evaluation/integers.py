@@ -122,7 +122,12 @@ class IntegerLayer:
         constant += self.shift * scale
         if self.layer.bias is not None:
             constant += self.layer.bias.detach()
-        return lambda values: self._products(values).mul_(scale).add_(constant)
+
+        def outputs(values: Tensor) -> Tensor:
+            products = self._products(values)
+            return torch.addcmul(constant, products, scale, out=products)
+
+        return outputs
 
     def of_positive(self, x: Tensor) -> Tensor:
         """The outputs for inputs that are not negative, such as those after a ReLU; `x` is overwritten.
@@ -131,8 +136,11 @@ class IntegerLayer:
         """
         step = x.amax(dim=1, keepdim=True).div_(LEVELS - 1).clamp_(min=TINY)
         values = x.div_(step).round_().sub_(LEVELS // 2).to(torch.int8)
-        outputs = self._products(values).add_(self.shift).mul_(self.scale).mul_(step)
-        return outputs if self.layer.bias is None else outputs.add_(self.layer.bias.detach())
+        outputs = self._products(values)
+        torch.addcmul(self.shift * self.scale, outputs, self.scale, out=outputs)
+        if self.layer.bias is None:
+            return outputs.mul_(step)
+        return torch.addcmul(self.layer.bias.detach(), outputs, step, out=outputs)
 
     def _products(self, values: Tensor) -> Tensor:
         return torch._int_mm(values, self.columns).float()
