@@ -259,3 +259,27 @@ def test_trials_with_them_are_remembered_apart(monkeypatch: pytest.MonkeyPatch) 
 
     eight, others = kind(normalised(pixels())), kind(torch.randn(400, *SHAPE))
     assert eight == f"{others} of 8-bit numbers"
+
+
+@needs_integers
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e38])
+def test_a_network_that_has_diverged_is_asked_in_full_precision(
+    value: float, layer: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(half, "WORTH_INTEGERS", 0)
+    x, y = classes()
+    network = perceptron(128, 64)
+    for _ in learned(network, x, y, updates=8):
+        pass
+    layers = dense_layers(network)
+    assert layers is not None
+    with torch.no_grad():
+        layers[layer].layer.weight[:, 5] = value
+    full, checked = (Evaluator([(x, y)], precision=precision) for precision in ("full", "half-checked"))
+    for _ in range(3):
+        for evaluator in (full, checked):
+            evaluator(network, learning=0)
+    assert checked.trace == full.trace
+    record = checked.precision_record
+    assert record is not None and record.wrong == 0
