@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,9 @@ from torch.nn import functional
 
 from engram.evaluation.asking import scores_in
 from engram.evaluation.dense import Dense, dense_layers, fused_linear, fusing_works, parts_of, watched
-from engram.evaluation.integers import MOST_INPUTS, IntegerLayer, Lattice, integers_work
+from engram.evaluation.integers import MOST_INPUTS, Form, IntegerLayer, Lattice, integers_work
 from engram.evaluation.precision import computing_in
 
-Form: TypeAlias = Literal["plain", "rounded", "integers"]
-"""How inputs are given: as they are; flat and rounded to bfloat16; or flat and as 8-bit numbers."""
 WORTH_INTEGERS = 2**27
 """Multiplications from which on 8-bit numbers save more than preparing the weights costs."""
 

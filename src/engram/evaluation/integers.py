@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
+Form: TypeAlias = Literal["plain", "rounded", "integers"]
+"""How inputs are given: as they are; flat and rounded to bfloat16; or flat and as 8-bit numbers."""
 LEVELS = 256
 MOST_INPUTS = 2**16
 """Inputs of a layer, at most: sums of more products might not fit in 32 bits."""

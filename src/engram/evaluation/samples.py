@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from engram.core.errors import InputError
-from engram.evaluation.half import Form
-from engram.evaluation.integers import Integers, Lattice, as_integers
+from engram.evaluation.integers import Form, Integers, Lattice, as_integers
 
 
 @runtime_checkable
