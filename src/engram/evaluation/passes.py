@@ -62,7 +62,7 @@ class Passes:
         questions = self.questions
         margin, scale = torch.empty(questions.total), torch.empty(questions.total)
         ask = half_scorer(self.network, self.dense, self.lattice if integers else None)
-        # Activations take half the space.
+        # Inputs take half the space, or less.
         for part in chunks(questions.total, 2 * self.rows_at_once):
             x, y = questions.read_as(ask.form, part)
             scores = self._scores(ask.scores, x)
