@@ -13,9 +13,9 @@ from engram.core.errors import InputError
 from engram.core.values import Batch
 from engram.datasets import Images, load
 from engram.datasets.accounting import enter, taken
-from engram.datasets.transforms import prepare, prepared_shape
+from engram.datasets.transforms import only_scales, prepare, prepared_shape
 from engram.record.card import Part
-from engram.scenarios.values import Scenario, Task, TaskSetting
+from engram.scenarios.values import Scenario, Task, TaskSetting, Transform
 
 HELD_BYTES = 2**30
 
@@ -139,10 +139,23 @@ class PhaseData:
             self._head = self.tasks[0] if len(self.tasks) == 1 else owners.to(self.device)
         size = len(self.y) * torch.Size(stream.shape).numel() * 4
         self._held: Tensor | None = None
+        self._later: tuple[Transform, ...] | None = None
         if size <= HELD_BYTES and all(part.in_memory for part in self.parts):
-            whole = [part.prepared(torch.arange(len(part))) for part in self.parts]
-            self._held = (whole[0] if len(whole) == 1 else torch.cat(whole)).to(self.device)
+            self._held = self._whole()
         self._y = self.y.to(self.device)
+
+    def _whole(self) -> Tensor:
+        """All samples: prepared, or as bytes that each batch scales for itself, which are less to hold."""
+        transforms = self.parts[0].transforms
+        bytes_alike = all(
+            part.transforms == transforms and part.stored(torch.arange(1)).dtype is torch.uint8
+            for part in self.parts
+        )
+        if bytes_alike and only_scales(transforms) and self.device.type == "cpu":
+            self._later = transforms
+        read = TaskData.prepared if self._later is None else TaskData.stored
+        pieces = [read(part, torch.arange(len(part))) for part in self.parts]
+        return (pieces[0] if len(pieces) == 1 else torch.cat(pieces)).to(self.device)
 
     def __len__(self) -> int:
         return len(self.y)
@@ -165,7 +178,8 @@ class PhaseData:
             head = self._head if isinstance(self._head, int) else self._head[rows]
             y = self._y[rows]
             enter("train", self.tasks, len(y), size=len(self), heads=self.heads)
-            yield Batch(self._held[rows].clone(), y.clone(), heads=self.heads, head=head)
+            x = self._held[rows].clone() if self._later is None else prepare(self._held[rows], self._later)
+            yield Batch(x, y.clone(), heads=self.heads, head=head)
 
     def mixed(self, size: int, *, seed: int) -> Iterator[Batch]:
         """All samples once, in an order in which the classes are mixed.
@@ -184,7 +198,8 @@ class PhaseData:
     def _inputs(self, pieces: tuple[Tensor, ...]) -> Iterator[Tensor]:
         if self._held is not None:
             for rows in pieces:
-                yield self._held.index_select(0, rows.to(self.device))
+                x = self._held.index_select(0, rows.to(self.device))
+                yield x if self._later is None else prepare(x, self._later)
         elif len(self.parts) == 1:
             yield from self.parts[0].read_ahead(iter(pieces))
         else:

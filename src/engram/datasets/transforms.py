@@ -46,6 +46,16 @@ def prepared_shape(shape: tuple[int, ...], transforms: Iterable[Transform]) -> t
     return tuple(prepare(torch.zeros(1, *shape, dtype=torch.uint8), transforms).shape[1:])
 
 
+def only_scales(transforms: Iterable[Transform]) -> bool:
+    """Whether images are prepared value by value, which takes no longer than copying them.
+
+    Example:
+        >>> only_scales([Normalise((0.5,), (0.25,))]), only_scales([Pad(2), Normalise()])
+        (True, False)
+    """
+    return all(isinstance(transform, Normalise) for transform in transforms)
+
+
 def _apply(x: Tensor, transform: Transform) -> Tensor:
     match transform:
         case Pad(pixels):
@@ -103,7 +113,13 @@ def _normalised(x: Tensor, mean: tuple[float, ...], std: tuple[float, ...]) -> T
             f"normalise needs one mean and one deviation, or one per channel ({channels}), got {len(mean)} "
             f"and {len(std)}"
         )
-    # (x / 255 − mean) / std as one factor and one shift, each a single pass over the images.
+    factor, shift = _scaling(mean, std)
+    return x.to(torch.float32, copy=True).mul_(factor).add_(shift)
+
+
+@lru_cache(maxsize=128)
+def _scaling(mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[Tensor, Tensor]:
+    """(x / 255 − mean) / std as one factor and one shift, each a single pass over the images."""
     spread = torch.tensor(std, dtype=torch.float64).view(1, -1, 1, 1)
     shift = -torch.tensor(mean, dtype=torch.float64).view(1, -1, 1, 1) / spread
-    return x.to(torch.float32, copy=True).mul_((1 / (255 * spread)).float()).add_(shift.float())
+    return (1 / (255 * spread)).float(), shift.float()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from itertools import chain
 
 import torch
@@ -82,7 +83,7 @@ class RunState:
         self.place = Place.start(seeds.order)
         self.boundaries = self.scenario.setting.shows_boundaries
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Updates in all."""
         return sum(self.updates_of(phase) for phase in range(len(self.infos)))

@@ -104,9 +104,12 @@ def settle(
         >>> torch.equal(settled.right, full > 0), int(settled.asked.sum()) < 80, 5e-4 < settled.error <= 1e-3
         (True, True, True)
     """
-    margin, finite = half.margin, half.scale.isfinite()
-    mean = half.scale.mean() if bool(finite.all()) else half.scale[finite].mean().nan_to_num()
-    scale = half.scale.clamp(min=FLOOR * float(mean))
+    margin, mean = half.margin, float(half.scale.mean())
+    finite = None
+    if not math.isfinite(mean):
+        finite = half.scale.isfinite()
+        mean = float(half.scale[finite].mean().nan_to_num())
+    scale = half.scale.clamp(min=FLOOR * mean)
     # Not a number where scores are not finite: never sure.
     clear = margin.abs() / scale
     right, asked = margin > 0, torch.zeros(len(margin), dtype=torch.bool)
@@ -124,7 +127,7 @@ def settle(
         full, right[index] = ask(index)
         asked[index] = True
         errors = (full - margin[index]).abs() / scale[index]
-        error, extra = max(error, _largest(errors[finite[index]])), 0
+        error, extra = max(error, _largest(errors if finite is None else errors[finite[index]])), 0
         if error <= applied:
             break
         applied = error

@@ -137,7 +137,8 @@ class IntegerLayer:
         The inputs of each sample are rounded to 256 levels between 0 and the highest of them.
         """
         step = x.amax(dim=1, keepdim=True).div_(LEVELS - 1).clamp_(min=TINY)
-        values = x.div_(step).round_().sub_(LEVELS // 2).to(torch.int8)
+        lowest = x.new_full((x.shape[1],), -LEVELS // 2)
+        values = torch.addcmul(lowest, x, step.reciprocal(), out=x).round_().to(torch.int8)
         outputs = self._products(values)
         torch.addcmul(self.shift * self.scale, outputs, self.scale, out=outputs)
         if self.layer.bias is None:
@@ -145,7 +146,9 @@ class IntegerLayer:
         return torch.addcmul(self.layer.bias.detach(), outputs, step, out=outputs)
 
     def _products(self, values: Tensor) -> Tensor:
-        return torch._int_mm(values, self.columns).float()
+        products = torch._int_mm(values, self.columns)
+        # Converted where they are: two copies of many samples do not fit in the cache.
+        return products.view(torch.float32).copy_(products)
 
 
 @cache

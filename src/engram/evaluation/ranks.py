@@ -156,14 +156,20 @@ def whole_network(network: nn.Module) -> nn.Module:
     return network
 
 
+_OF_DEEPSPEED = frozenset({"ds_tensor", "ds_status"})
+"""What DeepSpeed adds to the parameters that it spreads."""
+
+
 def _sharded(network: nn.Module) -> str:
     """What spreads the weights of a network over processes; empty where nothing does."""
     for module in network.modules():
         kind: type = type(module)
         if _is_one_of(kind, ("FullyShardedDataParallel", "FSDPModule")):
             return "FSDP"
-        for weight in module.parameters(recurse=False):
-            if hasattr(weight, "ds_tensor") or hasattr(weight, "ds_status"):
+        for weight in module._parameters.values():
+            if weight is None:
+                continue
+            if not _OF_DEEPSPEED.isdisjoint(vars(weight)):
                 return "DeepSpeed ZeRO-3"
             kind = type(weight)
             if _is_one_of(kind, ("DTensor",)):

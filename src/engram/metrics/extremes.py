@@ -312,11 +312,15 @@ def _of_draws(
         assert isinstance(history, History)
         values[name] = history.by_task.reshape(tasks, draws).T
     others = {name: variant for name, variant in variants.items() if name not in alone}
+    needed = {need for metric, _ in others.values() for need in metric.needs}
+    ends = curve.after_each_task(tables.transpose(1, 2, 0))
     one_by_one = []
-    for table in tables:
-        drawn = replace(curve, accuracy=table, total=None)
-        acc = inputs.matrix if exact_ends else drawn.matrix()
-        given = replace(inputs, matrix=acc, values={**inputs.values, "matrix": acc, "curve": drawn})
+    for draw, table in enumerate(tables):
+        acc = inputs.matrix if exact_ends else ends[..., draw].copy()
+        drawn: dict[str, object] = {"matrix": acc}
+        if "curve" in needed:
+            drawn["curve"] = replace(curve, accuracy=table, total=None)
+        given = replace(inputs, matrix=acc, values={**inputs.values, **drawn})
         one_by_one.append(_measured(given, others))
     return values | {name: np.array([[one.get(name, np.nan)] for one in one_by_one]) for name in others}
 

@@ -206,11 +206,11 @@ class Curve:
         Tasks learned together share the row of the last of them, so joint training has only a last row. A
         task that is never learned has a row of NaN.
         """
-        return self._after_each_task(self.accuracy)
+        return self.after_each_task(self.accuracy)
 
     def totals(self) -> Matrix | None:
         """The number of samples behind each cell of `matrix`, if known."""
-        return None if self.total is None else self._after_each_task(self.total)
+        return None if self.total is None else self.after_each_task(self.total)
 
     def prefix(self, n: int) -> Curve:
         """The first `n` evaluations, with all columns."""
@@ -228,9 +228,10 @@ class Curve:
         total = None if self.total is None else np.where(started, self.total, np.nan)
         return Curve(self.step, self.learning, accuracy, total, self.tasks, self.phases)
 
-    def _after_each_task(self, cells: Matrix) -> Matrix:
+    def after_each_task(self, cells: Matrix) -> Matrix:
+        """The rows of a table with one row per evaluation that belong to `matrix`; it may have more axes."""
         width = cells.shape[1]
-        rows = np.full((width, width), np.nan)
+        rows = np.full((width, *cells.shape[1:]), np.nan)
         learned_so_far = 0
         for phase, columns in enumerate(self.phases):
             evaluations = np.flatnonzero(self.learning == phase)

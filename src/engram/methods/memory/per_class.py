@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from engram.core.values import Batch, Heads
-from engram.methods.memory.batches import select
 from engram.methods.memory.samples import Samples
 from engram.methods.state import State
 
@@ -72,17 +71,7 @@ class ClassBalanced:
             best = torch.argsort(self.keys[rows], descending=True, stable=True)[:share]
             kept.append(rows[best])
         index = torch.cat(kept)
-        # Only the samples that are kept are copied, in the order held and offered, then sorted by class.
-        ordered = index.sort().values
-        start = len(self.samples)
-        self.samples.keep(ordered[ordered < start])
-        chosen = []
-        for batch in offered:
-            rows = ordered[(ordered >= start) & (ordered < start + len(batch))] - start
-            chosen += [select(batch, rows.to(batch.y.device))] if len(rows) else []
-            start += len(batch)
-        self.samples.append(*chosen)
-        self.samples.keep(torch.searchsorted(ordered, index))
+        self.samples.choose(index, *offered)
         self.keys = self.keys[index]
         self.groups = self._grouped()
 

@@ -81,6 +81,33 @@ class Samples:
         if self.x is not None:
             self.x, self.y, self.head = self.x[index], self.y[index], self.head[index]
 
+    def choose(self, index: Tensor, *batches: Batch) -> None:
+        """Of the samples held and those of some batches, counted on from there, keep these, in this order.
+
+        Example:
+            >>> store = Samples()
+            >>> store.append(Batch(torch.zeros(2, 1), torch.tensor([4, 5]), heads=()))
+            >>> store.choose(torch.tensor([3, 0]), Batch(torch.ones(2, 1), torch.tensor([6, 7]), heads=()))
+            >>> store.x.flatten(), store.y
+            (tensor([1., 0.]), tensor([7, 4]))
+        """
+        held = [] if self.x is None else [Batch(self.x, self.y, heads=(), head=self.head)]
+        offered = [*held, *batches]
+        if not offered:
+            return
+        like = offered[-1]
+        ordered, order = index.to(like.y.device).sort()
+        x = like.x.new_empty((len(index), *like.x.shape[1:]))
+        y, head = torch.empty_like(ordered), torch.empty_like(ordered)
+        ends = torch.tensor([len(batch) for batch in offered]).cumsum(0)
+        stops = torch.searchsorted(ordered, ends.to(ordered.device)).tolist()
+        for batch, start, stop, end in zip(offered, [0, *stops], stops, ends.tolist(), strict=False):
+            rows = ordered[start:stop] - (end - len(batch))
+            torch.index_select(batch.x.detach(), 0, rows, out=x[start:stop])
+            y[start:stop], head[start:stop] = batch.y[rows], head_of_each(batch)[rows]
+        places = order.argsort()
+        self.x, self.y, self.head = x.index_select(0, places), y[places], head[places]
+
     def part(self, index: Tensor) -> Samples:
         """Some samples as a new set."""
         part = Samples()
