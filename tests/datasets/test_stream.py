@@ -20,6 +20,7 @@ from engram.scenarios.values import (
     Permute,
     Resize,
     Rotate,
+    Transform,
 )
 
 
@@ -153,3 +154,34 @@ def test_mnist_of_004_is_what_its_table_counts(real_data: Path) -> None:
     counts = torch.bincount(stream.train(0).y)
     assert (int(counts.sum()), int(counts.max()), int(counts.min())) == (55000, 6179, 4987)
     assert len(stream.test(0)) == 10000
+
+
+NORMALISED = Normalise((0.3,), (0.25,))
+
+
+@pytest.mark.parametrize("transforms", [(), (NORMALISED,), (Pad(1), NORMALISED), (Permute(3),)])
+def test_batches_are_the_prepared_samples_to_the_bit(transforms: tuple[Transform, ...]) -> None:
+    stream = Stream(split("digits", setting="class", transforms=transforms))
+    whole = stream.train(1).prepared(torch.arange(len(stream.train(1))))
+    data = stream.phase(1)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0))
+    assert torch.equal(torch.cat([batch.x for batch in data.batches(order, 16)]), whole[order])
+    in_order = list(data.in_order(16))
+    assert torch.equal(torch.cat([batch.x for batch in in_order]), whole)
+    # What a method does to a batch must not reach the data.
+    for batch in in_order:
+        batch.x.zero_()
+    assert torch.equal(torch.cat([batch.x for batch in data.in_order(16)]), whole)
+
+
+def test_tasks_learned_together_are_scaled_each_in_its_own_way() -> None:
+    scenario = split("digits", setting="class", transforms=(NORMALISED,))
+    tasks = tuple(
+        replace(task, transforms=(Normalise((0.1 * number,), (0.5,)),) if number else task.transforms)
+        for number, task in enumerate(scenario.tasks)
+    )
+    for mixed in (joint(scenario), joint(replace(scenario, tasks=tasks))):
+        stream = Stream(mixed)
+        parts = [stream.train(task) for task in mixed.phases[0]]
+        whole = torch.cat([part.prepared(torch.arange(len(part))) for part in parts])
+        assert torch.equal(torch.cat([batch.x for batch in stream.phase(0).in_order(64)]), whole)

@@ -282,3 +282,23 @@ def test_losses_of_joined_batches_are_weighted_means() -> None:
     assert pooled is not None
     torch.testing.assert_close(pooled, torch.full((4,), 0.25))
     assert select(joined, slice(2, None)).y.tolist() == [2, 3]
+
+
+@given(held=st.integers(0, 6), sizes=st.lists(st.integers(1, 5), max_size=3), seed=st.integers(0, 99))
+def test_samples_are_chosen_among_those_held_and_offered(held: int, sizes: list[int], seed: int) -> None:
+    numbers = torch.arange(held + sum(sizes))
+    head = numbers % 3
+    first, *offered = [
+        Batch(rows[:, None].float(), rows, heads=(), head=head[rows])
+        for rows in numbers.split([held, *sizes])
+    ]
+    store = Samples()
+    if held:
+        store.append(first)
+    order = torch.randperm(len(numbers), generator=seeded(seed))
+    index = order[: len(order) // 2 + 1]
+    store.choose(index, *offered)
+    if len(numbers):
+        assert store.x is not None
+        assert torch.equal(store.x[:, 0].long(), index)
+        assert torch.equal(store.y, index) and torch.equal(store.head, head[index])
