@@ -140,12 +140,13 @@ class PhaseData:
         size = len(self.y) * torch.Size(stream.shape).numel() * 4
         self._held: Tensor | None = None
         self._later: tuple[Transform, ...] | None = None
+        self._passes = 0
         if size <= HELD_BYTES and all(part.in_memory for part in self.parts):
             self._held = self._whole()
         self._y = self.y.to(self.device)
 
     def _whole(self) -> Tensor:
-        """All samples: prepared, or as bytes that each batch scales for itself, which are less to hold."""
+        """All samples, prepared; or bytes that batches only have to scale: faster, for a single pass."""
         transforms = self.parts[0].transforms
         bytes_alike = all(
             part.transforms == transforms and part.stored(torch.arange(1)).dtype is torch.uint8
@@ -162,6 +163,9 @@ class PhaseData:
 
     def batches(self, order: Tensor, size: int) -> Iterator[Batch]:
         """The samples in this order, `size` at a time; the last batch may be smaller."""
+        self._passes += 1
+        if self._passes > 1 and self._held is not None and self._later is not None:
+            self._held, self._later = prepare(self._held, self._later), None
         pieces = order.split(size)
         for rows, x in zip(pieces, self._inputs(pieces), strict=True):
             head = self._head if isinstance(self._head, int) else self._head[rows]
