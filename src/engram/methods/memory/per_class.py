@@ -83,17 +83,17 @@ class ClassBalanced:
     def sample(self, size: int, heads: Heads) -> Batch:
         """Up to `size` different samples: for each, a random class and then a random sample of it."""
         size = min(size, len(self))
-        room = torch.tensor([len(rows) for rows in self.groups])
-        taken = torch.zeros_like(room)
-        while (missing := size - int(taken.sum())) > 0:
-            open_groups = torch.nonzero(taken < room).squeeze(1)
-            picks = torch.randint(len(open_groups), (missing,), generator=self.generator)
-            wanted = torch.bincount(open_groups[picks], minlength=len(self.groups))
-            taken = torch.minimum(taken + wanted, room)
+        room = [len(rows) for rows in self.groups]
+        taken = [0] * len(room)
+        while (missing := size - sum(taken)) > 0:
+            free = [group for group, most in enumerate(room) if taken[group] < most]
+            picks = torch.randint(len(free), (missing,), generator=self.generator)
+            for group, wanted in zip(free, picks.bincount(minlength=len(free)).tolist(), strict=True):
+                taken[group] = min(taken[group] + wanted, room[group])
         index = torch.cat(
             [
-                rows[torch.randperm(len(rows), generator=self.generator)[:count]]
-                for rows, count in zip(self.groups, taken.tolist(), strict=True)
+                rows[torch.randperm(most, generator=self.generator)[:count]]
+                for rows, most, count in zip(self.groups, room, taken, strict=True)
             ]
         )
         return self.samples.batch(index, heads)
