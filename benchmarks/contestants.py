@@ -42,8 +42,16 @@ if TYPE_CHECKING:
 
 Data = list[tuple[Tensor, Tensor]]
 """Inputs and labels of every task."""
+Evaluate = Callable[[nn.Module, int], list[float]]
+"""The accuracies of a network on what was seen up to a task."""
+Evaluator = Callable[[Data], Evaluate]
+"""How a network is evaluated, given test samples."""
 TWO_LEVEL_SHARE = 0.43
 """The share of the samples that two levels ask in this job."""
+SMALL_PART, ANCHOR_SHARE = 200, 0.28
+"""The samples of each task that they ask at every update, and the share of updates at which they ask all."""
+AGAIN_SHARE = 0.06
+"""The share of what they ask that is asked again in full precision, comparisons not counted."""
 
 
 def engram_job(
@@ -90,19 +98,17 @@ def engram_job(
         lap()
 
 
-def by_hand(lap: Lap, *, data: Path, updates: int, rounded: float | None = None) -> None:
+def by_hand(lap: Lap, *, data: Path, updates: int, evaluator: Evaluator | None = None) -> None:
     """A loop as a researcher would write it for one experiment: all data in memory, nothing extra.
 
     Args:
         lap: Ends a lap.
         data: The folder with the data.
         updates: Updates per task.
-        rounded: As a lower bound, this share of the samples is asked in half precision, all at once, and no
-            answer is checked.
+        evaluator: How networks are evaluated (default: `plainly`).
     """
     train, test = by_task(data, "train"), by_task(data, "test")
-    test = [(x[:ASKED], y[:ASKED]) for x, y in test]
-    evaluate = plainly(test) if rounded is None else roughly(test, rounded)
+    evaluate = (evaluator or plainly)([(x[:ASKED], y[:ASKED]) for x, y in test])
     torch.manual_seed(0)
     model = perceptron()
     optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM)
@@ -137,10 +143,6 @@ def by_hand(lap: Lap, *, data: Path, updates: int, rounded: float | None = None)
         lap()
 
 
-Evaluate = Callable[[nn.Module, int], list[float]]
-"""The accuracies of a network on what was seen up to a task."""
-
-
 def plainly(test: Data) -> Evaluate:
     """Task by task, in full precision."""
 
@@ -150,9 +152,16 @@ def plainly(test: Data) -> Evaluate:
     return evaluate
 
 
-def roughly(test: Data, share: float) -> Evaluate:
-    """A share of the samples of all tasks at once, in half precision as engram computes it."""
+def roughly(test: Data, *, share: float = 1.0, again: float = 0.0) -> Evaluate:
+    """A lower bound: samples of all tasks at once, in half precision as engram computes it, nothing decided.
+
+    Args:
+        test: The samples of every task.
+        share: The share of them that is asked.
+        again: The share of these that is asked in full precision too, without looking which are in doubt.
+    """
     from engram.evaluation.dense import dense_layers
+    from engram.evaluation.doubt import in_blocks
     from engram.evaluation.half import half_scorer, worth_integers
     from engram.evaluation.integers import as_integers
 
@@ -162,6 +171,7 @@ def roughly(test: Data, share: float) -> Evaluate:
         for tasks in range(1, TASKS + 1)
     ]
     given = [(as_integers(x), x.bfloat16(), y) for x, y in seen]
+    doubted = [x[: in_blocks(round(again * len(x)))] for x, _ in seen]
 
     def evaluate(model: nn.Module, task: int) -> list[float]:
         integers, rounded, y = given[task]
@@ -169,7 +179,29 @@ def roughly(test: Data, share: float) -> Evaluate:
             scores = half_scorer(model).scores(rounded)
         else:
             scores = half_scorer(model, lattice=integers.lattice).scores(integers.values)
+        if again:
+            model(doubted[task])
         return [float((scores.argmax(1) == y).float().mean())]
+
+    return evaluate
+
+
+def in_two_levels(test: Data) -> Evaluate:
+    """A lower bound: a part of the samples every time, the rest now and then, some in full precision too."""
+    few, rest = (
+        roughly([(x[part], y[part]) for x, y in test], again=AGAIN_SHARE)
+        for part in (slice(SMALL_PART), slice(SMALL_PART, None))
+    )
+    due = 0.0
+
+    def evaluate(model: nn.Module, task: int) -> list[float]:
+        nonlocal due
+        due += ANCHOR_SHARE
+        accuracies = few(model, task)
+        if due >= 1:
+            due -= 1
+            accuracies += rest(model, task)
+        return accuracies
 
     return evaluate
 
@@ -219,8 +251,9 @@ JOBS: dict[str, Callable[..., None]] = {
     "engram-two-level": partial(engram_job, precision="half-checked", samples="two-level"),
     "engram-two-level-100": partial(engram_job, precision="half-checked", samples="two-level:100"),
     "by-hand": by_hand,
-    "by-hand-rounded": partial(by_hand, rounded=1.0),
-    "by-hand-rounded-part": partial(by_hand, rounded=TWO_LEVEL_SHARE),
+    "by-hand-rounded": partial(by_hand, evaluator=roughly),
+    "by-hand-rounded-part": partial(by_hand, evaluator=partial(roughly, share=TWO_LEVEL_SHARE)),
+    "by-hand-two-level": partial(by_hand, evaluator=in_two_levels),
     "products": matrix_products,
 }
 

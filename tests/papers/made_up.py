@@ -1,8 +1,8 @@
 """An executor that never trains: results in the shape that real runs leave, made up from the experiment."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal
 from zlib import crc32
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from engram.core.folder import Reading
 from engram.core.trace import Trace
 from engram.engine.probing import UPSTREAM, UPSTREAM_START, balance_name, probe_name, tuned_name
-from engram.metrics.summary import summarise
+from engram.metrics.summary import Measurement, summarise
 from engram.papers.values import AT_ENDS
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
@@ -67,11 +67,12 @@ def result(experiment: Experiment) -> Run:
             (step, scenario.phases[-1][-1], None, balance_name(place / 100), draw.random())
             for place in range(101)
         ]
+    measured = cache(lambda: measurement(trace, scenario))
     return Run(
         planned=experiment,
         updates=step,
-        stored=Measured(trace, scenario, "final"),
-        by_task=Measured(trace, scenario, "by_task"),
+        stored=Measured(measured, "final"),
+        by_task=Measured(measured, "by_task"),
         tables=Tables(trace, readings=tuple(readings)),
     )
 
@@ -90,22 +91,26 @@ def _told_apart(experiment: Experiment) -> tuple[object, ...]:
     return (stream.name, stream.setting, len(stream.phases), experiment.by_phase, *what)
 
 
+def measurement(trace: Trace, scenario: Scenario) -> Measurement:
+    """All metrics of a made-up run."""
+    phases = {tasks[-1]: tasks for tasks in scenario.phases}
+    return summarise(
+        trace,
+        classes_seen=scenario.classes_seen,
+        phases=[phases.get(task, (task,)) for task in range(len(scenario.tasks))],
+    )
+
+
 class Measured(Mapping[str, Any]):
     """Metrics, or what they were after each task, computed on demand."""
 
-    def __init__(self, trace: Trace, scenario: Scenario, what: str) -> None:
-        self.trace, self.scenario, self.what = trace, scenario, what
+    def __init__(self, measured: Callable[[], Measurement], what: Literal["final", "by_task"]) -> None:
+        self.measured, self.what = measured, what
 
-    @cached_property
-    def values_by_name(self) -> dict[str, Any]:
-        scenario = self.scenario
-        phases = {tasks[-1]: tasks for tasks in scenario.phases}
-        measured = summarise(
-            self.trace,
-            classes_seen=scenario.classes_seen,
-            phases=[phases.get(task, (task,)) for task in range(len(scenario.tasks))],
-        )
-        return dict(measured.final if self.what == "final" else measured.by_task)
+    @property
+    def values_by_name(self) -> Mapping[str, Any]:
+        measured = self.measured()
+        return measured.final if self.what == "final" else measured.by_task
 
     def __getitem__(self, name: str) -> Any:
         return self.values_by_name[name]
