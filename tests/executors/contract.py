@@ -74,6 +74,15 @@ def plugin_in(place: Path) -> Path:
     return file
 
 
+def paced(place: Path) -> None:
+    """Make the paced method take its time, and stop in the middle: it does not end before it is disturbed.
+
+    However late its progress is noticed. Whoever disturbs it removes `stop`.
+    """
+    for name in ("slow", "stop"):
+        (place / name).touch()
+
+
 def small(method: str = "finetune", seed: int = 0, **options: object) -> Experiment:
     chosen: dict[str, object] = {"updates": 4, "evaluation": {"every": 2, "subset": 20}, **options}
     return experiment("split-digits", method, seed=seed, **chosen)  # type: ignore[arg-type]
@@ -181,13 +190,14 @@ def missing_data_are_noticed_before_anything_starts(make: Make, place: Path) -> 
 
 def cancelled_runs_keep_their_checkpoint(make: Make, place: Path) -> None:
     out, plugin = place / "runs", plugin_in(place)
-    (place / "slow").touch()
+    paced(place)
     planned = [small("test-paced", updates=30, seed=seed) for seed in (0, 1)]
     where = Where(out=out, jobs=1, plugin=plugin)
 
     class Stop(Watcher):
         def updated(self, step: Step) -> None:
             if step.step >= 5:
+                (place / "stop").unlink(missing_ok=True)
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -238,7 +248,7 @@ def what_others_hold_is_waited_for(make: Make, place: Path) -> None:
 def the_run_of_a_killed_worker_resumes(make: Make, place: Path, *, told: str) -> None:
     """For executors of clusters: the run goes on from its checkpoint, and one warning says so."""
     plugin, out = plugin_in(place), place / "runs"
-    (place / "slow").touch()
+    paced(place)
     killed: list[int] = []
 
     class Kill(Watcher):
@@ -246,6 +256,7 @@ def the_run_of_a_killed_worker_resumes(make: Make, place: Path, *, told: str) ->
             if not killed and list(out.glob(f"*/{CHECKPOINT}")):
                 killed.append(int((place / "steps.txt").read_text().split()[-1]))
                 os.kill(killed[0], signal.SIGKILL)
+                (place / "stop").unlink()
 
     where = Where(out=out, plugin=plugin, checkpoint_seconds=0.2)
     with pytest.warns(UserWarning, match=told):

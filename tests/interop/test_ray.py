@@ -18,6 +18,7 @@ from tests.executors.contract import (
     CHECKS,
     Make,
     left_over,
+    paced,
     plugin_in,
     same_bits,
     small,
@@ -114,8 +115,7 @@ def test_the_run_of_a_killed_worker_resumes(cluster: Any, tmp_path: Path) -> Non
 
 def test_the_runs_of_a_removed_node_resume_on_another(cluster: Any, tmp_path: Path) -> None:
     plugin, out = plugin_in(tmp_path), tmp_path / "runs"
-    for name in ("slow", "stop"):
-        (tmp_path / name).touch()
+    paced(tmp_path)
     third = add_node(cluster, "third")
     removed: list[float] = []
 

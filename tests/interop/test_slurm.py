@@ -18,6 +18,7 @@ from tests.executors.contract import (
     CHECKS,
     Make,
     left_over,
+    paced,
     plugin_in,
     same_bits,
     small,
@@ -50,7 +51,7 @@ def test_contract(check: Callable[[Make, Path], None], tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="sends signals")
 def test_a_preempted_job_is_queued_again_and_resumes(tmp_path: Path) -> None:
     plugin, out = plugin_in(tmp_path), tmp_path / "runs"
-    (tmp_path / "slow").touch()
+    paced(tmp_path)
     preempted: list[int] = []
 
     class Preempt(Watcher):
@@ -58,6 +59,7 @@ def test_a_preempted_job_is_queued_again_and_resumes(tmp_path: Path) -> None:
             if not preempted and step.step > 10:
                 preempted.append(int((tmp_path / "steps.txt").read_text().split()[-1]))
                 os.kill(preempted[0], signal.SIGUSR2)
+                (tmp_path / "stop").unlink()
 
     # Nothing but the preemption writes a checkpoint.
     where = Where(out=out, plugin=plugin, checkpoint_seconds=1000)
@@ -183,7 +185,7 @@ def test_a_sweep_on_a_real_slurm(slurm: Path, tmp_path: Path) -> None:
 
 def test_a_job_that_a_real_slurm_preempts_is_queued_again(slurm: Path, tmp_path: Path) -> None:
     plugin, out = plugin_in(tmp_path), tmp_path / "runs"
-    (tmp_path / "slow").touch()
+    paced(tmp_path)
     preempted: list[str] = []
 
     class Preempt(Watcher):
@@ -194,7 +196,8 @@ def test_a_job_that_a_real_slurm_preempts_is_queued_again(slurm: Path, tmp_path:
                 # What Slurm does at a preemption: SIGTERM, then the signal that was asked for.
                 for name in ("TERM", "USR2"):
                     subprocess.check_call(["scancel", "--signal", name, preempted[0]])
-                (tmp_path / "slow").unlink()
+                for name in ("slow", "stop"):
+                    (tmp_path / name).unlink()
 
     where = Where(out=out, plugin=plugin, checkpoint_seconds=1000)
     [run] = Slurm(where, [Preempt()])([small("test-paced", updates=40)])
