@@ -469,14 +469,11 @@ def test_a_resumed_run_has_the_same_card(method: str, changes: dict[str, Any]) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
-def test_a_run_killed_once_or_everywhere_has_the_same_card(method: str) -> None:
+def test_a_run_killed_anywhere_or_everywhere_has_the_same_card(method: str) -> None:
     for setting in settings_of(method):
         planned = sample_experiment(method, setting)
         outcome = run(planned)
         whole = without_times(card_of(outcome))
-        ends = dict(zip(outcome.trace.learning, outcome.trace.step, strict=True)).values()
-        # At the ends of tasks, just before, just after, and in the middle.
-        around = {end + distance for end in ends for distance in (-4, -1, 0, 1)}
-        for card in card_after_kills(planned, around & set(range(1, outcome.updates))):
+        for card in card_after_kills(planned, range(1, outcome.updates)):
             assert card == whole
         assert card_after_every_kill(planned) == whole
