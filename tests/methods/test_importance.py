@@ -161,6 +161,21 @@ def test_fisher_of_frozen_layers_is_found_too() -> None:
     assert_close(diagonal_fisher(network, [batch]), expected)
 
 
+@pytest.mark.parametrize("label", ["predicted", "sampled", "true"])
+def test_a_dense_network_is_asked_once_per_batch(label: Label) -> None:
+    """Its answers to the batch are also those that the gradients are of."""
+    network, batch, asked = dense(), questions("seen so far"), 0
+
+    def note(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+
+    network.register_forward_hook(note)
+    with torch.no_grad():
+        diagonal_fisher(network, [batch, batch], label=label, generator=torch.Generator())
+    assert asked == 2
+
+
 def test_sampled_labels_follow_the_softmax() -> None:
     """For one linear layer and input 1, the expected squared gradient is p (1 − p)."""
     layer = nn.Linear(1, 3, bias=False)

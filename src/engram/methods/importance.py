@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 import torch
 from pydantic import Field
@@ -114,9 +114,10 @@ def batch_fisher(
     """
 
     def loss(batch: Batch) -> Tensor:
-        logits, _ = _scores(network, batch, grad=True)
-        target = chosen_label(logits.detach(), batch.y, label=label, generator=generator)
-        return nn.functional.cross_entropy(logits, target)
+        logits = network(batch.x)
+        scores = mask_scores(logits, allowed_units(batch, logits.shape[1]))
+        target = chosen_label(scores.detach(), batch.y, label=label, generator=generator)
+        return nn.functional.cross_entropy(scores, target)
 
     return _mean_over_batches(network, batches, loss, magnitude=torch.square, scale=scale)
 
@@ -175,13 +176,6 @@ def evaluating(network: nn.Module) -> Iterator[None]:
             part.training = mode
 
 
-def _scores(network: nn.Module, batch: Batch, *, grad: bool = False) -> tuple[Tensor, Tensor]:
-    with torch.set_grad_enabled(grad):
-        logits = network(batch.x)
-    allowed = allowed_units(batch, logits.shape[1])
-    return mask_scores(logits, allowed), allowed
-
-
 def _log_losses(logits: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
     return nn.functional.cross_entropy(mask_scores(logits, allowed), y, reduction="none")
 
@@ -204,12 +198,17 @@ def _mean_over_samples(
     count = 0
     with evaluating(network):
         for batch in batches:
-            logits, allowed = _scores(network, batch)
-            y = chosen_label(logits, batch.y, label=label, generator=generator)
-            questions = batch.x, y, allowed
-            sums = _dense_sums(network, questions, losses, magnitude=magnitude)
+            logits, calls = _traced(network, batch.x)
+            allowed = allowed_units(batch, logits.shape[1])
+            scores = mask_scores(logits.detach(), allowed)
+            y = chosen_label(scores, batch.y, label=label, generator=generator)
+            sums = None
+            if calls is not None:
+                with torch.enable_grad():
+                    loss = losses(logits, y, allowed).sum()
+                sums = _dense_sums(network, loss, calls, magnitude=magnitude)
             if sums is None:
-                sums = _any_sums(network, questions, losses, magnitude=magnitude)
+                sums = _any_sums(network, (batch.x, y, allowed), losses, magnitude=magnitude)
             for sum_, part in zip(total, sums, strict=True):
                 sum_ += part
             count += len(batch)
@@ -244,46 +243,56 @@ def _mean_over_batches(
     return [sum_ / max(count, 1) for sum_ in total]
 
 
-def _dense_sums(
-    network: nn.Module,
-    questions: tuple[Tensor, Tensor, Tensor],
-    losses: SampleLosses,
-    *,
-    magnitude: Magnitude,
-) -> list[Tensor] | None:
-    """The sums over samples in closed form; None unless weights are used once, on one vector per sample."""
+class _Called(NamedTuple):
+    """A layer that was called, its input, and where its output is in the graph."""
+
+    layer: nn.Linear
+    inputs: Tensor
+    output: GradientEdge
+
+
+def _traced(network: nn.Module, x: Tensor) -> tuple[Tensor, list[_Called] | None]:
+    """The scores of inputs, and the calls of layers behind them.
+
+    None instead of the calls, and scores without a graph, if not all weights belong to dense layers of their
+    own.
+    """
     layers = [part for part in network.modules() if type(part) is nn.Linear]
     inside = {id(p) for layer in layers for p in layer.parameters()}
     together = sum(1 for layer in layers for _ in layer.parameters())
     if len(inside) != together or any(id(p) not in inside for p in network.parameters()):
-        return None
-    inputs: list[Tensor] = []
-    outputs: list[GradientEdge] = []
-    called: list[nn.Linear] = []
+        with torch.no_grad():
+            return network(x), None
+    calls: list[_Called] = []
 
     def note(layer: nn.Linear, layer_inputs: tuple[Tensor], result: Tensor) -> None:
-        called.append(layer)
-        inputs.append(layer_inputs[0].detach())
         # The node in the graph, not the tensor, which an in-place ReLU overwrites with its own output.
-        outputs.append(get_gradient_edge(result))
+        calls.append(_Called(layer, layer_inputs[0].detach(), get_gradient_edge(result)))
 
-    x, y, allowed = questions
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
         with torch.enable_grad():
             # Because the input has a gradient, every layer has one, even if its weights are frozen.
-            loss = losses(network(x.detach().requires_grad_()), y, allowed).sum()
+            return network(x.detach().requires_grad_()), calls
     finally:
         for hook in hooks:
             hook.remove()
-    if sorted(map(id, called)) != sorted(map(id, layers)) or any(a.dim() != 2 for a in inputs):
+
+
+def _dense_sums(
+    network: nn.Module, loss: Tensor, calls: Sequence[_Called], *, magnitude: Magnitude
+) -> list[Tensor] | None:
+    """The sums over samples in closed form; None unless weights are used once, on one vector per sample."""
+    applied = sorted(id(p) for call in calls for p in call.layer.parameters())
+    if applied != sorted(map(id, network.parameters())):
         return None
-    if not _used_once(loss, network.parameters()):
+    if any(call.inputs.dim() != 2 for call in calls) or not _used_once(loss, network.parameters()):
         return None
     sums: dict[int, Tensor] = {}
-    for layer, a, delta in zip(called, inputs, torch.autograd.grad(loss, outputs), strict=True):
+    deltas = torch.autograd.grad(loss, [call.output for call in calls])
+    for (layer, inputs, _), delta in zip(calls, deltas, strict=True):
         size = magnitude(delta)
-        sums[id(layer.weight)] = size.T @ magnitude(a)
+        sums[id(layer.weight)] = size.T @ magnitude(inputs)
         if layer.bias is not None:
             sums[id(layer.bias)] = size.sum(dim=0)
     return [sums[id(p)] for p in network.parameters()]
