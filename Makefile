@@ -47,11 +47,12 @@ dist: $(INSTALLED)
 
 environments: $(INSTALLED) .venv-docs/.installed .venv-integrations/.installed benchmarks/.avalanche-venv/complete
 
-# Runs again whenever the dependencies or their versions change.
+# Runs again whenever the dependencies or their versions change. Nothing is compiled in advance: Python compiles
+# what it imports, which is a part of it.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "engram needs Python 3.11 or newer: set PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile -c constraints.txt -e '.[dev]'
 	touch $@
 
 .venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
@@ -59,14 +60,14 @@ $(INSTALLED): pyproject.toml constraints.txt
 	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet --no-compile -c constraints.txt -e '.[dev,lightning,mlflow,ray,slurm,tensorboard,torchmetrics,transformers,wandb]' -r tests/interop/requirements.txt
 	touch $@
 
-benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | .venv-integrations/.installed
-	.venv-integrations/bin/python -m benchmarks.avalanche_env
+benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | $(INSTALLED)
+	$(BIN)/python -m benchmarks.avalanche_env
 
 # Only what the extra `docs` names: building the site imports neither torch nor anything else that engram needs.
 .venv-docs/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' > .venv-docs/requirements.txt
-	.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -r .venv-docs/requirements.txt
+	.venv-docs/bin/python -m pip install --disable-pip-version-check --quiet --no-compile -c constraints.txt -r .venv-docs/requirements.txt
 	touch $@
 
 clean:

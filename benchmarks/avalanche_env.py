@@ -1,13 +1,14 @@
 """Avalanche in an environment of its own, so that its 60 packages never mix with those that engram needs.
 
-`python -m benchmarks.avalanche_env` creates `benchmarks/.avalanche-venv` with the torch that engram uses, and
-with engram itself; after that the contestants of `python -m benchmarks job` include Avalanche, and the tests
-of its plugin run.
+`python -m benchmarks.avalanche_env` creates `benchmarks/.avalanche-venv` on top of the environment that it
+runs in, whose torch it uses; after that the contestants of `python -m benchmarks job` include Avalanche, and
+the tests of its plugin run.
 """
 
 import shutil
 import subprocess
 import sys
+import sysconfig
 import venv
 from importlib.metadata import version
 from pathlib import Path
@@ -35,11 +36,14 @@ def main() -> None:
     venv.create(FOLDER, with_pip=True, clear=True)
     # Keep git, ruff and mypy out of the environment.
     (FOLDER / ".gitignore").write_text("*\n")
+    [packages] = FOLDER.glob("lib/python*/site-packages")
+    # What engram needs counts as installed, so that torch, which is large, is not unpacked once more.
+    (packages / "engram_needs.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     wanted = [f"torch=={torch}", f"torchvision=={TORCHVISION[series]}", f"avalanche-lib=={AVALANCHE}"]
     pip = [str(FOLDER / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"]
     constraints = ["-c", str(ROOT / "constraints.txt")]
-    subprocess.run([*pip, "install", "--quiet", *constraints, *wanted, "-e", f"{ROOT}[torch]"], check=True)
-    [packages] = FOLDER.glob("lib/python*/site-packages")
+    options = ["--quiet", "--no-compile", *constraints]
+    subprocess.run([*pip, "install", *options, *wanted, "-e", f"{ROOT}[torch]"], check=True)
     shutil.copy(OPERATORS, packages)
     (packages / f"{OPERATORS.stem}.pth").write_text(f"import {OPERATORS.stem}\n")
     (FOLDER / "complete").touch()
