@@ -9,6 +9,7 @@ import base64
 import gzip
 import json
 from collections.abc import Sequence
+from functools import cache
 from importlib.resources import files
 from string import Template
 
@@ -66,6 +67,8 @@ def _script_json(value: Json) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+@cache
 def _packed_plotly() -> str:
     source = (files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    return base64.b64encode(gzip.compress(source, 9, mtime=0)).decode()
+    # Level 9 takes a third longer, and saves a quarter of a percent.
+    return base64.b64encode(gzip.compress(source, 6, mtime=0)).decode()
