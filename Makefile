@@ -47,12 +47,11 @@ dist: $(INSTALLED)
 
 environments: $(INSTALLED) .venv-docs/.installed .venv-integrations/.installed benchmarks/.avalanche-venv/complete
 
-# Runs again whenever the dependencies or their versions change. Nothing is compiled in advance: Python compiles
-# what it imports, which is a part of it.
+# Runs again whenever the dependencies or their versions change.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "engram needs Python 3.11 or newer: set PYTHON=python3.11")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --disable-pip-version-check --quiet --no-compile -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt -e '.[dev]'
 	touch $@
 
 .venv-integrations/.installed: pyproject.toml constraints.txt tests/interop/requirements.txt
