@@ -59,7 +59,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 	.venv-integrations/bin/python -m pip install --disable-pip-version-check --quiet --no-compile -c constraints.txt -e '.[dev,lightning,mlflow,ray,slurm,tensorboard,torchmetrics,transformers,wandb]' -r tests/interop/requirements.txt
 	touch $@
 
-benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | $(INSTALLED)
+benchmarks/.avalanche-venv/complete: pyproject.toml constraints.txt benchmarks/avalanche_env.py benchmarks/torchvision_operators.py | $(INSTALLED) .venv-integrations/.installed
 	$(BIN)/python -m benchmarks.avalanche_env
 
 # Only what the extra `docs` names: building the site imports neither torch nor anything else that engram needs.
