@@ -13,9 +13,15 @@ from engram.record.run import Run
 
 
 def step_of(
-    run: Run, step: int, *, steps: int = 1000, learning: int = 0, accuracies: dict[int, float] | None = None
+    run: Run,
+    step: int,
+    *,
+    steps: int = 1000,
+    learning: int = 0,
+    accuracies: dict[int, float] | None = None,
+    resumed: int = 0,
 ) -> Step:
-    return Step(run, step, steps, learning, 0.5, accuracies or {})
+    return Step(run, step, steps, learning, 0.5, accuracies or {}, resumed=resumed)
 
 
 class Clock:
@@ -77,6 +83,33 @@ def test_on_a_terminal_finished_bars_keep_updates_and_time() -> None:
         assert "1,000/1,000 updates" in line and " in 1 s" in line and "accuracy 50 97" in line
     (line,) = [line for line in last.splitlines() if "seed 2" in line]
     assert "500/1,000 updates" in line and "task 3" in line
+
+
+def test_what_was_made_before_a_run_resumed_took_no_time_here() -> None:
+    clock, (place, file) = Clock(), console(terminal=False)
+    with ProgressDisplay(2, console=place, clock=clock) as display:
+        run = made_up(0)
+        display.began(run)
+        for step in range(901, 1001):
+            clock.now += 0.25
+            display.updated(step_of(run, step, learning=4, resumed=900))
+        display.ended(run)
+    lines = file.getvalue().splitlines()
+    # 40 updates took ten seconds, and 1,060 are left.
+    assert lines[1] == "0 of 2 runs done, 1 under way, 1 left, after 10 s; time left: about 4 min"
+    assert lines[-1] == "er on split-digits (class), seed 0: done, the last 100 of 1,000 updates in 25 s"
+
+
+def test_the_bar_of_all_runs_knows_what_was_made_before() -> None:
+    clock, (place, file) = Clock(), console(terminal=True)
+    with ProgressDisplay(2, console=place, clock=clock) as display:
+        run = made_up(0)
+        display.began(run)
+        for step in range(901, 951):
+            clock.now += 0.25
+            display.updated(step_of(run, step, learning=4, resumed=900))
+    (line,) = [line for line in file.getvalue().split("\r")[-1].splitlines() if "all runs" in line][-1:]
+    assert "4 min left" in line
 
 
 def test_a_failure_is_said_at_once_and_counted() -> None:

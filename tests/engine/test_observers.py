@@ -211,7 +211,8 @@ def test_a_run_that_was_finished_only_ends(way: Way, tmp_path: Path) -> None:
     assert diary.names() == ["ended"] and diary.runs("ended")[0].finished
 
 
-def test_a_run_that_resumes_begins_where_it_was(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", [in_a_folder, serial, in_another_process])
+def test_a_run_that_resumes_begins_where_it_was(way: Way, tmp_path: Path) -> None:
     class Killed(Exception):
         pass
 
@@ -223,9 +224,12 @@ def test_a_run_that_resumes_begins_where_it_was(tmp_path: Path) -> None:
     with pytest.raises(Killed):
         execute(small(), Where(out=tmp_path, checkpoint_seconds=1e-9), [Kill()])
     diary = Diary()
-    resumed = execute(small(), Where(out=tmp_path), [diary])
+    resumed = way(small(), tmp_path, diary)
     check_order(diary)
-    assert [step.step for step in diary.steps("updated")] == list(range(13, 41))
+    steps = diary.steps("updated")
+    assert {step.resumed for step in steps} == {12} and steps[0].step == 13
+    if way is not in_another_process:
+        assert [step.step for step in steps] == list(range(13, 41))
     assert resumed.trace == run(small()).trace
 
 

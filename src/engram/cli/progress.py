@@ -41,6 +41,7 @@ class _State:
     learning: int = 0
     accuracies: dict[int, float] = field(default_factory=dict)
     lag: int = 0
+    resumed: int = 0
     line: TaskID | None = None
 
     @property
@@ -102,6 +103,8 @@ class ProgressDisplay:
         self.done = self.failed = 0
         # Runs that ended and never began here: they were finished before, or other processes made them.
         self.read = 0
+        # Shares of runs that were made before these resumed, added up.
+        self.resumed = 0.0
         self.started = self.written = clock()
         self._finished: list[TaskID] = []
         self._bars: Bars | None = None
@@ -112,7 +115,9 @@ class ProgressDisplay:
         if self.console.is_terminal and not self.console.quiet:
             self._bars = _bars(self.console)
             if self.runs > 1:
-                self._over_all = self._bars.add_task("all runs", total=self.runs, news="", unit="runs")
+                self._over_all = self._bars.add_task(
+                    "all runs", total=self.runs, news="", unit="runs", left=None
+                )
             self._bars.start()
         return self
 
@@ -180,6 +185,9 @@ class ProgressDisplay:
         if step.run.id not in self.states:
             self.began(step.run)
         state = self.states[step.run.id]
+        if not state.steps:
+            state.resumed = step.resumed
+            self.resumed += step.resumed / step.steps
         state.step, state.steps, state.learning, state.lag = step.step, step.steps, step.learning, step.lag
         if step.accuracies:
             state.accuracies = dict(step.accuracies)
@@ -202,9 +210,11 @@ class ProgressDisplay:
                 self._bars.remove_task(self._finished.pop(0))
         elif self._bars is None and not failed:
             accuracy = state.news.partition("accuracy ")[2]
-            updates = (
-                f"{counted(state.steps, 'update')} in {duration(seconds)}" if state.steps else "no update"
-            )
+            updates = counted(state.steps, "update") if state.steps else "no update"
+            if state.resumed:
+                updates = f"the last {state.steps - state.resumed:,} of {updates}"
+            if state.steps:
+                updates += f" in {duration(seconds)}"
             self._write(f"{state.name}: done, {updates}" + (f", accuracy {accuracy}" if accuracy else ""))
 
     def _update_over_all(self) -> None:
@@ -213,7 +223,8 @@ class ProgressDisplay:
             news = f"{len(self.states)} under way" if self.states else ""
             if self.failed:
                 news = ", ".join(filter(None, (news, f"{self.failed} failed")))
-            self._bars.update(self._over_all, completed=self.done + self.failed + under_way, news=news)
+            completed = self.done + self.failed + under_way
+            self._bars.update(self._over_all, completed=completed, news=news, left=self._left(self.clock()))
 
     def _write_now_and_then(self, now: float) -> None:
         if self._bars is not None or now - self.written < LINE_SECONDS:
@@ -232,12 +243,15 @@ class ProgressDisplay:
             words += f", {self.failed} failed"
         words += f", {under_way} under way, {max(0, self.runs - ended - under_way)} left"
         words += f", after {duration(now - self.started)}"
-        # Runs that were finished before took no time here.
-        made = ended - self.read + sum(state.share for state in self.states.values())
-        if made <= 0:
-            return words
-        remaining = self.runs - self.read - made
-        return f"{words}; time left: about {duration((now - self.started) / made * remaining)}"
+        left = self._left(now)
+        return words if left is None else f"{words}; time left: about {duration(left)}"
+
+    def _left(self, now: float) -> float | None:
+        """How many seconds are left, if runs take as long as those that were made here until now."""
+        progressed = self.done + self.failed + sum(state.share for state in self.states.values())
+        # Runs that were finished before, and what was made of others before they resumed, took no time here.
+        made = progressed - self.read - self.resumed
+        return (now - self.started) / made * (self.runs - progressed) if made > 0 else None
 
     def _write(self, line: str) -> None:
         self.written = self.clock()
@@ -283,7 +297,8 @@ def _times() -> ProgressColumn:
             if task.finished or task.stop_time is not None:
                 took = task.finished_time if task.finished_time is not None else task.elapsed or 0.0
                 return Text(f"in {duration(took)}", "progress.elapsed")
-            left = task.time_remaining
+            # The speed of one run is its latest; that of all runs is the mean.
+            left = task.fields.get("left", task.time_remaining)
             return Text("" if left is None else f"{duration(left)} left", "progress.remaining")
 
     return Times()

@@ -62,7 +62,7 @@ def steps_of(
     Raises:
         RunFailed: The run failed.
     """
-    begun = Run(planned=state.experiment, folder=folder)
+    begun, resumed = Run(planned=state.experiment, folder=folder), state.place.step
     try:
         while state.place.phase < len(state.infos):
             data = state.begin_phase(watch=watch)
@@ -87,6 +87,7 @@ def steps_of(
                     pending=evaluated and lag > 0,
                     late=[result for result in late if result.step < state.place.step],
                     lag=lag,
+                    resumed=resumed,
                     snapshot=state.state_dict,
                     method=state.method.method,
                 )

@@ -28,6 +28,7 @@ class Step:
         pending: Whether this update is evaluated by an evaluator process, and the result comes later.
         late: Evaluations of earlier updates, by evaluator processes, whose results came since the last step.
         lag: By how many updates evaluator processes are behind.
+        resumed: Updates that were made before the run resumed from a checkpoint; 0 if it did not.
         snapshot: Returns the run's whole state, from which it resumes to the same bits; None for a run in
             another process.
         method: The method itself, for reading only; None for a run in another process.
@@ -43,6 +44,7 @@ class Step:
     pending: bool = False
     late: Sequence[Late] = ()
     lag: int = 0
+    resumed: int = 0
     snapshot: Callable[[], State] | None = None
     method: Method | None = None
 

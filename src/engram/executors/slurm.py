@@ -374,7 +374,14 @@ class _Jobs:
         self.told[experiment.id] = progress.step
         tell(
             self.executor.observers,
-            Step(run, progress.step, progress.steps, progress.learning or 0, math.nan),
+            Step(
+                run,
+                progress.step,
+                progress.steps,
+                progress.learning or 0,
+                math.nan,
+                resumed=max(0, progress.first - 1),
+            ),
         )
 
     def _has_ended(self, job: _Job) -> bool:

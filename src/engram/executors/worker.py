@@ -64,6 +64,7 @@ class Told:
     pending: bool = False
     late: tuple[Late, ...] = ()
     lag: int = 0
+    resumed: int = 0
 
 
 def told_of(step: Step) -> Told:
@@ -78,6 +79,7 @@ def told_of(step: Step) -> Told:
         step.pending,
         tuple(step.late),
         step.lag,
+        step.resumed,
     )
 
 
@@ -94,6 +96,7 @@ def step_of(told: Told, run: Run) -> Step:
         told.pending,
         told.late,
         told.lag,
+        told.resumed,
     )
 
 
