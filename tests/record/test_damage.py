@@ -139,6 +139,8 @@ def test_a_table_of_another_run_is_noticed(tmp_path: Path) -> None:
     made(tmp_path / "one")
     replace(made(tmp_path / "other"), tables=Tables(trace_of(5, steps=20, samples=37))).save()
     (tmp_path / "one" / TRACE).write_bytes((tmp_path / "other" / TRACE).read_bytes())
+    with pytest.raises(Damaged, match=r"checksum is not the recorded one; run it again with --again, or"):
+        _ = Run.load(tmp_path / "one").curve
     with pytest.raises(Damaged, match=r"one/trace\.parquet is damaged: its checksum is not the recorded one"):
         _ = Run.load(tmp_path / "one").trace
 

@@ -112,6 +112,10 @@ def test_broken_runs_are_one_clear_line(tmp_path: Path, file: str, content: str 
         find_runs([tmp_path])
     assert "\n" not in str(caught.value)
     assert str(run) in str(caught.value)
+    with pytest.raises(InputError, match=message) as alone:
+        find_runs([run])
+    assert str(alone.value).endswith("; run it again with --again, or delete its folder")
+    assert str(alone.value).count("run it again") == 1, "it says what to do once"
 
 
 def test_broken_tables_are_one_clear_line(tmp_path: Path) -> None:

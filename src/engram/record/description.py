@@ -24,9 +24,7 @@ def read_description(folder: Path) -> JsonObject:
     """
     path = folder / EXPERIMENT
     if not path.is_file():
-        raise Damaged(
-            f"the run {folder} is not complete: {EXPERIMENT} is missing; run it again or leave it out"
-        )
+        raise Damaged(f"{path} is missing")
     description = read_object(path)
     for name in ("id", "label"):
         if name not in description:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engram.core.leases import holder_of
-from engram.record.run import Run
+from engram.record.run import REPAIR, Run
 
 
 def why_incomplete(run: Run) -> str:
@@ -38,7 +38,7 @@ def what_to_do(run: Run) -> str:
     return {
         "running": "wait for it",
         "failed": "run it again, or delete its folder",
-        "damaged": "run it again with --again, or delete its folder",
+        "damaged": REPAIR,
         "unfinished": "run the same command again to resume it, or delete its folder",
         "missing": "run it",
     }.get(run.status, "nothing: it is done")

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from engram.models.network import Network
     from engram.record.weights import NetworkSource
 
+REPAIR = "run it again with --again, or delete its folder"
+"""What to do about a run whose files are damaged."""
+
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
 
 
@@ -400,6 +403,8 @@ class Run:
             return tables.curve(self._phases())
         except InputError as error:
             self.refuse_only_scores()
+            if isinstance(error, Damaged):
+                raise Damaged(f"{error}; {REPAIR}") from error
             raise InputError(f"the run {self.folder or self.id} cannot be read: {error}") from error
 
     def _phases(self) -> list[Sequence[int]] | None:
@@ -570,9 +575,7 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
     run = Run(description=description, planned=planned, folder=folder, tables=StoredTables(folder))
     if is_file(folder / RESULT):
         if not (folder / TRACE).is_file():
-            raise Damaged(
-                f"the run {folder} is not complete: {TRACE} is missing; run it again or leave it out"
-            )
+            raise Damaged(f"{folder / TRACE} is missing")
         result = read_object(folder / RESULT)
         check_seal(result, folder / RESULT)
         if planned is None:

@@ -171,7 +171,7 @@ def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
 
 def _cannot_be_used(run: Run) -> str:
     if run.failure is not None and run.failure.kind is FailureKind.DAMAGED:
-        return run.failure.reason
+        return f"{run.failure.reason}; {what_to_do(run)}"
     return f"the run {run.folder} cannot be used: {why_incomplete(run)}; {what_to_do(run)}"
 
 
