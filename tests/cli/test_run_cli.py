@@ -310,9 +310,21 @@ def test_verify_isolation_of_an_own_network(tmp_path: Path, engram: Engram) -> N
     assert "features.2 (Running) changes itself in evaluation (total)" in done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::engram.evaluation.guard.SelfChange")
+def test_verify_isolation_of_a_network_in_a_file(tmp_path: Path, engram: Engram) -> None:
+    script = tmp_path / "nets.py"
+    script.write_text(RUNNING.replace('@engram.model("test-running", head="3")\n', ""))
+    done = engram("verify", "isolation", "er", "--model", f"{script}:running", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [check["holds"] for check in done.json["checks"]] == [True]
+    assert "(Running) changes itself in evaluation (total)" in done.stderr
+
+
 def test_verify_isolation_refuses_unknown_names(engram: Engram) -> None:
     for options, message in (
         (["--model", "resnt"], "unknown model 'resnt'"),
+        (["--model", "missing.py:net"], "the model missing.py does not exist"),
         (["--scenario", "split-digit"], "unknown scenario 'split-digit'"),
         (["--plugin", "missing.py"], "missing.py"),
     ):

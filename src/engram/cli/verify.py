@@ -21,7 +21,9 @@ def isolation(
     methods: Annotated[list[str] | None, typer.Argument(help="Methods to check.", show_default="all")] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="A network: see `engram list models`.  [default: an MLP and a ResNet]"),
+        typer.Option(
+            help="A network: see `engram list models`; or FILE:FACTORY.  [default: an MLP and a ResNet]"
+        ),
     ] = None,
     scenario: Annotated[str, typer.Option(help="A benchmark: see `engram list scenarios`.")] = "split-digits",
     plugin: Plugin = None,
@@ -34,12 +36,12 @@ def isolation(
     start_computing(None, "cpu")
     load_own(plugin)
     from engram.engine.isolation import MODELS, check_isolation
-    from engram.models.spec import MODELS as NETWORKS
+    from engram.models.from_file import check_model_name
 
     checks = []
     names = methods_to_check(methods or [])
     if model is not None:
-        NETWORKS[model]
+        check_model_name(model)
     models = [*MODELS] if model is None else [model]
     if not json:
         _print_row("method", "model", "watched", "unwatched", "weights")
