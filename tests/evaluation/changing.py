@@ -1,10 +1,13 @@
 """Modules that change themselves in evaluation, in every way that we know of, and some that do not."""
 
 import random
+import threading
 import warnings
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import SimpleNamespace
+from functools import partial
+from io import BytesIO
+from types import MethodType, SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -303,6 +306,109 @@ class OwnDropout(Layer):
         return functional.dropout(super().forward(x), 0.5, training=True)
 
 
+class Calls(Layer):
+    """Asks a function that it holds, or an object that counts in a way of its own."""
+
+    def __init__(self, calls: Callable[[], float]) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def scale(self) -> float:
+        return 1 / (1 + self.calls())
+
+
+def closure() -> nn.Module:
+    seen: list[int] = []
+
+    def count() -> int:
+        seen.append(1)
+        return len(seen)
+
+    return Calls(count)
+
+
+def assigned_variable() -> nn.Module:
+    calls = 0
+
+    def count() -> int:
+        nonlocal calls
+        calls += 1
+        return calls
+
+    return Calls(count)
+
+
+def attribute_of_a_function() -> nn.Module:
+    def count() -> int:
+        memory["calls"] = memory.get("calls", 0) + 1
+        return int(memory["calls"])
+
+    memory = vars(count)
+    return Calls(count)
+
+
+def partial_function() -> nn.Module:
+    def count(seen: list[int]) -> int:
+        seen.append(1)
+        return len(seen)
+
+    return Calls(partial(count, []))
+
+
+def bound_method() -> nn.Module:
+    def count(state: SimpleNamespace) -> int:
+        state.n += 1
+        return int(state.n)
+
+    return Calls(MethodType(count, SimpleNamespace(n=0)))
+
+
+def default_value() -> nn.Module:
+    class Defaulted(Layer):
+        def scale(self, seen: list[int] = []) -> float:  # noqa: B006
+            seen.append(1)
+            return 1 / len(seen)
+
+    return Defaulted()
+
+
+def file_in_memory() -> nn.Module:
+    class Written(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.file = BytesIO()
+
+        def scale(self) -> float:
+            self.file.write(b".")
+            return 1 / self.file.tell()
+
+    return Written()
+
+
+def local_to_a_thread() -> nn.Module:
+    class Threaded(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.local = threading.local()
+            self.local.n = 0
+
+        def scale(self) -> float:
+            self.local.n += 1
+            return float(1 / self.local.n)
+
+    return Threaded()
+
+
+class Sobol(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.draws = torch.quasirandom.SobolEngine(1, scramble=True, seed=3)
+
+    def scale(self) -> Tensor:
+        drawn: Tensor = self.draws.draw(1)
+        return 1 + drawn
+
+
 def hooked(before: bool) -> nn.Module:
     """A module with a hook whose effect shows in it."""
     layer = Layer()
@@ -365,6 +471,15 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "registers hooks": (RegistersHooks, r"linear \(Linear\) .*_forward_hooks"),
     "shared module": (shared, r"1 \(Counter\) .*n"),
     "frozen part": (frozen_part, r"2 \(Counter\) .*n"),
+    "closure": (closure, "Calls .*calls"),
+    "variable that a function assigns": (assigned_variable, "Calls .*calls"),
+    "attribute of a function": (attribute_of_a_function, "Calls .*calls"),
+    "partial function": (partial_function, "Calls .*calls"),
+    "bound method": (bound_method, "Calls .*calls"),
+    "default value": (default_value, "Defaulted .*scale"),
+    "file in memory": (file_in_memory, "Written .*file"),
+    "local to a thread": (local_to_a_thread, "Threaded .*local"),
+    "quasirandom numbers": (Sobol, "Sobol .*draws"),
     "old spectral norm": (old_spectral_norm, r"0 \(Linear\) .*weight"),
 }
 

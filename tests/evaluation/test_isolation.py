@@ -95,7 +95,7 @@ def test_the_comparison_can_fail() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(globals(), "Evaluator", Careless)
             different += learned(make, watch=True) != learned(make, watch=False)
-    assert different >= 25
+    assert different >= 34
 
 
 def evaluate(network: nn.Module, times: int) -> None:
@@ -120,7 +120,6 @@ class Late(Layer):
         def start() -> None:
             started.append(True)
 
-        # Functions are not looked into, so what they hold is outside of the network.
         self.change: Callable[[], None] = change_if_started
         self.start: Callable[[], None] = start
 
@@ -196,7 +195,28 @@ def test_what_cannot_be_restored_is_refused_with_the_name_of_the_module() -> Non
         def scale(self) -> float:
             return next(self.factors)
 
-    for kind, part in ((Counting, "numbers"), (Generating, "factors")):
+    class Cycling(Drawing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cycle = itertools.cycle((1.0, 0.5))
+
+        def scale(self) -> float:
+            return next(self.cycle)
+
+    class Iterating(Drawing):
+        def __init__(self) -> None:
+            super().__init__()
+            self.items = iter([1.0, 0.5, 0.25])
+
+        def scale(self) -> float:
+            return next(self.items)
+
+    for kind, part in (
+        (Counting, "numbers"),
+        (Generating, "factors"),
+        (Cycling, "cycle"),
+        (Iterating, "items"),
+    ):
         network = nn.Sequential(OrderedDict(first=nn.Linear(4, 4), second=kind()))
         message = rf"second \({kind.__name__}\) changes itself in evaluation, and its {part} cannot be"
         with pytest.raises(InputError, match=message) as error:
@@ -204,13 +224,28 @@ def test_what_cannot_be_restored_is_refused_with_the_name_of_the_module() -> Non
         assert "\n" not in str(error.value)
 
 
-def test_what_a_hook_counts_elsewhere_is_left_alone() -> None:
+def test_what_a_hook_or_a_method_counts_elsewhere_is_left_alone() -> None:
     """A user's own record of what was evaluated is not part of the network."""
     seen: list[int] = []
-    network = nn.Sequential(nn.Linear(4, 3))
+
+    class Seeing(Layer):
+        def forward(self, x: Tensor) -> Tensor:
+            seen.append(1)
+            return super().forward(x)
+
+    network, replaced = nn.Sequential(nn.Linear(4, 3), nn.Identity(), Seeing()), Layer()
+    network[0] = nn.Linear(4, 4)
     network[0].register_forward_hook(lambda *_: seen.append(1))
+    forward = replaced.forward
+
+    def see(x: Tensor) -> Tensor:
+        seen.append(1)
+        return forward(x)
+
+    replaced.forward = see  # type: ignore[method-assign]
     evaluate(network, 3)
-    assert len(seen) == 3
+    evaluate(replaced, 3)
+    assert len(seen) == 9
 
 
 def test_modes_are_restored_for_every_module() -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from engram.core.errors import InputError
-from engram.evaluation.snapshot import Change, Snapshot
+from engram.evaluation.snapshot import METHODS, Change, Snapshot
 
 
 class SelfChange(UserWarning):
@@ -182,7 +182,7 @@ class Guard:
         for module in modules:
             attributes = vars(module)
             kind: type = type(module)
-            if kind not in self._known or not _of_library(kind) or not _REPLACED.isdisjoint(attributes):
+            if kind not in self._known or not _of_library(kind) or not METHODS.isdisjoint(attributes):
                 return None
             if attributes["_forward_hooks"] or attributes["_forward_pre_hooks"]:
                 return None
@@ -196,10 +196,6 @@ class Guard:
         if new:
             # The line that called the evaluator.
             warnings.warn(described(new), SelfChange, stacklevel=8)
-
-
-_REPLACED = frozenset({"forward", "train", "eval"})
-"""Methods that are a user's code where a module has them as attributes of its own."""
 
 
 @lru_cache(maxsize=4096)

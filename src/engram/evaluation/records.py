@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import random
+import warnings
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from io import BytesIO, StringIO
 from itertools import count, islice
-from operator import is_
-from types import GeneratorType
+from operator import is_, length_hint
+from types import FunctionType, GeneratorType
 from typing import ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -16,6 +20,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from engram.evaluation.functions import function_in, remembers, shared_variables
 
 SMALL = 2**14
 """Tensors and arrays of at most so many elements, and containers of so many entries, are always copied."""
@@ -99,19 +105,27 @@ class Slots:
 
 
 class ClassAttributes:
-    """The attributes of a class; those that are data, not functions or descriptors, are named in `data`."""
+    """The attributes of a class.
+
+    Attributes:
+        data: The names of those that are data, not functions or descriptors.
+        functions: The methods that can remember something, in defaults or attributes.
+    """
 
     large = False
-    _known: ClassVar[WeakKeyDictionary[type, tuple[dict[str, object], tuple[str, ...]]]] = WeakKeyDictionary()
+    _known: ClassVar[WeakKeyDictionary[type, _Contents]] = WeakKeyDictionary()
 
     def __init__(self, kind: type) -> None:
         self.kind = kind
         known = self._known.get(kind)
         if known is None or not _identical(vars(kind), known[0]):
             values = dict(vars(kind))
-            known = values, tuple(name for name, value in values.items() if _is_data(name, value))
+            data = tuple(name for name, value in values.items() if _is_data(name, value))
+            functions = {name: function_in(value) for name, value in values.items()}
+            remembering = {name: function for name, function in functions.items() if remembers(function)}
+            known = values, data, remembering
             self._known[kind] = known
-        self.values, self.data = known
+        self.values, self.data, self.functions = known
 
     def changed(self) -> Sequence[str]:
         """The names of data that differ."""
@@ -125,6 +139,31 @@ class ClassAttributes:
                 type.__setattr__(self.kind, name, self.values[name])
             else:
                 type.__delattr__(self.kind, name)
+
+
+class Closure:
+    """The variables that a function shares with the function in which it was defined."""
+
+    large = False
+
+    def __init__(self, thing: FunctionType, label: str) -> None:
+        self.thing, self.label = thing, label
+        self.values = self._now()
+
+    def _now(self) -> dict[str, object]:
+        return dict(shared_variables(self.thing))
+
+    def changed(self) -> Sequence[str]:
+        """The label, if a variable was assigned."""
+        return [self.label] if _differences(self._now(), self.values) else ()
+
+    def restore(self) -> None:
+        """Assign all variables."""
+        for name, cell in zip(self.thing.__code__.co_freevars, self.thing.__closure__ or (), strict=True):
+            if name in self.values:
+                cell.cell_contents = self.values[name]
+            else:
+                del cell.cell_contents
 
 
 class Empty:
@@ -255,6 +294,8 @@ class Numbers:
             self.thing[:] = self.values  # type: ignore[assignment]
 
 
+_Contents: TypeAlias = tuple[dict[str, object], tuple[str, ...], dict[str, object]]
+
 _NumpyGenerators = np.random.Generator | np.random.BitGenerator | np.random.RandomState
 Generators = torch.Generator | _NumpyGenerators | random.Random
 
@@ -309,11 +350,19 @@ class Progress:
         self.thing, self.label = thing, label
         self.values = self._now()
 
-    def _now(self) -> str | dict[str, object]:
+    def _now(self) -> object:
         if isinstance(self.thing, GeneratorType):
             frame = self.thing.gi_frame
             return {} if frame is None else {"line": frame.f_lasti, **frame.f_locals}
-        return repr(self.thing) if isinstance(self.thing, count) else ""
+        if isinstance(self.thing, count):
+            return repr(self.thing)
+        if hasattr(self.thing, "__length_hint__"):
+            return length_hint(self.thing)
+        with warnings.catch_warnings(), suppress(Exception):
+            # From Python 3.14 on, where they have no such form, it is not seen how far they have come.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            return pickle.dumps(self.thing)
+        return None
 
     def changed(self) -> Sequence[str]:
         """The label, if anything was taken from it."""
@@ -325,6 +374,33 @@ class Progress:
     def restore(self) -> None:
         """Never possible."""
         raise Lost
+
+
+class InMemoryFile:
+    """The content of a file in memory, and the place where it is read or written next."""
+
+    large = False
+
+    def __init__(self, thing: BytesIO | StringIO, label: str) -> None:
+        self.thing, self.label = thing, label
+        self.values = self._now()
+
+    def _now(self) -> tuple[bytes | str, int] | None:
+        return None if self.thing.closed else (self.thing.getvalue(), self.thing.tell())
+
+    def changed(self) -> Sequence[str]:
+        """The label, if it was read, written or closed."""
+        return () if self._now() == self.values else [self.label]
+
+    def restore(self) -> None:
+        """Write the content, and go to the place."""
+        if self.thing.closed or self.values is None:
+            raise Lost
+        content, place = self.values
+        self.thing.seek(0)
+        self.thing.truncate()
+        self.thing.write(content)  # type: ignore[arg-type]
+        self.thing.seek(place)
 
 
 class Uninitialised:

@@ -6,9 +6,10 @@ import random
 import sys
 from array import array
 from collections import OrderedDict, deque
-from collections.abc import Collection
-from functools import lru_cache
-from itertools import count
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache, partial
+from io import BytesIO, StringIO
+from itertools import chain, count, cycle, islice
 from types import (
     BuiltinFunctionType,
     FunctionType,
@@ -26,12 +27,15 @@ from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, Dataset
 
 from engram.core.errors import InputError
+from engram.evaluation.functions import defaults_of
 from engram.evaluation.records import (
     SMALL,
     Attributes,
     ClassAttributes,
+    Closure,
     Empty,
     Entries,
+    InMemoryFile,
     Items,
     Lost,
     Members,
@@ -52,16 +56,16 @@ _CONSTANT: frozenset[type] = frozenset(
     {
         *(int, float, complex, bool, str, bytes, NoneType, range, slice, type, frozenset, torch.Size),
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
-        *(FunctionType, BuiltinFunctionType, MethodType, ModuleType),
+        ModuleType,
     }
 )
-"""Types whose values cannot change; what functions do outside of the network is not looked at."""
+"""Types whose values cannot change."""
 
 _NOT_LOOKED_INTO = ("torch", "numpy", "lightning", "pytorch_lightning", "accelerate")
 """Libraries whose objects, other than modules, tensors and generators, are no state of a network. A network
 may know its trainer, and a compiled one its compiler."""
 
-_OPEN = ("types", "collections", "argparse")
+_OPEN = ("types", "collections", "argparse", "_thread")
 """Modules of the standard library whose objects may be part of a network."""
 
 
@@ -102,8 +106,8 @@ class Snapshot:
     """Everything in a network that can change, as it is now.
 
     That is: parameters, buffers and their gradients; modes; hooks; the attributes of every module and of its
-    class, also inside lists, dictionaries and other objects; and random generators among them. What functions
-    and hooks change elsewhere is not part of the network.
+    class, also inside lists, dictionaries, functions and other objects; and random generators among them.
+    What hooks hold, and what methods change outside of the network, is not part of it.
 
     Args:
         network: The network.
@@ -197,6 +201,10 @@ class Snapshot:
                 empty.things.append(value)
             elif name in _OWN:
                 self._registered(name, value, owner, depth)
+            elif name in METHODS and isinstance(value, FunctionType):
+                self._function(value, owner, name, depth + 1, method=True)
+            elif name.startswith("_") and name.endswith("_hooks"):
+                self._hooks(name, value, owner, depth)
             else:
                 self._visit(value, owner, name, depth + 1)
 
@@ -208,6 +216,14 @@ class Snapshot:
                 self._module(value, f"{owner.path}.{key}" if owner.path else key, depth)
             elif isinstance(value, Tensor):
                 self._tensor(value, owner, key, copied=name == "_buffers")
+
+    def _hooks(self, name: str, hooks: dict[str, object], owner: _Owner, depth: int) -> None:
+        """The hooks of a module; a function among them may keep a record for its user."""
+        self._met[id(hooks)] = hooks
+        self._records.append((owner, Entries(hooks, name)))
+        for hook in hooks.values():
+            if not isinstance(hook, _FUNCTIONS):
+                self._visit(hook, owner, name, depth + 1)
 
     def _scripted(self, module: torch.jit.ScriptModule, owner: _Owner, depth: int) -> None:
         """A scripted module, whose attributes are not Python's."""
@@ -230,10 +246,15 @@ class Snapshot:
             self._records.append((owner, record))
             for name in record.data:
                 self._visit(record.values[name], owner, name, depth + 1)
+            for name, function in record.functions.items():
+                self._function(function, owner, name, depth + 1, method=True)
 
     def _visit(self, value: object, owner: _Owner, part: str, depth: int) -> None:
         kind: type = type(value)
         if kind in _CONSTANT or id(value) in self._met or depth > DEPTH:
+            return
+        if isinstance(value, _FUNCTIONS):
+            self._function(value, owner, part, depth)
             return
         if not value_is_kept(kind):
             return
@@ -248,6 +269,34 @@ class Snapshot:
             self._records.append((owner, record))
         elif not isinstance(value, _LEAVES):
             self._object(value, owner, part, depth)
+
+    def _function(
+        self, function: object, owner: _Owner, part: str, depth: int, *, method: bool = False
+    ) -> None:
+        """What a function remembers, and what a bound method is bound to.
+
+        What a method shares with the function in which it was defined is outside of the network, like what
+        it finds in global variables.
+        """
+        self._met[id(function)] = function
+        held: tuple[object, ...] = ()
+        if isinstance(function, partial):
+            held = (function.func, function.args, function.keywords, vars(function))
+        elif isinstance(function, MethodType):
+            held = (function.__self__,)
+            self._function(function.__func__, owner, part, depth, method=True)
+        elif isinstance(function, BuiltinFunctionType):
+            held = (function.__self__,)
+        elif isinstance(function, FunctionType) and _library(function.__module__) not in _NOT_LOOKED_INTO:
+            attributes = Attributes(function, part)
+            self._records.append((owner, attributes))
+            held = (*attributes.values.values(), *defaults_of(function))
+            if not method:
+                closure = Closure(function, part)
+                self._records.append((owner, closure))
+                held += (*closure.values.values(),)
+        for item in held:
+            self._visit(item, owner, part, depth + 1)
 
     def _module_in(self, module: nn.Module, owner: _Owner, part: str, depth: int) -> None:
         """A module that is in an attribute but not registered as a submodule."""
@@ -303,6 +352,9 @@ class Snapshot:
                 self._visit(item, owner, part, depth + 1)
 
 
+METHODS = frozenset({"forward", "train", "eval"})
+"""Methods that may be replaced by functions in attributes of a module."""
+
 _OWN = ("_parameters", "_buffers", "_modules")
 _CLEARED = frozenset({dict, OrderedDict, list, set})
 _PLAIN_CONTAINERS = (tuple, dict, OrderedDict, list, deque, set)
@@ -311,7 +363,15 @@ _RANDOM = (
     *(torch.Generator, np.random.Generator, np.random.BitGenerator, np.random.RandomState),
     random.Random,
 )
-_LEAVES = (*_ARRAYS, *_RANDOM, GeneratorType, count)
+_ITERABLES: tuple[Iterable[object], ...] = (
+    *([], (), {}, {}.values(), {}.items(), set(), range(0), range(2**63), "", b"", bytearray()),
+)
+_ITERATORS: tuple[type[Iterator[object]], ...] = (
+    *(GeneratorType, count, cycle, chain, islice, enumerate, zip),
+    *(type(iter(iterable)) for iterable in _ITERABLES),
+)
+_LEAVES: tuple[type, ...] = (*_ARRAYS, *_RANDOM, *_ITERATORS, BytesIO, StringIO)
+_FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 
 
 def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
@@ -324,8 +384,10 @@ def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
         # The global generators are restored by `same_randomness`.
         shared = value is torch.default_generator or isinstance(value, random.SystemRandom)
         return None if shared else RandomState(value, part)
-    if isinstance(value, GeneratorType | count):
+    if isinstance(value, _ITERATORS):
         return Progress(value, part)
+    if isinstance(value, BytesIO | StringIO) and not value.closed:
+        return InMemoryFile(value, part)
     return None
 
 
@@ -337,15 +399,20 @@ def value_is_kept(kind: type) -> bool:
         >>> value_is_kept(nn.Linear), value_is_kept(dict), value_is_kept(torch.optim.SGD)
         (True, True, False)
     """
-    known = (nn.Module, Tensor, tuple, dict, list, deque, set, *_LEAVES)
+    known = (nn.Module, Tensor, tuple, dict, list, deque, set, torch.quasirandom.SobolEngine, *_LEAVES)
     if issubclass(kind, known):
         return True
     if issubclass(kind, Dataset | DataLoader | torch.optim.Optimizer | type):
         return False
-    library = kind.__module__.partition(".")[0]
+    library = _library(kind.__module__)
     if library in _NOT_LOOKED_INTO or library == "builtins":
         return False
     return library in _OPEN or library not in sys.stdlib_module_names
+
+
+def _library(module: str | None) -> str:
+    """The package of a module."""
+    return (module or "").partition(".")[0]
 
 
 @lru_cache(maxsize=4096)
