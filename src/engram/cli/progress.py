@@ -81,7 +81,8 @@ class ProgressDisplay:
         >>> written = StringIO()
         >>> with ProgressDisplay(1, console=Console(file=written, width=100)) as display:
         ...     display.began(run)
-        ...     done = Made(run=run, step=450, steps=450, learning=4, accuracies={0: 0.5, 1: 0.9}, lag=0)
+        ...     scores = {0: 0.5, 1: 0.9}
+        ...     done = Made(run=run, step=450, steps=450, resumed=0, learning=4, accuracies=scores, lag=0)
         ...     display.evaluated(done)
         ...     display.ended(run)
         >>> print(written.getvalue().strip())
