@@ -275,6 +275,31 @@ def test_isolation_of_a_network_that_changes_itself() -> None:
     assert str(report).splitlines()[1] == "  1 (RunningMax)  best"
 
 
+def test_isolation_of_a_network_whose_copies_share_what_they_change() -> None:
+    """Two copies of a network have one class, and the functions in its attributes once."""
+
+    class Calls(nn.Module):
+        calls = 0
+
+        def __init__(self) -> None:
+            super().__init__()
+            seen: list[int] = []
+
+            def note() -> int:
+                seen.append(1)
+                return len(seen)
+
+            self.note = note
+
+        def forward(self, x: Tensor) -> Tensor:
+            type(self).calls += 1
+            return x / (self.calls + self.note())
+
+    report = check_isolation(nn.Sequential(nn.Linear(4, 3), Calls()), BATCH)
+    assert [change.part for change in report.changes] == ["calls", "note"]
+    assert Calls.calls == 0
+
+
 def test_isolation_that_cannot_be_had() -> None:
     with pytest.raises(AssertionError, match=r"Counted changes itself in evaluation, and its numbers cannot"):
         check_isolation(Counted, BATCH)

@@ -6,6 +6,7 @@ import copy
 import random
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from torch.nn import functional
 from engram.core.errors import InputError
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.guard import SelfChange, same_randomness
-from engram.evaluation.snapshot import Change
+from engram.evaluation.snapshot import Change, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,8 @@ def _training(
         np.random.seed(0)  # noqa: NPY002
         random.seed(0)
         network = make()
+        # Copies share classes and functions; what training changes there must not reach the next copy.
+        start = Snapshot(network)
         if evaluator is not None:
             evaluator.before(network)
         weights = list(network.parameters())
@@ -136,4 +139,6 @@ def _training(
         outcome["the global random states"] = float(torch.rand(())), np.random.rand(), random.random()  # noqa: NPY002
         for name, tensor in network.state_dict().items():
             outcome[name] = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        with suppress(InputError):
+            start.restore()
         return outcome
