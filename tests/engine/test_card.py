@@ -1,5 +1,7 @@
 """The protocol card: what was read, kept and known is measured, and a method that cheats is caught."""
 
+import ctypes
+import functools
 import io
 import json
 from collections import deque
@@ -7,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 from typing import Any, final
 
 import pytest
@@ -661,3 +664,67 @@ def test_a_layout_that_shows_no_memory_counts_its_elements() -> None:
     with pytest.raises(NotImplementedError):
         keeper.kept.untyped_storage()
     assert retained(keeper, (1, 8, 8)) == Retained(1200, 0)
+
+
+def cached_by_a_function() -> object:
+    @functools.lru_cache(maxsize=4)
+    def remember(_: int) -> torch.Tensor:
+        return torch.rand(50, 1, 8, 8)
+
+    remember(1)
+    return remember
+
+
+def in_a_module() -> object:
+    module = ModuleType("hidden")
+    vars(module)["x"] = torch.rand(50, 1, 8, 8)
+    return module
+
+
+def in_an_array_of_c() -> object:
+    return ctypes.create_string_buffer(torch.rand(50, 64).numpy().tobytes())
+
+
+PLACES: dict[str, tuple[Callable[[], object], int]] = {
+    "cache of a function": (cached_by_a_function, 50),
+    "module that was not imported": (in_a_module, 50),
+    "storage": (lambda: torch.rand(50, 64).untyped_storage(), 0),
+    "text in memory": (lambda: io.StringIO(torch.rand(50, 64).numpy().tobytes().hex()), 0),
+    "bytes in memory": (lambda: io.BytesIO(torch.rand(50, 64).numpy().tobytes()), 0),
+    "array of C": (in_an_array_of_c, 0),
+}
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_bytes_are_counted_wherever_they_are(name: str) -> None:
+    class Keeper:
+        kept: object
+
+    make, samples = PLACES[name]
+    keeper = Keeper()
+    keeper.kept = make()
+    held = retained(keeper, (1, 8, 8))
+    assert 50 * 64 * 4 <= held.bytes <= 2 * 50 * 64 * 4 and held.samples == samples
+
+
+def test_the_cache_of_a_method_is_counted() -> None:
+    class Keeper:
+        @functools.cache  # noqa: B019
+        def images(self) -> torch.Tensor:
+            return torch.rand(50, 1, 8, 8)
+
+    keeper = Keeper()
+    assert retained(keeper, (1, 8, 8)) == Retained(0, 0)
+    keeper.images()
+    assert retained(keeper, (1, 8, 8)) == Retained(50 * 64 * 4, 50)
+
+
+@pytest.mark.parametrize("kind", [io.BytesIO, io.StringIO])
+def test_closed_files_hold_nothing(kind: type[io.BytesIO | io.StringIO]) -> None:
+    class Keeper:
+        kept: object
+
+    keeper = Keeper()
+    keeper.kept = file = kind()
+    file.close()
+    assert retained(keeper, (1, 8, 8)) == Retained(0, 0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import array
+import ctypes
 import gc
 import io
 import mmap
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import NamedTuple, TypeAlias
 
@@ -37,9 +38,14 @@ SHORT_TEXT = 256
 SHORT_INPUT = 16
 """Inputs with fewer values could be anything: they count as samples only if labels are stored with them."""
 _PLAIN = (float, complex, type(None), TaskInfo, torch.Generator, torch.device, torch.dtype)
-_RAW = (int, str, bytes, bytearray, memoryview, array.array, io.BytesIO, mmap.mmap)
+_RAW = (
+    *(int, str, bytes, bytearray, memoryview, array.array, io.BytesIO, io.StringIO, mmap.mmap),
+    ctypes.Array,
+)
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
-_HOLDERS = (*_CONTAINERS, *_RAW, Tensor, np.ndarray, nn.Module)
+_CACHED: type = type(lru_cache(len))
+"""What `functools.lru_cache` and `functools.cache` make of a function."""
+_HOLDERS = (*_CONTAINERS, *_RAW, _CACHED, Tensor, torch.UntypedStorage, np.ndarray, nn.Module)
 _TEST_TOOLS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
 _LIBRARIES = frozenset({"engram", "torch", "numpy", "pydantic"}) | _TEST_TOOLS | sys.stdlib_module_names
 """Their classes, functions and globals are not followed: they are not a method's. An `assert` in a test
@@ -182,7 +188,7 @@ def _inside(value: object) -> Iterable[object]:
     if isinstance(value, type):
         return _of_class(value)
     if isinstance(value, ModuleType):
-        return ()
+        return () if sys.modules.get(value.__name__) is value else list(vars(value).values())
     return [*_items(value), *_attributes(value), *_of_class(type(value))]
 
 
@@ -196,7 +202,7 @@ def _items(value: object) -> Iterable[object]:
         return list(value.ravel().tolist())
     if isinstance(value, partial):
         return (value.func, value.args, value.keywords)
-    if not hasattr(value, "__dict__"):
+    if isinstance(value, _CACHED) or not hasattr(value, "__dict__"):
         # Running generators, iterators, cells, caches.
         return [inner for inner in gc.get_referents(value) if not isinstance(inner, type | ModuleType)]
     return ()
@@ -332,7 +338,7 @@ def _names(code: CodeType) -> Iterator[str]:
 
 def _is_store(value: object) -> bool:
     """Whether a global can hold data: not a module, nor something that a library defines."""
-    if isinstance(value, FunctionType | type):
+    if isinstance(value, FunctionType | type | _CACHED):
         return not _foreign(value.__module__)
     if isinstance(value, _HOLDERS):
         return True
@@ -352,6 +358,8 @@ def _array(value: object) -> Array | None:
     """The value if it is an array, or nested lists of many numbers as one."""
     if isinstance(value, Tensor):
         return value
+    if isinstance(value, torch.UntypedStorage):
+        return torch.empty(0, dtype=torch.uint8, device=value.device).set_(value)
     if isinstance(value, np.ndarray):
         return None if value.dtype == object else value
     first = value
@@ -371,13 +379,17 @@ def _array(value: object) -> Array | None:
 
 def _raw_size(value: object) -> int:
     """The size of a byte string, a text or an integer; 0 where it is short."""
+    if getattr(value, "closed", False):
+        return 0
     if isinstance(value, int):
         size = (value.bit_length() + 7) // 8
     elif isinstance(value, str):
         return len(value) if len(value) > SHORT_TEXT else 0
+    elif isinstance(value, io.StringIO):
+        return _raw_size(value.getvalue())
     elif isinstance(value, io.BytesIO):
         size = len(value.getbuffer())
     else:
-        assert isinstance(value, bytes | bytearray | memoryview | array.array | mmap.mmap)
+        assert isinstance(value, bytes | bytearray | memoryview | array.array | mmap.mmap | ctypes.Array)
         size = memoryview(value).nbytes
     return size if size > SHORT_BYTES else 0
