@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -541,3 +542,18 @@ def test_a_batch_that_was_written_to_is_made_again() -> None:
 
 def test_empty_scores() -> None:
     assert len(Scores()) == 0 and Scores() == Scores()
+
+
+@pytest.mark.parametrize(
+    ("size", "lost"), [(20, "6 of 20 samples are"), (15, "1 of 15 samples is"), (14, "")]
+)
+def test_samples_that_a_loader_drops_are_noticed(size: int, lost: str) -> None:
+    data = TensorDataset(torch.zeros(size, 4), torch.zeros(size))
+    with warnings.catch_warnings(record=True) as noticed:
+        warnings.simplefilter("always")
+        Evaluator([DataLoader(data, batch_size=7, drop_last=True)])
+        Evaluator([DataLoader(data, batch_size=7)])
+    assert [str(warning.message) for warning in noticed] == [
+        f"the DataLoader of a test set has drop_last=True: {lost} never evaluated; leave drop_last out"
+    ][: bool(lost)]
+    assert all(warning.filename == __file__ for warning in noticed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from functools import partial
 from itertools import pairwise
 from typing import TypeAlias
@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from engram.core.errors import InputError
+from engram.core.words import counted
 from engram.evaluation.batches import (
     Batch,
     as_batch,
@@ -133,6 +134,25 @@ def as_test_set(data: object, *, classified: bool = True) -> TestSet:
         if isinstance(data, DataLoader):
             return _of_loader(data, classified=classified)
         return _of_items(data, classified=classified)
+
+
+def left_out_by(data: object) -> str | None:
+    """What to say of samples that a loader with `drop_last` leaves out; None if there are none.
+
+    Example:
+        >>> print(left_out_by(DataLoader([0, 1, 0], batch_size=2, drop_last=True)))
+        the DataLoader of a test set has drop_last=True: 1 of 3 samples is never evaluated; ...
+    """
+    if not isinstance(data, DataLoader) or not data.drop_last or not isinstance(data.sampler, Sized):
+        return None
+    size = len(data.sampler)
+    lost = size % (data.batch_size or 1)
+    if not lost:
+        return None
+    return (
+        f"the DataLoader of a test set has drop_last=True: {lost} of {counted(size, 'sample')} "
+        f"{'is' if lost == 1 else 'are'} never evaluated; leave drop_last out"
+    )
 
 
 def labels_in(data: TestSet) -> Tensor | None:

@@ -19,7 +19,7 @@ from engram.core.trace import Trace
 from engram.evaluation.asker import Asker, Request
 from engram.evaluation.asking import Forward, Right, Score
 from engram.evaluation.asking import Routes as Routes
-from engram.evaluation.batch_sets import BatchSet, labels_in, size_of
+from engram.evaluation.batch_sets import BatchSet, labels_in, left_out_by, size_of
 from engram.evaluation.checked import Checked
 from engram.evaluation.fingerprint import fingerprint
 from engram.evaluation.guard import same_randomness
@@ -170,6 +170,9 @@ class Evaluator(ParallelRecording):
         )
         self.scores = Scores(self.ways.higher_is_better)
         names, self.sets = read_test_sets(test_sets, classified=self.ways.classified)
+        for data in test_sets.values() if isinstance(test_sets, Mapping) else test_sets:
+            if line := left_out_by(data):
+                warnings.warn(line, stacklevel=2)
         self.named = names is not None
         self._names = [str(number) for number in range(len(self.sets))] if names is None else names
         in_batches = self.ways.own or any(isinstance(data, BatchSet) for data in self.sets)
