@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from io import BytesIO
-from types import MethodType, SimpleNamespace
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -355,14 +355,6 @@ def partial_function() -> nn.Module:
     return Calls(partial(count, []))
 
 
-def bound_method() -> nn.Module:
-    def count(state: SimpleNamespace) -> int:
-        state.n += 1
-        return int(state.n)
-
-    return Calls(MethodType(count, SimpleNamespace(n=0)))
-
-
 def default_value() -> nn.Module:
     class Defaulted(Layer):
         def scale(self, seen: list[int] = []) -> float:  # noqa: B006
@@ -475,7 +467,6 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "variable that a function assigns": (assigned_variable, "Calls .*calls"),
     "attribute of a function": (attribute_of_a_function, "Calls .*calls"),
     "partial function": (partial_function, "Calls .*calls"),
-    "bound method": (bound_method, "Calls .*calls"),
     "default value": (default_value, "Defaulted .*scale"),
     "file in memory": (file_in_memory, "Written .*file"),
     "local to a thread": (local_to_a_thread, "Threaded .*local"),

@@ -95,7 +95,7 @@ def test_the_comparison_can_fail() -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(globals(), "Evaluator", Careless)
             different += learned(make, watch=True) != learned(make, watch=False)
-    assert different >= 34
+    assert different >= 33
 
 
 def evaluate(network: nn.Module, times: int) -> None:
@@ -229,8 +229,13 @@ def test_what_a_hook_or_a_method_counts_elsewhere_is_left_alone() -> None:
     seen: list[int] = []
 
     class Seeing(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.note = seen.append
+
         def forward(self, x: Tensor) -> Tensor:
             seen.append(1)
+            self.note(1)
             return super().forward(x)
 
     network, replaced = nn.Sequential(nn.Linear(4, 3), nn.Identity(), Seeing()), Layer()
@@ -245,7 +250,7 @@ def test_what_a_hook_or_a_method_counts_elsewhere_is_left_alone() -> None:
     replaced.forward = see  # type: ignore[method-assign]
     evaluate(network, 3)
     evaluate(replaced, 3)
-    assert len(seen) == 9
+    assert len(seen) == 12
 
 
 def test_modes_are_restored_for_every_module() -> None:

@@ -273,20 +273,15 @@ class Snapshot:
     def _function(
         self, function: object, owner: _Owner, part: str, depth: int, *, method: bool = False
     ) -> None:
-        """What a function remembers, and what a bound method is bound to.
+        """What a function remembers.
 
         What a method shares with the function in which it was defined is outside of the network, like what
-        it finds in global variables.
+        it finds in global variables, and so is what a bound method is bound to.
         """
         self._met[id(function)] = function
         held: tuple[object, ...] = ()
         if isinstance(function, partial):
             held = (function.func, function.args, function.keywords, vars(function))
-        elif isinstance(function, MethodType):
-            held = (function.__self__,)
-            self._function(function.__func__, owner, part, depth, method=True)
-        elif isinstance(function, BuiltinFunctionType):
-            held = (function.__self__,)
         elif isinstance(function, FunctionType) and _library(function.__module__) not in _NOT_LOOKED_INTO:
             attributes = Attributes(function, part)
             self._records.append((owner, attributes))
