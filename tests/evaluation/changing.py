@@ -299,6 +299,18 @@ class RegistersHooks(Layer):
         return super().forward(x)
 
 
+class ListOfHooks(Layer):
+    """Has a list of its own with a name like those of PyTorch's hooks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._my_hooks: list[object] = [self.linear.register_forward_hook(lambda *_: None)]
+
+    def scale(self) -> float:
+        self._my_hooks.append(1)
+        return 1 / len(self._my_hooks)
+
+
 class OwnDropout(Layer):
     """Drops values also in evaluation."""
 
@@ -461,6 +473,7 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "frozen weights and gradients": (Flipped, r"linear \(Linear\) .*weight"),
     "module that is not registered": (HiddenModule, r"hidden \(Counter\) .*n"),
     "registers hooks": (RegistersHooks, r"linear \(Linear\) .*_forward_hooks"),
+    "list of hooks": (ListOfHooks, "ListOfHooks .*_my_hooks"),
     "shared module": (shared, r"1 \(Counter\) .*n"),
     "frozen part": (frozen_part, r"2 \(Counter\) .*n"),
     "closure": (closure, "Calls .*calls"),

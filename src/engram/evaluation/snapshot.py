@@ -203,7 +203,7 @@ class Snapshot:
                 self._registered(name, value, owner, depth)
             elif name in METHODS and isinstance(value, FunctionType):
                 self._function(value, owner, name, depth + 1, method=True)
-            elif name.startswith("_") and name.endswith("_hooks"):
+            elif name.startswith("_") and name.endswith("_hooks") and isinstance(value, dict):
                 self._hooks(name, value, owner, depth)
             else:
                 self._visit(value, owner, name, depth + 1)
