@@ -1,5 +1,6 @@
 """Modules that change themselves in evaluation, in every way that we know of, and some that do not."""
 
+import queue
 import random
 import threading
 import warnings
@@ -9,6 +10,7 @@ from functools import partial
 from io import BytesIO
 from types import SimpleNamespace
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -413,6 +415,137 @@ class Sobol(Layer):
         return 1 + drawn
 
 
+class Oldest(Layer):
+    """Takes the oldest entry, and makes it the newest, as caches do."""
+
+    def __init__(self, kind: type[dict[int, float]]) -> None:
+        super().__init__()
+        self.entries = kind({n: float(n) for n in range(1, 5)})
+
+    def scale(self) -> float:
+        key = next(iter(self.entries))
+        if isinstance(self.entries, OrderedDict):
+            self.entries.move_to_end(key)
+        else:
+            self.entries[key] = self.entries.pop(key)
+        return 1 / key
+
+
+class WeightWithAttributes(Layer):
+    def scale(self) -> float:
+        weight = self.linear.weight
+        vars(weight)["calls"] = vars(weight).get("calls", 0) + 1
+        return float(1 / vars(weight)["calls"])
+
+
+class HooksOfWeights(Layer):
+    """Registers hooks that shrink gradients."""
+
+    def scale(self) -> float:
+        self.linear.weight.register_hook(lambda gradient: 0.9 * gradient)
+        self.linear.bias.register_post_accumulate_grad_hook(self.shrink)
+        return 1.0
+
+    @staticmethod
+    def shrink(weight: Tensor) -> None:
+        assert weight.grad is not None
+        weight.grad *= 0.9
+
+
+class Adapting(Layer):
+    """Adapts itself to its inputs, with an optimizer and a schedule of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.optimizer = torch.optim.SGD(self.parameters(), lr=0.05, momentum=0.9)
+        self.schedule = torch.optim.lr_scheduler.ExponentialLR(self.optimizer, 0.9)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            answers = super().forward(x.detach()).softmax(1)
+            entropy = -(answers * answers.log()).sum(1).mean()
+        self.optimizer.zero_grad()
+        entropy.backward()
+        self.optimizer.step()
+        self.schedule.step()
+        return super().forward(x)
+
+
+class Object:
+    """An object that counts, in itself or in its class."""
+
+    kept = 0
+
+    def count(self) -> int:
+        self.kept += 1
+        return self.kept
+
+    @classmethod
+    def count_all(cls) -> int:
+        cls.kept += 1
+        return cls.kept
+
+
+def in_the_class_of_an_object() -> nn.Module:
+    class Counted(Object):
+        kept = 0
+
+    class Holds(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = Counted()
+
+        def scale(self) -> float:
+            return 1 / self.held.count_all()
+
+    return Holds()
+
+
+def held(hold: Callable[[Object], object]) -> nn.Module:
+    """A module that holds an object somewhere."""
+    counted = Object()
+
+    class Holds(Layer):
+        def __init__(self) -> None:
+            super().__init__()
+            self.held = hold(counted)
+
+        def scale(self) -> float:
+            return 1 / counted.count()
+
+    return Holds()
+
+
+def deeply(value: object) -> object:
+    return {"outer": [{"inner": ({"list": [[value]]},)}]}
+
+
+def in_an_array(value: object) -> object:
+    array = np.empty(2, dtype=[("n", "i4"), ("object", "O")])
+    array["object"] = value
+    return array
+
+
+class Queued(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queue: queue.Queue[int] = queue.Queue()
+
+    def scale(self) -> float:
+        self.queue.put(1)
+        return 1 / self.queue.qsize()
+
+
+class WeaklyKeyed(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
+
+    def scale(self) -> float:
+        self.calls[self.linear] = self.calls.get(self.linear, 0) + 1
+        return 1 / self.calls[self.linear]
+
+
 def hooked(before: bool) -> nn.Module:
     """A module with a hook whose effect shows in it."""
     layer = Layer()
@@ -484,6 +617,18 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "file in memory": (file_in_memory, "Written .*file"),
     "local to a thread": (local_to_a_thread, "Threaded .*local"),
     "quasirandom numbers": (Sobol, "Sobol .*draws"),
+    "order of a dictionary": (lambda: Oldest(dict), "Oldest .*entries"),
+    "order of an ordered dictionary": (lambda: Oldest(OrderedDict), "Oldest .*entries"),
+    "attributes of a weight": (WeightWithAttributes, r"linear \(Linear\) .*weight"),
+    "hooks of weights": (HooksOfWeights, r"linear \(Linear\) .*weight, bias"),
+    "optimizer and schedule": (Adapting, r"Adapting: they are"),
+    "counter in the class of an object": (in_the_class_of_an_object, "Holds .*kept"),
+    "object as a key": (lambda: held(lambda item: {item: 1}), "Holds .*held"),
+    "object in a frozen set": (lambda: held(lambda item: frozenset([item])), "Holds .*held"),
+    "object in an array": (lambda: held(in_an_array), "Holds .*held"),
+    "object deep inside": (lambda: held(deeply), "Holds .*held"),
+    "queue": (Queued, "Queued .*queue"),
+    "dictionary with weak keys": (WeaklyKeyed, "WeaklyKeyed .*calls"),
     "old spectral norm": (old_spectral_norm, r"0 \(Linear\) .*weight"),
 }
 
@@ -538,7 +683,9 @@ def plain(value: object) -> object:
             return "lazy"
         return value.detach().numpy().tobytes(), value.requires_grad, value.is_inference()
     if isinstance(value, dict):
-        return [(str(key), plain(item)) for key, item in value.items()]
+        # What is printed of other keys, such as weights and objects, has their address or takes long.
+        keys = (str(key) if isinstance(key, str | int) else type(key).__name__ for key in value)
+        return list(zip(keys, map(plain, value.values()), strict=True))
     if isinstance(value, list | tuple | deque | set):
         return [plain(item) for item in value]
     if isinstance(value, SimpleNamespace):
@@ -548,7 +695,7 @@ def plain(value: object) -> object:
     if isinstance(value, np.random.Generator):
         return repr(value.bit_generator.state)
     if isinstance(value, np.ndarray):
-        return value.tobytes()
+        return value.dtype.str if value.dtype.hasobject else value.tobytes()
     if isinstance(value, random.Random):
         return value.getstate()
     return value if isinstance(value, int | float | str | bytearray | bool | None) else type(value).__name__

@@ -180,48 +180,39 @@ def test_changes_that_begin_later_in_large_values_are_restored_or_refused(name: 
     assert "\n" not in str(error.value) and "self.training" in str(error.value)
 
 
-def test_what_cannot_be_restored_is_refused_with_the_name_of_the_module() -> None:
-    class Drawing(Layer):
+def spawned(seeds: np.random.SeedSequence) -> float:
+    return float(np.random.default_rng(seeds.spawn(1)[0]).random())
+
+
+@pytest.mark.parametrize(
+    ("make", "advance"),
+    [
+        (itertools.count, next),
+        (lambda: (1 / n for n in itertools.count(1)), next),
+        (lambda: itertools.cycle((1.0, 0.5)), next),
+        (lambda: iter([1.0, 0.5, 0.25]), next),
+        (lambda: np.random.SeedSequence(3), spawned),
+        (lambda: np.random.default_rng(3), lambda generator: generator.spawn(1)[0].random()),
+    ],
+    ids=["count", "generator", "cycle", "iterator", "seeds", "spawned generators"],
+)
+def test_what_cannot_be_restored_is_refused_with_the_name_of_the_module(
+    make: Callable[[], object], advance: Callable[[object], float]
+) -> None:
+    class Advancing(Layer):
         def __init__(self) -> None:
             super().__init__()
-            self.numbers = itertools.count()
-            self.factors = (1 / n for n in itertools.count(1))
-
-    class Counting(Drawing):
-        def scale(self) -> float:
-            return next(self.numbers)
-
-    class Generating(Drawing):
-        def scale(self) -> float:
-            return next(self.factors)
-
-    class Cycling(Drawing):
-        def __init__(self) -> None:
-            super().__init__()
-            self.cycle = itertools.cycle((1.0, 0.5))
+            self.source = make()
 
         def scale(self) -> float:
-            return next(self.cycle)
+            return advance(self.source)
 
-    class Iterating(Drawing):
-        def __init__(self) -> None:
-            super().__init__()
-            self.items = iter([1.0, 0.5, 0.25])
-
-        def scale(self) -> float:
-            return next(self.items)
-
-    for kind, part in (
-        (Counting, "numbers"),
-        (Generating, "factors"),
-        (Cycling, "cycle"),
-        (Iterating, "items"),
-    ):
-        network = nn.Sequential(OrderedDict(first=nn.Linear(4, 4), second=kind()))
-        message = rf"second \({kind.__name__}\) changes itself in evaluation, and its {part} cannot be"
-        with pytest.raises(InputError, match=message) as error:
-            evaluate(network, 1)
-        assert "\n" not in str(error.value)
+    network = nn.Sequential(OrderedDict(first=nn.Linear(4, 4), second=Advancing()))
+    with pytest.raises(
+        InputError, match=r"second \(Advancing\) changes .*, and its source cannot be"
+    ) as error:
+        evaluate(network, 1)
+    assert "\n" not in str(error.value)
 
 
 def test_what_a_hook_or_a_method_counts_elsewhere_is_left_alone() -> None:

@@ -13,7 +13,7 @@ from io import BytesIO, StringIO
 from itertools import count, islice
 from operator import is_, length_hint
 from types import FunctionType, GeneratorType
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -194,8 +194,15 @@ class Entries:
     def __init__(self, thing: dict[str, object], label: str | None, *, copied: bool = True) -> None:
         self.thing, self.label, self.length = thing, label, dict.__len__(thing)
         self.large = self.length > SMALL
-        self.values = dict(dict.items(thing)) if copied else None
+        self.ordered = isinstance(thing, OrderedDict)
+        self.values = self._now() if copied else None
         self.sample = [] if copied else self._sample()
+
+    def _now(self) -> dict[str, object]:
+        """The entries in their order, which `move_to_end` changes in an ordered dictionary alone."""
+        if not self.ordered:
+            return dict(dict.items(self.thing))
+        return {key: dict.__getitem__(self.thing, key) for key in OrderedDict.__iter__(self.thing)}
 
     def _sample(self) -> list[object]:
         return list(islice(dict.values(self.thing), 0, None, 1 + self.length // SAMPLED))
@@ -205,16 +212,18 @@ class Entries:
         if self.values is None:
             same = len(self.thing) == self.length and all(map(_same, self._sample(), self.sample))
             return () if same else [self.label or "entries"]
-        names = _differences(self.thing, self.values)
+        now = self._now() if self.ordered else self.thing
+        if _identical(now, self.values):
+            return ()
+        names = _differences(now, self.values) or _moved(now, self.values)
         return names if self.label is None or not names else [self.label]
 
     def restore(self) -> None:
         """Set all entries, in their order, without calling methods of a subclass."""
         if self.values is None:
             raise Lost
-        ordered = isinstance(self.thing, OrderedDict)
-        clear: Callable[..., None] = OrderedDict.clear if ordered else dict.clear
-        put: Callable[..., None] = OrderedDict.__setitem__ if ordered else dict.__setitem__
+        clear: Callable[..., None] = OrderedDict.clear if self.ordered else dict.clear
+        put: Callable[..., None] = OrderedDict.__setitem__ if self.ordered else dict.__setitem__
         clear(self.thing)
         for key, value in self.values.items():
             put(self.thing, key, value)
@@ -342,11 +351,11 @@ class RandomState:
 
 
 class Progress:
-    """How far an iterator has come; it cannot be set back."""
+    """How far an iterator or a seed that spawns others has come; it cannot be set back."""
 
     large = False
 
-    def __init__(self, thing: Iterator[object], label: str) -> None:
+    def __init__(self, thing: Iterator[object] | np.random.SeedSequence, label: str) -> None:
         self.thing, self.label = thing, label
         self.values = self._now()
 
@@ -354,6 +363,8 @@ class Progress:
         if isinstance(self.thing, GeneratorType):
             frame = self.thing.gi_frame
             return {} if frame is None else {"line": frame.f_lasti, **frame.f_locals}
+        if isinstance(self.thing, np.random.SeedSequence):
+            return self.thing.n_children_spawned
         if isinstance(self.thing, count):
             return repr(self.thing)
         if hasattr(self.thing, "__length_hint__"):
@@ -423,7 +434,7 @@ class Uninitialised:
 
 
 class Values:
-    """The values of a tensor, whether it is trained, and its gradient.
+    """The values of a tensor, whether it is trained, its gradient, its attributes and its hooks.
 
     With `copied`, all values are compared and can be restored. Otherwise writes that PyTorch counts, other
     writes as far as they change a sample of the values, and replaced memory are noticed, and only the last
@@ -437,6 +448,7 @@ class Values:
         self.trained, self.leaf = thing.requires_grad, thing.is_leaf
         self.grad = thing.grad if self.leaf else None
         self.grad_version = 0 if self.grad is None else self.grad._version
+        self.attributes, self.hooks = dict(thing.__dict__), _hooks(thing)
         # It keeps the memory in use, so that a new tensor cannot get the same address.
         self.memory = thing.detach()
         self.address = _address(thing)
@@ -472,9 +484,12 @@ class Values:
 
     @property
     def replaced(self) -> bool:
-        """Whether its gradient was replaced, or whether it is trained was changed."""
+        """Whether its gradient, an attribute or a hook was replaced, or whether it is trained was changed."""
         gradient = self.leaf and self.thing.grad is not self.grad
-        return gradient or self.thing.requires_grad is not self.trained
+        if gradient or self.thing.requires_grad is not self.trained or _hooks(self.thing) != self.hooks:
+            return True
+        attributes = self.thing.__dict__
+        return bool((attributes or self.attributes) and _differences(attributes, self.attributes))
 
     @property
     def noticed(self) -> bool:
@@ -482,7 +497,7 @@ class Values:
         return self.written or self.moved or self.replaced
 
     def changed(self) -> Sequence[str]:
-        """The label, if the values, the gradient or whether it is trained differ."""
+        """The label, if the values or anything else of it differs."""
         if self.values is None:
             return [self.label] if self.noticed or self.lost else ()
         same = not self.moved and not self.replaced and same_bits(self.memory, self.values)
@@ -500,6 +515,12 @@ class Values:
         if self.leaf:
             self.thing.requires_grad_(self.trained)
             self.thing.grad = self.grad
+        self.thing.__dict__.clear()
+        self.thing.__dict__.update(self.attributes)
+        for hooks, before in zip(_hooks_of(self.thing), self.hooks or ({}, {}), strict=True):
+            if hooks:
+                hooks.clear()
+                hooks.update(before)
         self.forget_writes()
 
     def forget_writes(self) -> None:
@@ -530,6 +551,18 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 def _is_data(name: str, value: object) -> bool:
     """Whether an attribute of a class is data, and not a function, a descriptor or Python's own."""
     return not (name.startswith("__") or callable(value) or hasattr(value, "__get__"))
+
+
+def _hooks_of(tensor: Tensor) -> tuple[dict[int, object] | None, ...]:
+    """What is called with the gradients of a tensor: before they are accumulated, and after."""
+    hooks = tensor._backward_hooks, tensor._post_accumulate_grad_hooks
+    return cast("tuple[dict[int, object] | None, ...]", hooks)
+
+
+def _hooks(tensor: Tensor) -> tuple[dict[int, object], ...] | None:
+    """The hooks as they are; None where there are none."""
+    before, after = _hooks_of(tensor)
+    return (dict(before or ()), dict(after or ())) if before or after else None
 
 
 def _address(tensor: Tensor) -> int:
@@ -564,12 +597,21 @@ def _differences(now: Mapping[str, object], before: Mapping[str, object]) -> lis
         return []
     missing = object()
     keys = {**before, **now}
-    return [str(key) for key in keys if not _same(now.get(key, missing), before.get(key, missing))]
+    different = (key for key in keys if not _same(now.get(key, missing), before.get(key, missing)))
+    return [_name(key) for key in different]
 
 
-def _content(thing: Arrays) -> bytes | list[int]:
-    if isinstance(thing, np.ndarray) and thing.dtype.hasobject:
-        return [id(item) for item in thing.flat]
+def _moved(now: Mapping[str, object], before: Mapping[str, object]) -> list[str]:
+    """The keys that have another place in the order, where the keys are the same."""
+    return [_name(old) for new, old in zip(now, before, strict=True) if new is not old and new != old]
+
+
+def _name(key: object) -> str:
+    """A key as a name; others than texts may be tensors, which take long to print."""
+    return key if isinstance(key, str) else type(key).__name__
+
+
+def _content(thing: Arrays) -> bytes:
     return bytes(thing) if isinstance(thing, bytearray) else thing.tobytes()
 
 

@@ -7,6 +7,7 @@ import sys
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Collection, Iterable, Iterator
+from enum import Enum
 from functools import lru_cache, partial
 from io import BytesIO, StringIO
 from itertools import chain, count, cycle, islice
@@ -18,12 +19,16 @@ from types import (
     ModuleType,
     NoneType,
 )
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.amp import GradScaler
 from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+from torch.quasirandom import SobolEngine
 from torch.utils.data import DataLoader, Dataset
 
 from engram.core.errors import InputError
@@ -49,12 +54,12 @@ from engram.evaluation.records import (
 )
 from engram.evaluation.scripted import ScriptedAttributes
 
-DEPTH = 5
+DEPTH = 10
 """How deeply containers and objects in an attribute of a module are looked into."""
 
 _CONSTANT: frozenset[type] = frozenset(
     {
-        *(int, float, complex, bool, str, bytes, NoneType, range, slice, type, frozenset, torch.Size),
+        *(int, float, complex, bool, str, bytes, NoneType, range, slice, type, torch.Size),
         *(torch.dtype, torch.device, torch.layout, torch.memory_format),
         ModuleType,
     }
@@ -65,7 +70,10 @@ _NOT_LOOKED_INTO = ("torch", "numpy", "lightning", "pytorch_lightning", "acceler
 """Libraries whose objects, other than modules, tensors and generators, are no state of a network. A network
 may know its trainer, and a compiled one its compiler."""
 
-_OPEN = ("types", "collections", "argparse", "_thread")
+_OF_TORCH = (Optimizer, LRScheduler, GradScaler, SobolEngine)
+"""Classes of PyTorch that are looked into nevertheless: a network may adapt itself in evaluation."""
+
+_OPEN = ("types", "collections", "argparse", "queue", "weakref", "_thread", "_weakrefset")
 """Modules of the standard library whose objects may be part of a network."""
 
 
@@ -215,7 +223,7 @@ class Snapshot:
             if isinstance(value, nn.Module):
                 self._module(value, f"{owner.path}.{key}" if owner.path else key, depth)
             elif isinstance(value, Tensor):
-                self._tensor(value, owner, key, copied=name == "_buffers")
+                self._tensor(value, owner, key, depth, copied=name == "_buffers")
 
     def _hooks(self, name: str, hooks: dict[str, object], owner: _Owner, depth: int) -> None:
         """The hooks of a module; a function among them may keep a record for its user."""
@@ -232,7 +240,7 @@ class Snapshot:
         learned = {id(parameter) for parameter in module.parameters(recurse=False)}
         for key, tensor in attributes.tensors():
             if id(tensor) not in self._met:
-                self._tensor(tensor, owner, key, copied=id(tensor) not in learned)
+                self._tensor(tensor, owner, key, depth, copied=id(tensor) not in learned)
         for key, part in module.named_children():
             self._module(part, f"{owner.path}.{key}" if owner.path else key, depth)
 
@@ -262,11 +270,12 @@ class Snapshot:
         if isinstance(value, nn.Module):
             self._module_in(value, owner, part, depth)
         elif isinstance(value, Tensor):
-            self._tensor(value, owner, part)
-        elif isinstance(value, tuple | dict | list | deque | set):
+            self._tensor(value, owner, part, depth)
+        elif isinstance(value, tuple | dict | list | deque | set | frozenset):
             self._container(value, owner, part, depth)
         elif (record := _leaf(value, owner, part)) is not None:
             self._records.append((owner, record))
+            self._visit(_inside(value), owner, part, depth + 1)
         elif not isinstance(value, _LEAVES):
             self._object(value, owner, part, depth)
 
@@ -298,24 +307,20 @@ class Snapshot:
         del self._met[id(module)]
         self._module(module, f"{owner.path}.{part}" if owner.path else part, depth)
 
-    def _tensor(self, tensor: Tensor, owner: _Owner, part: str, *, copied: bool = False) -> None:
+    def _tensor(self, tensor: Tensor, owner: _Owner, part: str, depth: int, *, copied: bool = False) -> None:
         self._met[id(tensor)] = tensor
         if is_lazy(tensor):
             self._records.append((owner, Uninitialised(tensor, part)))
             return
+        for value in tensor.__dict__.values():
+            self._visit(value, owner, part, depth + 1)
         always = copied or tensor.numel() <= SMALL
         record = Values(tensor, part, copied=always or owner.full, large=not always)
         self._records.append((owner, record))
         if record.grad is not None and owner.full and id(record.grad) not in self._met:
-            self._tensor(record.grad, owner, f"{part}.grad")
+            self._tensor(record.grad, owner, f"{part}.grad", depth)
 
-    def _container(
-        self,
-        value: tuple[object, ...] | dict[str, object] | list[object] | deque[object] | set[object],
-        owner: _Owner,
-        part: str,
-        depth: int,
-    ) -> None:
+    def _container(self, value: _Container, owner: _Owner, part: str, depth: int) -> None:
         copied = owner.full or len(value) <= SMALL
         if isinstance(value, dict):
             self._records.append((owner, Entries(value, part, copied=copied)))
@@ -325,15 +330,17 @@ class Snapshot:
             self._records.append((owner, Members(value, part)))
         if not copied:
             return
-        for item in list(dict.values(value)) if isinstance(value, dict) else list(value):
+        for item in [*dict.keys(value), *dict.values(value)] if isinstance(value, dict) else list(value):
             if type(item) not in _CONSTANT:
                 self._visit(item, owner, part, depth + 1)
         if type(value) not in _PLAIN_CONTAINERS:
             self._object(value, owner, part, depth)
 
     def _object(self, value: object, owner: _Owner, part: str, depth: int) -> None:
-        """The attributes of an object that is neither of the above."""
+        """The attributes of an object that is neither of the above, and of its class."""
         kind: type = type(value)
+        if not issubclass(kind, Enum):
+            self._class(kind, owner, depth)
         names = _slots(kind)
         if names:
             slots = Slots(value, names, part)
@@ -352,7 +359,10 @@ METHODS = frozenset({"forward", "train", "eval"})
 
 _OWN = ("_parameters", "_buffers", "_modules")
 _CLEARED = frozenset({dict, OrderedDict, list, set})
-_PLAIN_CONTAINERS = (tuple, dict, OrderedDict, list, deque, set)
+_PLAIN_CONTAINERS = (tuple, dict, OrderedDict, list, deque, set, frozenset)
+_Container: TypeAlias = (
+    tuple[object, ...] | dict[str, object] | list[object] | deque[object] | set[object] | frozenset[object]
+)
 _ARRAYS = (np.ndarray, bytearray, array)
 _RANDOM = (
     *(torch.Generator, np.random.Generator, np.random.BitGenerator, np.random.RandomState),
@@ -365,7 +375,10 @@ _ITERATORS: tuple[type[Iterator[object]], ...] = (
     *(GeneratorType, count, cycle, chain, islice, enumerate, zip),
     *(type(iter(iterable)) for iterable in _ITERABLES),
 )
-_LEAVES: tuple[type, ...] = (*_ARRAYS, *_RANDOM, *_ITERATORS, BytesIO, StringIO)
+_LEAVES: tuple[type, ...] = (
+    *(*_ARRAYS, *_RANDOM, *_ITERATORS),
+    *(np.random.SeedSequence, BytesIO, StringIO),
+)
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 
 
@@ -381,9 +394,20 @@ def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
         return None if shared else RandomState(value, part)
     if isinstance(value, _ITERATORS):
         return Progress(value, part)
+    if isinstance(value, np.random.SeedSequence):
+        return Progress(value, part)
     if isinstance(value, BytesIO | StringIO) and not value.closed:
         return InMemoryFile(value, part)
     return None
+
+
+def _inside(value: object) -> object:
+    """The objects in an array of NumPy, or the seed that a generator spawns others from."""
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1).tolist() if value.dtype.hasobject else None
+    if isinstance(value, np.random.Generator):
+        value = value.bit_generator
+    return value.seed_seq if isinstance(value, np.random.BitGenerator) else None
 
 
 @lru_cache(maxsize=4096)
@@ -391,13 +415,13 @@ def value_is_kept(kind: type) -> bool:
     """Whether objects of this class can be part of a network's state.
 
     Example:
-        >>> value_is_kept(nn.Linear), value_is_kept(dict), value_is_kept(torch.optim.SGD)
+        >>> value_is_kept(nn.Linear), value_is_kept(dict), value_is_kept(torch.utils.data.DataLoader)
         (True, True, False)
     """
-    known = (nn.Module, Tensor, tuple, dict, list, deque, set, torch.quasirandom.SobolEngine, *_LEAVES)
-    if issubclass(kind, known):
+    containers = (tuple, dict, list, deque, set, frozenset)
+    if issubclass(kind, (nn.Module, Tensor, *containers, *_OF_TORCH, *_LEAVES)):
         return True
-    if issubclass(kind, Dataset | DataLoader | torch.optim.Optimizer | type):
+    if issubclass(kind, Dataset | DataLoader | type):
         return False
     library = _library(kind.__module__)
     if library in _NOT_LOOKED_INTO or library == "builtins":
