@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, final
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -436,6 +437,23 @@ def _closure(method: Any, batch: Batch) -> None:
     method.recall = lambda: (before, batch.x)
 
 
+def _weight(method: Any) -> Tensor:
+    weight: Tensor = next(method.network.parameters())
+    return weight
+
+
+def _attribute(weight: Tensor, batch: Batch) -> None:
+    vars(weight).setdefault("kept", []).append(batch.x)
+
+
+def _hook(weight: Tensor, batch: Batch) -> None:
+    weight.register_hook(lambda _, kept=batch: None)
+
+
+def _late_hook(weight: Tensor, batch: Batch) -> None:
+    weight.register_post_accumulate_grad_hook(lambda _, kept=batch: None)
+
+
 HIDING_PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Batch], Any]]] = {
     "batches": (lambda method: [], lambda kept, batch: kept.append(batch)),
     "pairs in a deque": (lambda method: deque(), lambda kept, batch: kept.append((batch.x, batch.y))),
@@ -446,6 +464,9 @@ HIDING_PLACES: dict[str, tuple[Callable[[Any], Any], Callable[[Any, Batch], Any]
     "lists of numbers": (lambda method: [], lambda kept, batch: kept.append(batch.x.tolist())),
     "an attribute of the network": (_on_the_network, lambda kept, batch: kept.append(batch.x)),
     "a store that hides its state": (lambda method: _Silent(), lambda kept, batch: kept.append(batch.x)),
+    "an attribute of a weight": (_weight, _attribute),
+    "hooks of a weight": (_weight, _hook),
+    "later hooks of a weight": (_weight, _late_hook),
     "buffers of the network": (lambda method: method, _buffer),
     "a closure": (lambda method: method, _closure),
     "the optimiser": (
@@ -685,6 +706,43 @@ def in_an_array_of_c() -> object:
     return ctypes.create_string_buffer(torch.rand(50, 64).numpy().tobytes())
 
 
+def in_a_structure_of_c() -> object:
+    class Structure(ctypes.Structure):
+        _fields_ = (("text", ctypes.c_char * (50 * 64 * 4)),)
+
+    return Structure(torch.rand(50, 64).numpy().tobytes())
+
+
+def in_a_gradient() -> object:
+    small = torch.zeros(()).expand(50, 1, 8, 8).requires_grad_()
+    small.grad = torch.rand(50, 1, 8, 8)
+    return small
+
+
+def in_the_attributes_of_a_graph() -> object:
+    result = torch.ones((), requires_grad=True) * 1
+    assert result.grad_fn is not None
+    result.grad_fn.metadata["x"] = torch.rand(50, 1, 8, 8)  # type: ignore[index]
+    return result
+
+
+def in_an_exception() -> object:
+    x = torch.rand(50, 1, 8, 8)
+    try:
+        raise ValueError(len(x))
+    except ValueError as error:
+        return error
+
+
+def in_names() -> object:
+    rows = torch.rand(50, 64).numpy().view(np.uint8).reshape(50, -1)
+    return SimpleNamespace(**{row.tobytes().hex(): 1 for row in rows})
+
+
+def in_short_bytes() -> object:
+    return {row.tobytes(): 1 for row in torch.rand(50 * 8, 8).numpy()}
+
+
 PLACES: dict[str, tuple[Callable[[], object], int]] = {
     "cache of a function": (cached_by_a_function, 50),
     "module that was not imported": (in_a_module, 50),
@@ -692,6 +750,14 @@ PLACES: dict[str, tuple[Callable[[], object], int]] = {
     "text in memory": (lambda: io.StringIO(torch.rand(50, 64).numpy().tobytes().hex()), 0),
     "bytes in memory": (lambda: io.BytesIO(torch.rand(50, 64).numpy().tobytes()), 0),
     "array of C": (in_an_array_of_c, 0),
+    "structure of C": (in_a_structure_of_c, 0),
+    # The tensor has the shape of samples as well.
+    "gradient": (in_a_gradient, 100),
+    "attributes of a graph": (in_the_attributes_of_a_graph, 50),
+    "exception": (in_an_exception, 50),
+    "names of attributes": (in_names, 0),
+    "short byte strings": (in_short_bytes, 0),
+    "numbers in a dictionary": (lambda: dict(enumerate(torch.rand(50 * 64).tolist())), 0),
 }
 
 
@@ -705,6 +771,15 @@ def test_bytes_are_counted_wherever_they_are(name: str) -> None:
     keeper.kept = make()
     held = retained(keeper, (1, 8, 8))
     assert 50 * 64 * 4 <= held.bytes <= 2 * 50 * 64 * 4 and held.samples == samples
+
+
+def test_what_hooks_of_all_modules_hold_is_counted() -> None:
+    x = torch.rand(50, 1, 8, 8)
+    handle = nn.modules.module.register_module_forward_hook(lambda *_, kept=x: None)
+    held = retained(object(), (1, 8, 8))
+    handle.remove()
+    assert held == Retained(50 * 64 * 4, 50)
+    assert retained(object(), (1, 8, 8)) == Retained(0, 0)
 
 
 def test_the_cache_of_a_method_is_counted() -> None:

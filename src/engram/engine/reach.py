@@ -11,6 +11,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
+from traceback import walk_tb
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import NamedTuple, TypeAlias
 
@@ -33,14 +34,17 @@ Names = Sequence[tuple[Mapping[str, object], int]]
 
 SHORT_BYTES = 32
 """Byte strings and integers up to this length are names, fingerprints and numbers, not data."""
+SHORT_BYTES_TOGETHER = 1024
+"""More bytes than this in short byte strings of one container are data."""
 SHORT_TEXT = 256
 """Texts up to this length are names and descriptions."""
 SHORT_INPUT = 16
 """Inputs with fewer values could be anything: they count as samples only if labels are stored with them."""
 _PLAIN = (float, complex, type(None), TaskInfo, torch.Generator, torch.device, torch.dtype)
+_OF_C = (ctypes.Array, ctypes.Structure, ctypes.Union)
 _RAW = (
     *(int, str, bytes, bytearray, memoryview, array.array, io.BytesIO, io.StringIO, mmap.mmap),
-    ctypes.Array,
+    *_OF_C,
 )
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _CACHED: type = type(lru_cache(len))
@@ -72,8 +76,10 @@ def groups(method: object, network: Shapes, answering: nn.Module | None, modules
     learning = network_of(method)
     # Visited objects are kept alive, so that no two objects have the same id.
     visited: dict[int, object] = {id(value): value for value in (method, sys.modules)}
-    visited |= {id(tensor): tensor for tensor in initial_tensors(method, network, answering)}
+    initial = initial_tensors(method, network, answering)
+    visited |= {id(tensor): tensor for tensor in initial}
     waiting: list[object] = [list(_attributes(method)), _shared(type(method)), _new_names(modules)]
+    waiting += [_global_hooks(), *(list(_attached(tensor)) for tensor in initial)]
     while waiting or answering is not None:
         if not waiting:
             # Last, so that what the method holds of it is counted.
@@ -138,6 +144,7 @@ def _sorted(members: Iterable[object], *, stateful: bool) -> tuple[Group, list[o
     """The members of a container: arrays and raw bytes as a group, and objects to be followed further."""
     group = Group([], [], 0)
     others: list[object] = []
+    short = 0
     for value in members:
         values = _array(value)
         if values is not None:
@@ -145,12 +152,16 @@ def _sorted(members: Iterable[object], *, stateful: bool) -> tuple[Group, list[o
             # The indices of samples in a store follow from the samples.
             if not (is_labels(values) and stateful):
                 group.counted.append(values)
-            if isinstance(value, Tensor) and (value.grad_fn is not None or vars(value)):
+            if isinstance(value, Tensor) and _holds_more(value):
                 others.append(_Behind(value))
         elif isinstance(value, _RAW):
-            group = group._replace(raw_bytes=group.raw_bytes + _raw_size(value))
+            size = _raw_size(value)
+            short += len(value) if isinstance(value, bytes) and not size else 0
+            group = group._replace(raw_bytes=group.raw_bytes + size)
         else:
             others.append(value)
+    if short > SHORT_BYTES_TOGETHER:
+        group = group._replace(raw_bytes=group.raw_bytes + short)
     return group, others
 
 
@@ -168,7 +179,7 @@ def is_index(values: Array) -> bool:
 
 
 class _Behind(NamedTuple):
-    """What a tensor holds besides its values: the graph that made it, and attributes."""
+    """What a tensor holds besides its values: attributes, hooks, a gradient, the graph that made it."""
 
     tensor: Tensor
 
@@ -182,7 +193,7 @@ def _inside(value: object) -> Iterable[object]:
     if isinstance(value, nn.Module):
         return [*_of_module(value), *_of_class(type(value))]
     if isinstance(value, _Behind):
-        return [*vars(value.tensor).values(), *_saved_in_graph(value.tensor)]
+        return [*_attached(value.tensor), *_large_gradient(value.tensor), *_saved_in_graph(value.tensor)]
     if isinstance(value, FunctionType):
         return _of_function(value)
     if isinstance(value, type):
@@ -195,13 +206,16 @@ def _inside(value: object) -> Iterable[object]:
 def _items(value: object) -> Iterable[object]:
     """The items of a container; what an object that is not made of Python refers to."""
     if isinstance(value, dict):
-        return [*value.values(), *value]
+        numbers = [number for number in value.values() if isinstance(number, float)]
+        return [*value.values(), *value, numbers]
     if isinstance(value, _CONTAINERS):
         return value
     if isinstance(value, np.ndarray):
         return list(value.ravel().tolist())
     if isinstance(value, partial):
         return (value.func, value.args, value.keywords)
+    if isinstance(value, BaseException):
+        return [inner for frame, _ in walk_tb(value.__traceback__) for inner in frame.f_locals.values()]
     if isinstance(value, _CACHED) or not hasattr(value, "__dict__"):
         # Running generators, iterators, cells, caches.
         return [inner for inner in gc.get_referents(value) if not isinstance(inner, type | ModuleType)]
@@ -209,9 +223,10 @@ def _items(value: object) -> Iterable[object]:
 
 
 def _attributes(value: object) -> Iterator[object]:
-    """The attributes of an object, in its dictionary and in slots."""
+    """The attributes of an object, in its dictionary and in slots, and names that are too long for names."""
     if hasattr(value, "__dict__"):
         yield from list(vars(value).values())
+        yield from [name for name in vars(value) if len(name) > SHORT_TEXT]
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
@@ -235,6 +250,29 @@ def _of_optimizer(optimizer: Optimizer) -> list[object]:
     return members + attributes
 
 
+def _attached(tensor: Tensor) -> Iterator[object]:
+    """The attributes of a tensor, and its hooks."""
+    yield from list(vars(tensor).values())
+    for hooks in (tensor._backward_hooks, tensor._post_accumulate_grad_hooks):
+        yield from (hooks or {}).values()
+
+
+def _holds_more(tensor: Tensor) -> bool:
+    """Whether a tensor may hold anything besides its values."""
+    if tensor.grad_fn is not None or tensor.grad is not None:
+        return True
+    return bool(vars(tensor) or tensor._backward_hooks or tensor._post_accumulate_grad_hooks)
+
+
+def _large_gradient(tensor: Tensor) -> Iterator[Tensor]:
+    """The gradient of a tensor, where it takes more memory: those of networks in training do not."""
+    gradient = tensor.grad if tensor.is_leaf else None
+    if gradient is None or not tensor.layout == gradient.layout == torch.strided:
+        return
+    if gradient.untyped_storage().nbytes() > tensor.untyped_storage().nbytes():
+        yield gradient
+
+
 def _saved_in_graph(tensor: Tensor) -> Iterator[object]:
     """The tensors that the graph behind a tensor keeps for its backward pass."""
     nodes, known = [tensor.grad_fn], set()
@@ -244,7 +282,8 @@ def _saved_in_graph(tensor: Tensor) -> Iterator[object]:
             continue
         known.add(node)
         nodes += [further for further, _ in node.next_functions]
-        yield from list(getattr(node, "__dict__", {}).values())
+        for attributes in (getattr(node, "__dict__", {}), getattr(node, "metadata", {})):
+            yield from list(attributes.values())
         for name in dir(node):
             if name.startswith("_saved_") or name in ("saved_tensors", "variable"):
                 try:
@@ -345,6 +384,17 @@ def _is_store(value: object) -> bool:
     return not isinstance(value, ModuleType) and not _foreign(type(value).__module__)
 
 
+def _global_hooks() -> list[object]:
+    """The hooks that were registered for all modules or all optimizers."""
+    return [
+        hook
+        for module in (nn.modules.module, sys.modules[Optimizer.__module__])
+        for name, hooks in vars(module).items()
+        if name.startswith("_global_") and isinstance(hooks, dict)
+        for hook in hooks.values()
+    ]
+
+
 def _new_names(before: Names) -> list[object]:
     """What was put into Python modules since their names were counted."""
     added = [value for names, size in before if len(names) > size for value in list(names.values())[size:]]
@@ -390,6 +440,6 @@ def _raw_size(value: object) -> int:
     elif isinstance(value, io.BytesIO):
         size = len(value.getbuffer())
     else:
-        assert isinstance(value, bytes | bytearray | memoryview | array.array | mmap.mmap | ctypes.Array)
+        assert isinstance(value, (bytes, bytearray, memoryview, array.array, mmap.mmap, *_OF_C))
         size = memoryview(value).nbytes
     return size if size > SHORT_BYTES else 0

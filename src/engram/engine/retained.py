@@ -182,14 +182,6 @@ def _rows(dimensions: Shape, shape: Shape) -> int:
     return int(math.prod(dimensions) == values)
 
 
-def _is_labels(values: Array) -> bool:
-    return values.ndim == 1 and _is_index(values) and "bool" not in str(values.dtype)
-
-
-def _is_index(values: Array) -> bool:
-    return str(values.dtype).removeprefix("torch.") in ("bool", "int16", "int32", "int64")
-
-
 # Bytes ----------------------------------------------------------------------------------------------
 
 
