@@ -27,6 +27,28 @@ def test_report_prints_the_path_of_the_page_it_wrote(
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_report_leaves_out_a_run_whose_trace_is_damaged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, page = tmp_path / "runs", tmp_path / "page.html"
+    write_run(runs, "er", seed=0, tasks=2, updates=5)
+    damaged = write_run(runs, "er", seed=1, tasks=2, updates=5)
+    trace = damaged / "trace.parquet"
+    trace.write_bytes(trace.read_bytes()[:100])
+    assert _report(runs, "-o", page) == 0
+    error = capsys.readouterr().err
+    assert error.startswith(f"left out: {damaged}: it is damaged: ")
+    assert error.count("run it again") == error.count("\n") == 1
+    assert "Left out: er-1 (damaged)." in page.read_text()
+    page.unlink()
+    assert _report(damaged, "-o", page) == 2
+    error = capsys.readouterr().err
+    assert (
+        error.startswith("error: nothing to report: ") and "trace.parquet" in error and error.count("\n") == 1
+    )
+    assert not page.exists()
+
+
 def test_report_goes_to_report_html_unless_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
     monkeypatch.chdir(tmp_path)

@@ -16,12 +16,13 @@ from engram.core.folder import ENDS, EXPERIMENT, FAILURE, PROBES, RESULT, TRACE,
 from engram.core.trace import Trace
 from engram.metrics.summary import summarise
 from engram.record.failure import Failure, FailureKind
+from engram.record.incomplete import why_incomplete
 from engram.record.result import Seconds
 from engram.record.run import Run
 from engram.record.seal import check_seal, digest_of, sealed
 from engram.record.tables import Tables
 from engram.results.integrity import check_run, check_runs
-from engram.results.runs import find_runs
+from engram.results.runs import find_runs, without_damaged
 
 
 def trace_of(seed: int, *, steps: int, samples: int) -> Trace:
@@ -251,3 +252,14 @@ def test_damaged_runs_are_named_not_missed(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match=r"b/result\.json is not a JSON object"):
         Run.load(tmp_path / "b")
     assert not math.isnan(runs[0].metrics["ACC"])
+
+
+def test_runs_with_damaged_tables_are_left_out(tmp_path: Path) -> None:
+    for name in "abc":
+        made(tmp_path / name)
+    (tmp_path / "b" / TRACE).unlink()
+    (tmp_path / "c" / ENDS).write_bytes(b"")
+    runs = without_damaged(find_runs(tmp_path))
+    assert [run.id for run in runs] == ["a"]
+    assert [(run.id, run.status) for run in runs.incomplete] == [("b", "damaged"), ("c", "damaged")]
+    assert "ends.parquet" in why_incomplete(runs.incomplete[1])

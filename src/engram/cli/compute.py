@@ -34,15 +34,15 @@ def compute(
     from engram.cli.tables import Column, print_table
     from engram.results.compute import ASSUMED, at_compute, write_compute
     from engram.results.gate.writing import percent
-    from engram.results.runs import find_runs, group_runs
+    from engram.results.runs import find_runs, without_damaged
 
     if at is not None and not at > 0:
         raise InputError(f"--at must be above 0 operations, got {at:g}")
-    found = find_runs(runs)
-    name_incomplete(found)
-    if len(found.by_scenario()) > 1:
+    finished = without_damaged(find_runs(runs))
+    name_incomplete(finished)
+    if len(finished.by_scenario()) > 1:
         raise InputError("the runs are of several scenarios, which cannot be compared: name those of one")
-    groups = group_runs(found)
+    groups = finished.groups()
     if not groups:
         raise InputError("nothing to compare: at least one finished run is required, got none")
     allowed, rows = at_compute(groups, at)

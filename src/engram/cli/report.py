@@ -24,7 +24,5 @@ def report(
     from engram.results.runs import find_runs
 
     load_own(plugin)
-    finished = find_runs(runs)
-    name_incomplete(finished)
-    write_report(finished, out)
+    name_incomplete(write_report(find_runs(runs), out))
     typer.echo(out)

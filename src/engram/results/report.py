@@ -16,6 +16,7 @@ from engram.metrics.gaps import stability_gaps
 from engram.metrics.intervals import Summary
 from engram.metrics.registry import Metric, find, users_metrics
 from engram.metrics.scores import MEANINGS, shown_times
+from engram.record.incomplete import why_incomplete
 from engram.record.run import Run
 from engram.results.card_section import cards_section
 from engram.results.document import document
@@ -39,7 +40,7 @@ from engram.results.query import (
     stability_gap,
     stored_extremes,
 )
-from engram.results.runs import RunGroup, Runs, group_runs
+from engram.results.runs import RunGroup, Runs, without_damaged
 from engram.results.sampling import sampling_note
 from engram.results.test_data import other_data_among, other_data_between
 from engram.results.zoom import zoom_command
@@ -69,17 +70,26 @@ _DENSE = 16
 """With more tasks than this, the matrix is drawn as small squares without numbers."""
 
 
-def write_report(runs: Iterable[Run], path: Path) -> None:
+def write_report(runs: Iterable[Run], path: Path) -> Runs:
     """Write one self-contained HTML page about some runs; the file is replaced atomically.
 
     Runs that differ only in the seed are drawn as their mean with a band. With several groups, the page
-    begins with a comparison. The same runs always produce the same bytes. Runs that did not finish are named.
+    begins with a comparison. The same runs always produce the same bytes. Runs that did not finish or are
+    damaged are left out, and named.
+
+    Returns:
+        The runs that the page shows; what was left out is in `incomplete`.
+
+    Raises:
+        InputError: There is no finished run, or all are damaged.
     """
-    groups = group_runs(runs)
-    if not groups:
-        raise InputError("nothing to report: at least one finished run is required, got none")
-    text = page(groups, runs.incomplete if isinstance(runs, Runs) else ())
+    shown = without_damaged(runs, most=DRAWN)
+    if not shown:
+        left_out = "".join(f"; {run.folder}: {why_incomplete(run)}" for run in shown.incomplete[:3])
+        raise InputError(f"nothing to report: at least one finished run is required, got none{left_out}")
+    text = page(shown.groups(), shown.incomplete)
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    return shown
 
 
 def page(groups: Sequence[RunGroup], incomplete: Sequence[Run] = ()) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
@@ -319,6 +319,40 @@ def group_runs(runs: Iterable[Run]) -> list[RunGroup]:
     groups = [sorted(group, key=_seed_order) for group in members.values()]
     labels = _distinct_labels([group[0] for group in groups])
     return [RunGroup(label, tuple(group)) for label, group in zip(labels, groups, strict=True)]
+
+
+def without_damaged(runs: Iterable[Run], *, most: int | None = None) -> Runs:
+    """The runs, with those whose tables are damaged among the incomplete ones.
+
+    Args:
+        runs: Finished runs.
+        most: How many runs of each group are looked at, where only the tables of so many are used.
+
+    Example:
+        >>> without_damaged([Run(description={"id": "a", "label": "er"}, finished=True)])
+        <Runs: 1 finished>
+    """
+    runs = runs if isinstance(runs, Runs) else Runs(runs)
+    damaged: dict[int, Run] = {}
+    for group in runs.groups():
+        sound = 0
+        for run in group.runs:
+            failure = _damage(run) if most is None or sound < most else None
+            if failure is None:
+                sound += 1
+            else:
+                damaged[id(run)] = replace(run, finished=False, failure=failure)
+    whole = (run for run in runs if id(run) not in damaged)
+    return Runs(whole, incomplete=(*runs.incomplete, *damaged.values()))
+
+
+def _damage(run: Run) -> Failure | None:
+    """What is wrong with the tables that say how a run went."""
+    try:
+        _ = run.trace, run.ends, run.scores, run.readings
+    except Damaged as error:
+        return Failure(FailureKind.DAMAGED, str(error))
+    return None
 
 
 def group_key(run: Run) -> str:
