@@ -452,6 +452,19 @@ class HooksOfWeights(Layer):
         weight.grad *= 0.9
 
 
+class RemovesHooks(Layer):
+    """Shrinks gradients, one weight fewer after every forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.handles = [weight.register_hook(lambda gradient: 0.9 * gradient) for weight in self.parameters()]
+
+    def scale(self) -> float:
+        if self.handles:
+            self.handles.pop().remove()
+        return 1.0
+
+
 class Adapting(Layer):
     """Adapts itself to its inputs, with an optimizer and a schedule of its own."""
 
@@ -621,6 +634,7 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "order of an ordered dictionary": (lambda: Oldest(OrderedDict), "Oldest .*entries"),
     "attributes of a weight": (WeightWithAttributes, r"linear \(Linear\) .*weight"),
     "hooks of weights": (HooksOfWeights, r"linear \(Linear\) .*weight, bias"),
+    "removed hooks of weights": (RemovesHooks, r"linear \(Linear\) .*bias.* RemovesHooks"),
     "optimizer and schedule": (Adapting, r"Adapting: they are"),
     "counter in the class of an object": (in_the_class_of_an_object, "Holds .*kept"),
     "object as a key": (lambda: held(lambda item: {item: 1}), "Holds .*held"),

@@ -518,7 +518,7 @@ class Values:
         self.thing.__dict__.clear()
         self.thing.__dict__.update(self.attributes)
         for hooks, before in zip(_hooks_of(self.thing), self.hooks or ({}, {}), strict=True):
-            if hooks:
+            if hooks is not None:
                 hooks.clear()
                 hooks.update(before)
         self.forget_writes()
@@ -603,7 +603,7 @@ def _differences(now: Mapping[str, object], before: Mapping[str, object]) -> lis
 
 def _moved(now: Mapping[str, object], before: Mapping[str, object]) -> list[str]:
     """The keys that have another place in the order, where the keys are the same."""
-    return [_name(old) for new, old in zip(now, before, strict=True) if new is not old and new != old]
+    return [_name(old) for new, old in zip(now, before, strict=True) if not _same(new, old)]
 
 
 def _name(key: object) -> str:
