@@ -4,6 +4,7 @@ import queue
 import random
 import threading
 import warnings
+import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
@@ -559,6 +560,21 @@ class WeaklyKeyed(Layer):
         return 1 / self.calls[self.linear]
 
 
+class Referring(Layer):
+    """A module that refers to an object of others without keeping it alive."""
+
+    others: ClassVar[list[Object]] = []
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.others[:] = [Object()]
+        self.other = weakref.ref(self.others[0])
+
+    def scale(self) -> float:
+        other = self.other()
+        return 1.0 if other is None else 1 / other.count()
+
+
 def hooked(before: bool) -> nn.Module:
     """A module with a hook whose effect shows in it."""
     layer = Layer()
@@ -643,6 +659,7 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "object deep inside": (lambda: held(deeply), "Holds .*held"),
     "queue": (Queued, "Queued .*queue"),
     "dictionary with weak keys": (WeaklyKeyed, "WeaklyKeyed .*calls"),
+    "weak reference": (Referring, "Referring .*other"),
     "old spectral norm": (old_spectral_norm, r"0 \(Linear\) .*weight"),
 }
 

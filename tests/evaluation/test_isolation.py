@@ -31,6 +31,7 @@ from engram.evaluation.guard import Guard, untouched
 from engram.evaluation.kshot import features_of
 from engram.evaluation.records import same_bits
 from engram.evaluation.samples import TensorSet
+from engram.evaluation.settings import Settings
 from engram.evaluation.snapshot import Snapshot
 
 UPDATES = 5
@@ -96,6 +97,36 @@ def test_the_comparison_can_fail() -> None:
             patch.setitem(globals(), "Evaluator", Careless)
             different += learned(make, watch=True) != learned(make, watch=False)
     assert different >= 33
+
+
+class SetsTorch(Layer):
+    """A module that changes PyTorch's settings in evaluation; in training they scale what it computes."""
+
+    def scale(self) -> float:
+        if not self.training:
+            torch.set_num_threads(torch.get_num_threads() + 1)
+            torch.set_default_dtype(torch.float64)
+            torch.set_float32_matmul_precision("medium")
+            torch.set_autocast_enabled("cpu", True)
+            torch.use_deterministic_algorithms(True, warn_only=True)
+        strict = torch.are_deterministic_algorithms_enabled(), torch.get_float32_matmul_precision()
+        loose = torch.get_num_threads(), torch.get_default_dtype(), torch.is_autocast_enabled("cpu")
+        return 100 / sum(map(ord, repr((strict, loose))))
+
+
+def test_settings_of_pytorch_are_restored_and_named() -> None:
+    before = Settings()
+    settings = "PyTorch's default dtype, .* threads, .* mode, .* matrix precision, .* autocast on the CPU"
+    try:
+        with pytest.warns(UserWarning, match=rf"SetsTorch changes itself in evaluation \({settings}\)"):
+            watched = learned(SetsTorch, watch=True)
+        assert not before.changed()
+        assert watched == learned(SetsTorch, watch=False)
+        SetsTorch().eval().scale()
+        assert len(before.changed()) == 5
+    finally:
+        before.restore()
+    assert not before.changed()
 
 
 def evaluate(network: nn.Module, times: int) -> None:

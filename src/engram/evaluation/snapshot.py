@@ -20,6 +20,7 @@ from types import (
     NoneType,
 )
 from typing import NamedTuple, TypeAlias
+from weakref import ReferenceType
 
 import numpy as np
 import torch
@@ -53,6 +54,7 @@ from engram.evaluation.records import (
     Values,
 )
 from engram.evaluation.scripted import ScriptedAttributes
+from engram.evaluation.settings import Settings
 
 DEPTH = 10
 """How deeply containers and objects in an attribute of a module are looked into."""
@@ -114,8 +116,9 @@ class Snapshot:
     """Everything in a network that can change, as it is now.
 
     That is: parameters, buffers and their gradients; modes; hooks; the attributes of every module and of its
-    class, also inside lists, dictionaries, functions and other objects; and random generators among them.
-    What hooks hold, and what methods change outside of the network, is not part of it.
+    class, also inside lists, dictionaries, functions and other objects; random generators among them; and
+    PyTorch's global settings, such as the default dtype. What hooks hold, and what methods change outside of
+    the network, is not part of it.
 
     Args:
         network: The network.
@@ -146,6 +149,7 @@ class Snapshot:
         self._records: list[tuple[_Owner, Record]] = []
         self.unseen: list[Change] = []
         self._module(network, "", 0)
+        self._records.append((_Owner("", type(network).__name__, full=True, known=False), Settings()))
 
     def restore(self) -> list[Change]:
         """Restore what has changed since, and return it; the modes of modules do not count as changes.
@@ -273,10 +277,11 @@ class Snapshot:
             self._tensor(value, owner, part, depth)
         elif isinstance(value, tuple | dict | list | deque | set | frozenset):
             self._container(value, owner, part, depth)
-        elif (record := _leaf(value, owner, part)) is not None:
-            self._records.append((owner, record))
+        elif isinstance(value, _LEAVES):
+            if (record := _leaf(value, owner, part)) is not None:
+                self._records.append((owner, record))
             self._visit(_inside(value), owner, part, depth + 1)
-        elif not isinstance(value, _LEAVES):
+        else:
             self._object(value, owner, part, depth)
 
     def _function(
@@ -377,13 +382,13 @@ _ITERATORS: tuple[type[Iterator[object]], ...] = (
 )
 _LEAVES: tuple[type, ...] = (
     *(*_ARRAYS, *_RANDOM, *_ITERATORS),
-    *(np.random.SeedSequence, BytesIO, StringIO),
+    *(np.random.SeedSequence, BytesIO, StringIO, ReferenceType),
 )
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 
 
 def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
-    """The record of an array, a generator of random numbers or an iterator; None for anything else."""
+    """The record of an array, a random generator, an iterator or a file; None where it cannot change."""
     if isinstance(value, _ARRAYS):
         size = value.size if isinstance(value, np.ndarray) else len(value)
         fixed = isinstance(value, np.memmap) or (isinstance(value, np.ndarray) and not value.flags.writeable)
@@ -402,7 +407,9 @@ def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
 
 
 def _inside(value: object) -> object:
-    """The objects in an array of NumPy, or the seed that a generator spawns others from."""
+    """The objects in an array, the object behind a weak reference, the seed that a generator spawns from."""
+    if isinstance(value, ReferenceType):
+        return value()
     if isinstance(value, np.ndarray):
         return value.reshape(-1).tolist() if value.dtype.hasobject else None
     if isinstance(value, np.random.Generator):
