@@ -166,6 +166,20 @@ def test_a_task_that_is_never_learned_and_evaluated_once_has_not_fallen() -> Non
     assert "does not count the task" in result.why["ACC"]
 
 
+def test_a_task_that_is_learned_again_is_not_forgotten() -> None:
+    trace = Trace()
+    for step, (learning, first, second) in enumerate([(0, 90, 10), (1, 40, 80), (0, 95, 85)], 1):
+        for task, right in enumerate((first, second)):
+            trace.add(step=step, learning=learning, task=task, right=np.arange(100) < right)
+    result = summarise(trace)
+    assert result.final["ACC"] == pytest.approx(0.9)
+    assert result.final["FORG"] == pytest.approx(-0.05)
+    assert result.final["FORG"] == pytest.approx(result.final["SF"] - result.final["SBT"])
+    assert result.final["WC-ACC"] <= result.final["ACC"]
+    lost = "does not count what task 1 lost while earlier tasks were learned again"
+    assert {name for name, reason in result.why.items() if reason == lost} == {"FORG", "AF", "AvgFgt", "BWT"}
+
+
 def test_tasks_that_are_learned_leave_no_reservation() -> None:
     why = summarise(worked_matrix()).why
     assert not {"ACC", "FORG", "AF", "BWT"} & set(why)

@@ -204,7 +204,8 @@ class Curve:
         """The accuracy matrix `acc[learned, evaluated]`: row i is the last evaluation while learning task i.
 
         Tasks learned together share the row of the last of them, so joint training has only a last row. A
-        task that is never learned has a row of NaN.
+        task that is never learned has a row of NaN. Where a task is learned again, row i is the last
+        evaluation before another task than the first i + 1 is learned, so the last row is the end of the run.
         """
         return self.after_each_task(self.accuracy)
 
@@ -228,16 +229,23 @@ class Curve:
         total = None if self.total is None else np.where(started, self.total, np.nan)
         return Curve(self.step, self.learning, accuracy, total, self.tasks, self.phases)
 
+    def learns_again(self) -> bool:
+        """Whether an earlier task was learned again after the newest one."""
+        return bool((np.diff(self._last_learned()) < 0).any())
+
+    def _last_learned(self) -> NDArray[np.int64]:
+        """The last of the tasks being learned, at each evaluation."""
+        return np.array([max(columns) for columns in self.phases], dtype=np.int64)[self.learning]
+
     def after_each_task(self, cells: Matrix) -> Matrix:
         """The rows of a table with one row per evaluation that belong to `matrix`; it may have more axes."""
         width = cells.shape[1]
         rows = np.full((width, *cells.shape[1:]), np.nan)
-        learned_so_far = 0
-        for phase, columns in enumerate(self.phases):
-            evaluations = np.flatnonzero(self.learning == phase)
-            if evaluations.size:
-                learned_so_far = max(learned_so_far, 1 + max(columns))
-                rows[learned_so_far - 1] = cells[evaluations[-1]]
+        if not len(self):
+            return rows
+        newest = np.maximum.accumulate(self._last_learned())
+        last = np.flatnonzero(np.diff(newest, append=width))
+        rows[newest[last]] = cells[last]
         return rows
 
 

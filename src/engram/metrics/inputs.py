@@ -23,6 +23,8 @@ _OF_LEARNED: Final = (
     *("min-ACC", "WC-ACC"),
 )
 """The metrics that count only tasks that were learned."""
+_OF_FORGETTING: Final = ("FORG", "AF", "AvgFgt", "BWT", "RAF")
+"""The metrics that compare the end of the run with the moments when another task begins."""
 _OF_SAMPLES: Final = frozenset(("bits", "right"))
 """What metrics of single samples need."""
 
@@ -43,6 +45,7 @@ class Inputs:
         unlearned: The columns of tasks that were evaluated but never learned.
         tasks: The names of the tasks.
         levels: How many samples were asked at which level; None with one level.
+        again: Whether an earlier task was learned again after the newest one.
     """
 
     matrix: Matrix
@@ -52,6 +55,7 @@ class Inputs:
     unlearned: tuple[int, ...] = ()
     tasks: tuple[Label, ...] = ()
     levels: Levels | None = None
+    again: bool = False
 
     def reservation(self, metric: Metric) -> str:
         """What a metric leaves out though it was measured; empty where it counts everything.
@@ -64,6 +68,9 @@ class Inputs:
         if self.levels is not None and not _OF_SAMPLES.isdisjoint(metric.needs):
             few, all_samples = self.levels.small, self.levels.whole
             return f"counts the {few:,} of {all_samples:,} samples of each task that every evaluation asks"
+        if self.again and metric.name in _OF_FORGETTING:
+            name = self.tasks[matrix.last_learned(self.matrix)]
+            return f"does not count what task {name} lost while earlier tasks were learned again"
         if not self.unlearned or metric.name not in _OF_LEARNED:
             return ""
         n = len(self.unlearned)
@@ -157,7 +164,8 @@ def gather_inputs(
     if names is not None:
         tasks = tuple(names[task] if isinstance(task, int) else task for task in tasks)
     levels = levels_of(source) if isinstance(source, Trace) else None
-    return Inputs(acc, values, counts, counted, unlearned, tasks, levels)
+    again = task_ends is not None and task_ends.learns_again()
+    return Inputs(acc, values, counts, counted, unlearned, tasks, levels, again)
 
 
 def _of_samples(trace: Trace, curve: Curve | None, *, redrawn: bool) -> dict[str, object]:

@@ -264,8 +264,8 @@ class MatrixStream(StreamingMetric):
     def __init__(self, n_tasks: int, metric: Metric, **options: object) -> None:
         super().__init__(n_tasks)
         self.metric, self.options = metric, options
-        self._latest: dict[tuple[int, ...], Vector] = {}
-        self._row: Vector = np.full(n_tasks, np.nan)
+        self._acc: Matrix = np.full((n_tasks, n_tasks), np.nan)
+        self._newest = 0
 
     def get(self) -> float:
         """The metric now; NaN where it is undefined."""
@@ -277,25 +277,16 @@ class MatrixStream(StreamingMetric):
         return np.full(self.n_tasks, np.nan) if values is None else values
 
     def _value(self) -> Value:
-        acc = self._matrix()
+        acc = self._acc.copy()
         return compute(self.metric, [acc], self.options, acc)
-
-    def _matrix(self) -> Matrix:
-        """As `Curve.matrix`: the latest evaluation of each phase is the row of its last task."""
-        acc: Matrix = np.full((self.n_tasks, self.n_tasks), np.nan)
-        learned = 0
-        for columns, row in self._latest.items():
-            learned = max(learned, 1 + columns[-1])
-            acc[learned - 1] = row
-        return acc
 
     def _turn_to(self, learning: int | Sequence[int]) -> None:
         super()._turn_to(learning)
-        columns = tuple(self._current.nonzero()[0].tolist())
-        self._row = self._latest.setdefault(columns, np.full(self.n_tasks, np.nan))
+        self._newest = max(self._newest, int(self._current.nonzero()[0][-1]))
 
     def _observe(self, accuracies: Vector, *, updated: bool) -> None:
-        self._row[:] = accuracies
+        """As `Curve.matrix`: the latest evaluation of all is the row of the newest task so far."""
+        self._acc[self._newest] = accuracies
 
 
 def stream_of(metric: Metric, n_tasks: int, **options: object) -> StreamingMetric | None:
