@@ -77,7 +77,9 @@ def test_phases_that_bring_one_more_task_each() -> None:
 
 
 def test_the_last_row_is_the_end_of_the_run_where_a_task_is_learned_again() -> None:
-    accuracy = np.array([[0.9, 0.1, NAN], [0.4, 0.8, NAN], [0.95, 0.85, NAN], [0.7, 0.6, 0.5], [0.2, 0.3, 0.9]])
+    accuracy = np.array(
+        [[0.9, 0.1, NAN], [0.4, 0.8, NAN], [0.95, 0.85, NAN], [0.7, 0.6, 0.5], [0.2, 0.3, 0.9]]
+    )
     curve = Curve(step=np.arange(1, 6), learning=np.array([0, 1, 0, 2, 1]), accuracy=accuracy)
     np.testing.assert_array_equal(curve.matrix(), accuracy[[0, 2, 4]])
     assert curve.learns_again()

@@ -72,6 +72,18 @@ def test_a_minimum_of_zero_stays_exactly_zero(samples: int) -> None:
     assert lowest.corrected == lowest.low == 0 and 2.5 / samples < lowest.high < 3 / samples
 
 
+def test_without_an_error_in_sight_the_interval_has_a_width_in_every_metric() -> None:
+    """As many samples without a change do not exclude that others change, however many tasks there are."""
+    right = np.ones((60, 50), dtype=np.bool_)
+    one_task, two_tasks = Trace(), traced({0: right, 1: right})
+    for step in range(1, 61):
+        one_task.add(step=step, learning=0, task=0, right=right[step - 1])
+    for trace in (one_task, two_tasks):
+        extremes = estimate_extremes(trace, classes_seen=[2, 4][: 1 + max(trace.learning)])
+        assert extremes.values and not extremes.exact
+        assert all(value.high - value.low > 0.01 for value in extremes.values.values())
+
+
 def test_whole_test_sets_are_exact() -> None:
     trace = traced(noisy(50))
     extremes = estimate_extremes(trace, sizes={0: 50, 1: 50})

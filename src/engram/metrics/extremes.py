@@ -196,12 +196,18 @@ def estimate_extremes(
         for tables in _redraws(curve, samples, anchors, replicates)
     ]
     floors = np.array([part.least_variance for part in samples])
-    estimates = {
-        name: _estimate(
-            value, np.concatenate([piece[name] for piece in pieces]), floors, variants[name][0].extreme
-        )
-        for name, value in measured.items()
-    }
+    # Those that are forgotten, if any can be.
+    earlier = floors[: max(1, len(floors) - 1)]
+    estimates = {}
+    for name, value in measured.items():
+        metric, drawn = variants[name][0], np.concatenate([piece[name] for piece in pieces])
+        if _by_task(metric):
+            variance = _mean_variance(drawn, floors)
+        elif task_ends is not None and "curve" not in metric.needs:
+            variance = 0.0
+        else:
+            variance = max(float(drawn.var(ddof=1)), float(earlier.sum()) / len(earlier) ** 2)
+        estimates[name] = _estimate(value, drawn, variance, metric.extreme)
     # The function of a plugin may fail on a draw.
     return Extremes({name: value for name, value in estimates.items() if not np.isnan(value.corrected)})
 
@@ -292,12 +298,8 @@ def _of_draws(
         variants: The extremes.
         exact_ends: Whether task ends were evaluated on whole test sets, so that no draw changes them.
     """
-    # Our own metrics of a curve compute each column by itself, so all draws are columns of one curve.
-    alone = {
-        name: (metric, keywords)
-        for name, (metric, keywords) in variants.items()
-        if metric.is_ours and metric.needs == ("curve",)
-    }
+    # All draws are columns of one curve.
+    alone = {name: variant for name, variant in variants.items() if _by_task(variant[0])}
     draws, evaluations, tasks = tables.shape
     columns = np.arange(tasks * draws).reshape(tasks, draws)
     wide = Curve(
@@ -325,23 +327,29 @@ def _of_draws(
     return values | {name: np.array([[one.get(name, np.nan)] for one in one_by_one]) for name in others}
 
 
-def _estimate(value: float, drawn: Matrix, floors: Vector, bounds: tuple[float, float] | None) -> Estimate:
+def _by_task(metric: Metric) -> bool:
+    """Whether a metric is the mean of one value per task, each computed from the column of that task alone."""
+    return metric.is_ours and metric.needs == ("curve",)
+
+
+def _mean_variance(drawn: Matrix, floors: Vector) -> float:
+    """The variance of a mean over tasks: one row per draw, one column per task, at least a floor for each."""
+    defined = ~np.isnan(drawn).any(axis=0)
+    by_task = np.maximum(drawn[:, defined].var(axis=0, ddof=1), floors[defined])
+    return float(by_task.sum() / defined.sum() ** 2)
+
+
+def _estimate(value: float, drawn: Matrix, variance: float, bounds: tuple[float, float] | None) -> Estimate:
     """The corrected value and its interval, within the range of the metric.
 
     Args:
         value: The value on all samples at hand.
         drawn: Its values on the draws: one row per draw, one column per task if it is their mean.
-        floors: The least variance of each task, which applies where columns are tasks.
+        variance: The variance of the value over subsets.
         bounds: The range of the metric.
     """
-    # Differences, so that draws without any have no bias and no spread, not even of rounding.
-    changes = row_means(drawn) - value
-    correction = -float(changes.mean())
-    variance = changes.var(ddof=1)
-    if drawn.shape[1] > 1:
-        defined = ~np.isnan(drawn).any(axis=0)
-        by_task = drawn[:, defined].var(axis=0, ddof=1)
-        variance = np.maximum(by_task, floors[defined]).sum() / defined.sum() ** 2
+    # Differences, so that draws without any have no bias, not even of rounding.
+    correction = -float((row_means(drawn) - value).mean())
     margin = Z95 * math.sqrt(variance + DOUBT * correction**2)
     least, most = bounds or (-math.inf, math.inf)
     low, middle, high = (
