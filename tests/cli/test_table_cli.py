@@ -13,6 +13,8 @@ from tests.results.simulated import write_run
 
 import engram as package
 from engram.core.files import read_json, write_json
+from engram.record.run import Run
+from engram.results.table import table_of
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +141,28 @@ def test_mistakes(
     assert done.returncode == 2
     assert message in done.stderr and done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_means_over_other_seeds_than_those_compared_are_not_marked() -> None:
+    """The printed mean of the better method may be the lower one, and a metric may be undefined on seeds."""
+    values = {"a": [0.9] * 8, "b": [0.91 + seed / 1000 for seed in range(8)] + [0.1] * 4}
+    runs = [
+        Run(
+            description={"method": method, "label": method, "seed": seed},
+            stored={"ACC": value, "FORG": float("nan") if method == "a" and seed < 3 else value},
+        )
+        for method, row in values.items()
+        for seed, value in enumerate(row)
+    ]
+    table = table_of(runs, ["ACC"], best=True)
+    reason = "nothing is marked as best: the means are over 8 to 12 seeds, and all rows share 8: "
+    assert table.frame()["ACC best"].to_list() == [None, None]
+    assert any(note.startswith(reason) for note in table.notes)
+    shared = [run for run in runs if run.seed < 8]
+    table = table_of(shared, ["ACC", "FORG"], best=True)
+    assert table.frame()["ACC best"].to_list() == [False, True]
+    assert table.frame()["FORG best"].to_list() == [None, None]
+    assert any(note.startswith("in FORG, nothing is marked as best: with 5 seeds") for note in table.notes)
 
 
 def test_from_python(runs: Path) -> None:

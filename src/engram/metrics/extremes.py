@@ -328,7 +328,7 @@ def _of_draws(
 
 
 def _by_task(metric: Metric) -> bool:
-    """Whether a metric is the mean of one value per task, each computed from the column of that task alone."""
+    """Whether a metric is a mean over tasks, each of whose values depends on the column of the task alone."""
     return metric.is_ours and metric.needs == ("curve",)
 
 

@@ -268,14 +268,28 @@ def _best(
     notes = [f"compared on the {len(compared.seeds)} seeds that all rows share"] if compared.left_out else []
     notes += [*compared.notes, *(f"{name}: {why}" for name, why in compared.undefined.items())]
     marks: dict[tuple[str, str], bool] = {}
+    unmarked: dict[str, list[str]] = {}
     for metric, ranking in compared.rankings.items():
-        if ranking.too_few:
-            notes.append(f"nothing is marked as best: {ranking.too_few}")
+        reason = ranking.too_few or _shows_others(groups, metric, ranking.n)
+        if reason:
+            unmarked.setdefault(reason, []).append(metric)
             continue
         first = ranking.standings[0].name
         worse = {pair.second for pair in ranking.pairs if pair.first == first and pair.told_apart}
         marks |= {(group.label, metric): group.label not in worse for group in groups}
+    for reason, columns in unmarked.items():
+        where = f"in {', '.join(columns)}, " if len(columns) < len(compared.rankings) else ""
+        notes.append(f"{where}nothing is marked as best: {reason}")
     return marks, tuple(dict.fromkeys(notes))
+
+
+def _shows_others(groups: Sequence[RunGroup], metric: str, n: int) -> str:
+    """Why a shown mean may not be what was compared: it includes seeds that not all rows have."""
+    shown = [over_runs(group.runs, metric).n for group in groups]
+    if max(shown) == n:
+        return ""
+    least = f"{min(shown)} to " if min(shown) < max(shown) else ""
+    return f"the means are over {least}{max(shown)} seeds, and all rows share {n}: run the missing seeds"
 
 
 def direction(metric: str) -> bool | None:
