@@ -357,6 +357,17 @@ def test_lower_is_better_turns_the_ranking_and_nothing_else() -> None:
     assert down.pairs[-1].wins == 6
 
 
+def test_equal_differences_of_unknown_resolution_say_nothing_about_the_spread() -> None:
+    """The t test counts signs then; an interval without a width would contradict it."""
+    values = {"a": [0.5, 0.625, 0.75], "b": [0.25, 0.375, 0.5]}
+    pair = rank(values, test="t").pairs[0]
+    assert pair.p == 0.25 and not pair.told_apart
+    assert all(math.isnan(edge) for edge in pair.ci95)
+    assert pair.more_seeds == 3
+    finer = rank(values, test="t", resolution=0.01).pairs[0]
+    assert finer.ci95[0] < finer.difference < finer.ci95[1]
+
+
 def test_too_few_seeds_are_said_plainly() -> None:
     five = {"a": [0.9, 0.8, 0.9, 0.8, 0.9], "b": [0.1, 0.2, 0.1, 0.1, 0.2]}
     ranking = rank(five)

@@ -66,3 +66,18 @@ def test_a_gap_of_hand_counted_numbers() -> None:
     assert strict.updates_to_recovery is None
     with pytest.raises(InputError, match="tolerance must be at least 0, got -1"):
         stability_gaps(curve, tolerance=-1)
+
+
+@pytest.mark.parametrize("samples", [100, 1000])
+def test_a_task_one_point_below_is_back_whatever_the_rounding(samples: int) -> None:
+    lost = samples // 100
+    for before in range(2 * lost, samples + 1):
+        first = np.array([before, before - 2 * lost, before - lost]) / samples
+        accuracy = np.column_stack([first, [np.nan, 0.5, 0.5]])
+        curve = Curve(np.arange(3), np.array([0, 1, 1]), accuracy)
+        (gap,) = stability_gaps(curve)
+        assert gap.recovered_step == 2
+        assert gap_duration(curve).final == 1.0
+        curve.accuracy[2, 0] -= 1 / samples
+        (gap,) = stability_gaps(curve)
+        assert gap.recovered_step is None

@@ -322,7 +322,10 @@ def _pairs(
 
 
 def _t_intervals(differences: Matrix, bounds: Bounds | None, resolution: float) -> Matrix:
-    """The 95 % t interval of the mean of each row, within what is possible."""
+    """The 95 % t interval of the mean of each row, within what is possible.
+
+    NaN where differences are all the same and not 0, and nothing is known of how finely they are measured.
+    """
     n = differences.shape[1]
     if n < 2:
         return np.full((len(differences), 2), np.nan)
@@ -333,6 +336,7 @@ def _t_intervals(differences: Matrix, bounds: Bounds | None, resolution: float) 
     sd = np.maximum(differences.std(axis=1, ddof=1), least_sd(moments(differences)[0], resolution))
     reach = float(stdtrit(n - 1, 0.975)) * sd / math.sqrt(n)
     edges = np.column_stack([mean - reach, mean + reach])
+    edges[(moments(differences)[1] == 0) & (mean != 0) & (resolution == 0)] = np.nan
     return edges if bounds is None else np.clip(edges, bounds[0] - bounds[1], bounds[1] - bounds[0])
 
 

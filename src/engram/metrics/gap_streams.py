@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engram.metrics.arrays import Mask, Vector
-from engram.metrics.gaps import TOLERANCE
+from engram.metrics.gaps import recovered_level
 from engram.metrics.streaming import StreamingMetric
 
 
@@ -122,12 +122,12 @@ class GapDuration(_OfGaps):
 
     def _under_way(self) -> Vector:
         number = np.maximum(self._number, 1)
-        fell = self._lowest < self._reference - TOLERANCE
+        fell = self._lowest < recovered_level(self._reference)
         taken = np.where(self._back > 0, self._back, self._number)
         return np.where(fell, taken, 0) / number
 
     def _fallen(self, counted: Mask, accuracies: Vector) -> None:
-        level = self._reference - TOLERANCE
+        level = recovered_level(self._reference)
         self._back[counted & (accuracies < self._lowest)] = 0
         fell = self._lowest < level
         self._back = np.where(

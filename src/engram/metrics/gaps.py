@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,8 @@ from engram.metrics.sources import GAP
 
 TOLERANCE: Final = 0.01
 """A task is back once its accuracy is at most this much below its reference."""
+_ROUNDING: Final = 1e-12
+"""More than the rounding error of a difference of fractions, less than a sample of any test set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +138,10 @@ def _gap(curve: Curve, column: int, phase: int, rows: Vector, *, tolerance: floa
     before, inside = float(values[0]), values[1:]
     deepest = int(inside.argmin())
     lowest = float(inside[deepest])
-    back = np.flatnonzero(inside[deepest:] >= before - tolerance)
+    level = recovered_level(values[0], tolerance)
+    back = np.flatnonzero(inside[deepest:] >= level)
     recovered = int(steps[1 + deepest + back[0]]) if back.size else None
-    if lowest >= before - tolerance:
+    if lowest >= level:
         recovered = int(steps[0])
     return StabilityGap(
         task=column,
@@ -243,6 +246,19 @@ def gap_duration(curve: Curve) -> History:
     return _over_visits(curve, _durations)
 
 
+T = TypeVar("T", float, Vector)
+
+
+def recovered_level(before: T, tolerance: float = TOLERANCE) -> T:
+    """The lowest accuracy at which a task counts as recovered, whatever the rounding of fractions.
+
+    Example:
+        >>> 0.12 >= 0.13 - 0.01, 0.12 >= recovered_level(0.13)
+        (False, True)
+    """
+    return before - tolerance - _ROUNDING
+
+
 def _depths(before: float, values: Vector) -> Vector:
     return np.maximum(before - np.minimum.accumulate(values), 0)
 
@@ -253,7 +269,7 @@ def _areas(before: float, values: Vector) -> Vector:
 
 def _durations(before: float, values: Vector) -> Vector:
     """At every evaluation, the share of those so far that it took until the task was back."""
-    level = before - TOLERANCE
+    level = recovered_level(before)
     lowest = np.minimum.accumulate(values)
     places = np.arange(len(values))
     # Since the lowest so far, the first evaluation at which the task was back; none yet if that is to come.

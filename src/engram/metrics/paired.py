@@ -375,16 +375,18 @@ def seeds_for(effect: Vector, *, test: Test, tests: int, level: float, power: fl
 
     Example:
         >>> seeds_for(np.array([0.5, 0.0, np.inf]), test="t", tests=1, level=0.05)
-        array([34., inf,  2.])
+        array([34., inf,  6.])
     """
     from scipy.special import ndtr, ndtri, stdtrit
 
-    fewest = fewest_seeds(tests=tests, level=level) if test == "sign-flip" else 2
+    # Where all differences are the same, the t test counts signs, too.
+    signs = fewest_seeds(tests=tests, level=level)
+    fewest = signs if test == "sign-flip" else 2
     tail = 1 - level / tests / 2
     # The number needed if the spread were known; with an estimated spread it is never smaller.
     sure = ndtri(tail) + ndtri(power)
     at_least = np.divide(sure, effect, out=np.full_like(effect, np.inf), where=effect > 0) ** 2
-    needed = np.where(np.isnan(effect), np.nan, np.where(at_least > _MOST_SEEDS, np.inf, fewest))
+    needed = np.where(np.isnan(effect), np.nan, np.where(at_least > _MOST_SEEDS, np.inf, signs))
     undecided = np.flatnonzero(np.isfinite(effect) & (at_least <= _MOST_SEEDS))
     n = np.maximum(np.ceil(at_least[undecided]), max(fewest, 2))
     while undecided.size:
