@@ -235,6 +235,8 @@ def test_power() -> None:
     assert (
         detectable(ewc.cell, ewc.sd, ewc.for_target) <= 2 < detectable(ewc.cell, ewc.sd, ewc.for_target - 1)
     )
+    alone = power_of(cells("004", "3")[0], [0.30, 0.36, 0.25], planned=5)
+    assert alone.now > alone.then > 0.02 and alone.for_target is None, "a single run has no spread"
     unknown = power_of(cells("004", "3")[0], [], planned=1)
     assert (unknown.to_reproduce, math.isnan(unknown.likely)) == (None, True)
 

@@ -144,8 +144,8 @@ def power_of(cell: Cell, values: Sequence[float], *, planned: int) -> Power:
         compare(cell, values).detectable,
         detectable(cell, sd, planned),
         noticed(cell, sd, planned),
-        _fewest(lambda count: detectable(cell, sd, count) <= TARGET * margin(cell)),
-        _fewest(lambda count: interval_reach(cell, sd, count) <= margin(cell)),
+        _fewest(cell, sd, lambda count: detectable(cell, sd, count) <= TARGET * margin(cell)),
+        _fewest(cell, sd, lambda count: interval_reach(cell, sd, count) <= margin(cell)),
     )
 
 
@@ -167,9 +167,13 @@ def expected_sd(cell: Cell, values: Sequence[float]) -> float:
     return math.sqrt(squares / (theirs.runs + ours.runs - 2))
 
 
-def _fewest(enough: Callable[[int], bool]) -> int | None:
-    """The smallest number of runs that is enough; None if there is none."""
-    return next((count for count in range(1, MOST_RUNS + 1) if enough(count)), None)
+def _fewest(cell: Cell, sd: float, enough: Callable[[int], bool]) -> int | None:
+    """The smallest number of runs that is enough; None if there is none, or the spread is unknown."""
+    if math.isnan(sd):
+        return None
+    # A single run has a spread only if one is published.
+    first = 1 if published_sample(cell) else 2
+    return next((count for count in range(first, MOST_RUNS + 1) if enough(count)), None)
 
 
 def _values(
