@@ -29,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
 
 @pytest.fixture
 def engram_gate() -> Callable[..., Gate]:
-    """Compare two models, and fail the test if the new one forgot more than the limits allow.
+    """Compare two models, and fail the test unless the new one is shown to keep the limits.
 
     The arguments are those of `engram.gate`, and so is what it returns:
 

@@ -62,7 +62,7 @@ class _Engram(Verbs):
         ),
         "gate": LazyVerb(
             "engram.cli.gate:gate",
-            "Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.",
+            "Compare two models sample by sample; exit 1 unless the new one is shown to keep the limits.",
             RESULTS,
         ),
         "history": LazyVerb(

@@ -53,7 +53,7 @@ def gate(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Compare two models sample by sample; exit 1 if the new one forgot more than the limits allow.
+    """Compare two models sample by sample; exit 1 unless the new one is shown to keep the limits.
 
     OLD and NEW are prediction files (CSV, Parquet, JSONL, npz) with the columns id, and correct, or label and
     prediction; further columns are slices. They may be runs, or lm-eval's per-sample files, too. With --data,
