@@ -48,7 +48,7 @@ def test_thinned_updates_are_named(tmp_path: Path, capsys: pytest.CaptureFixture
     code, _, err = run([*RUN, "--out", str(tmp_path), "--every", "3"], capsys)
     assert code == 0
     line = "only every 3rd update was evaluated, so brief dips are missed"
-    assert err.count(line) == 1 and "--samples two-level" in err
+    assert err.count(line) == 1 and "--samples two-level" not in err, "refused with so few samples"
     assert "Only every 3rd update" in (tmp_path / "split-digits-finetune.html").read_text()
     folder = next(path for path in tmp_path.iterdir() if path.is_dir())
     code, _, err = run(["metrics", str(folder), "--json"], capsys)

@@ -232,6 +232,8 @@ def test_half_precision_gives_the_same_two_levels() -> None:
 
 def test_an_evaluator_says_what_thinned_updates_miss() -> None:
     assert "only every 4th update" in watched(Evaluator(TEST_SETS, every=4)).missed
+    small, large = (watched(Evaluator([samples_of(0, n), samples_of(1, n)], every=4)) for n in (200, 201))
+    assert "two-level" not in small.missed and 'samples="two-level"' in large.missed
     assert watched(two_level()).missed == ""
 
 

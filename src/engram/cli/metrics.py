@@ -80,11 +80,13 @@ def _of_file(file: Path, classes: str | None, test_sizes: str | None) -> Measure
     if test_sizes is not None and trace is None:
         raise InputError(f"--test-sizes needs a trace with bits, which {file} does not have: leave it out")
     sizes = None if test_sizes is None else _sizes(test_sizes, tasks)
+    asked = () if trace is None else trace.total
+    missed = missed_by_thinning(source.step.tolist(), asked) if isinstance(source, Curve) else ""
     return (
         summarise(trace or source, classes_seen=classes_seen),
         estimate_extremes(trace or source, sizes=sizes, classes_seen=classes_seen),
         tasks,
-        missed_by_thinning(source.step.tolist()) if isinstance(source, Curve) else "",
+        missed,
     )
 
 

@@ -80,7 +80,7 @@ class Evaluator(ParallelRecording):
             each call then needs `epoch_step`.
         subset: How many samples of each task to evaluate on, drawn once; None for all.
         samples: `two-level` asks 200 of these at every evaluation (`two-level:N` N of them) and all at some,
-            for about a quarter of the price; see docs/how-to/two-level.md. None asks all every time.
+            for a quarter to a third of the price; see docs/how-to/two-level.md. None asks all every time.
         redraw: Draw a new subset for every evaluation, as the code of De Lange et al. does. This adds noise
             that looks like dips, which cannot be corrected afterwards, and a warning says so.
         seed: Seed for drawing the subsets; no global random state is used.

@@ -181,7 +181,7 @@ class Recording(ABC):
     @property
     def missed(self) -> str:
         """What evaluating only some updates may have missed; empty where every update was evaluated."""
-        return missed_by_thinning(self._record.step)
+        return missed_by_thinning(self._record.step, self.trace.total)
 
     def extremes(self) -> Extremes:
         """min-ACC, WF10 and the other extremes, corrected for the bias of subsets, with 95 % intervals.

@@ -35,7 +35,9 @@ def levels_of_run(run: Run) -> Levels | None:
 def missed_in(run: Run) -> str:
     """What evaluating only some updates may have missed; empty where all were, or where that is unknown."""
     try:
-        return "" if run.only_scores or not len(run.trace) else missed_by_thinning(run.curve.step.tolist())
+        if run.only_scores or not len(run.trace):
+            return ""
+        return missed_by_thinning(run.curve.step.tolist(), run.trace.total)
     except InputError:
         return ""
 
