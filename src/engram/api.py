@@ -53,17 +53,17 @@ def run(
         device: Where to compute: `cpu`, `cuda` or `mps`.
         precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
             bits; `auto` does so where it is faster.
-        parallel: Evaluate in so many processes, forked from this one, while learning goes on, to the same
+        parallel: Evaluate in this many processes, forked from this one, while learning goes on, to the same
             bits; `auto` does so where it is faster; `skip` and `skip:N` leave out evaluations while they are
             busy. See docs/how-to/parallel.md.
-        strict: Whether to stop a method that reads data it must not read.
+        strict: Whether to stop a method that reads or does what it must not.
         checkpoint_every: The most work that may be lost if the run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
         track: Trackers that log the run: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         save_weights: Keep weights in the run's folder, `final` or after all `tasks`; `run.model()` gives the
             network back.
         keep_checkpoints: Keep checkpoints in the run's folder for `engram.zoom`, at the end of all `tasks`,
-            or also every so many updates.
+            or also every N updates.
         observers: Notified of every step of the run.
         options: Everything that `engram.experiment` takes: `seed`, `epochs`, `model`, `lr`, `settings`, …
 
@@ -150,17 +150,17 @@ def sweep(
         plugin: A Python file that registers methods, models and so on; worker processes load it as well.
         precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
             bits; `auto` does so where it is faster.
-        parallel: Evaluate in so many processes, forked from this one, while learning goes on, to the same
+        parallel: Evaluate in this many processes, forked from this one, while learning goes on, to the same
             bits; `auto` does so where it is faster; `skip` and `skip:N` leave out evaluations while they are
             busy. See docs/how-to/parallel.md.
-        strict: Whether to stop a method that reads data it must not read.
+        strict: Whether to stop a method that reads or does what it must not.
         checkpoint_every: The most work that may be lost if a run is killed, in seconds (default: 30, or as
             many as are needed for checkpoints to take at most 3 % of the time).
-        timeout: End a run that completes no update for so many seconds (default: never).
+        timeout: End a run that completes no update for this many seconds (default: never).
         track: Trackers that log the runs: `tensorboard`, `mlflow` or `wandb`, with `:` and where to log.
         save_weights: Keep weights in each run's folder: `final`, or after all `tasks`.
         keep_checkpoints: Keep checkpoints in each run's folder for `engram.zoom`, at the end of all `tasks`,
-            or also every so many updates.
+            or also every N updates.
         on: `processes`, `serial`, `ray` or `slurm`, or `engram.executors.Machines` with more about them
             (default: processes, or serial with one job).
         observers: Notified of every step of the runs.
@@ -255,7 +255,7 @@ def zoom(
     Args:
         run: The run, or its folder.
         steps: The first and the last update of the stretch; 0 is before the first.
-        every: Evaluate after every so many updates.
+        every: Evaluate after every N updates.
         samples: The samples that the run was evaluated on (`own`), or `all`.
         on: A file or folder of other test samples, or `train`, `test` or `validation` (default: what the run
             was evaluated on).

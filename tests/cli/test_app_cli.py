@@ -40,6 +40,11 @@ def test_alone_it_prints_its_help(engram: Engram) -> None:
         assert (alone.returncode, alone.stderr) == (0, "") and "Usage: engram" in alone.stdout
 
 
+def test_every_option_of_run_is_under_a_heading(engram: Engram) -> None:
+    others = engram("run", "--help").stdout.partition("\nOptions:\n")[2].partition("\n\n")[0]
+    assert "--help" in others and others.count("--") == 1
+
+
 @pytest.mark.parametrize("verb", [*VERBS, "protocol grid", "protocol causal", "verify isolation"])
 def test_every_verb_has_help(verb: str, engram: Engram) -> None:
     done = engram(*verb.split(), "--help")

@@ -26,8 +26,8 @@ PANELS = {
     TRAINING: ("set_",),
     EVALUATION: ("every", "subset"),
     EXECUTION: (
-        *("seeds", "first_seed", "jobs", "threads", "device", "precision", "strict", "again", "dry_run"),
-        *("config", "plugin", "data", "checkpoint_every", "timeout"),
+        *("seeds", "first_seed", "jobs", "threads", "device", "precision", "parallel", "strict", "again"),
+        *("dry_run", "config", "plugin", "data", "checkpoint_every", "timeout"),
     ),
     OUTPUT: ("out", "track", "save_weights", "keep_checkpoints", "json", "quiet", "verbose"),
 }

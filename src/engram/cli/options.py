@@ -16,6 +16,7 @@ Plugin = Annotated[
 ]
 Data = Annotated[Path | None, typer.Option(help="Folder with data sets.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Where runs are kept.")]
+Threads = Annotated[int | None, typer.Option(help="Threads to compute with (default: PyTorch's choice).")]
 Device = Annotated[str, typer.Option(help="cpu, cuda or mps.")]
 PrecisionOption = Annotated[
     str,
@@ -42,7 +43,7 @@ CheckpointEvery = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        help="Lose at most so much work if a run is killed.",
+        help="Lose at most this many seconds of work if a run is killed.",
         show_default="30, or more so that checkpoints take at most 3 % of the time",
     ),
 ]
@@ -50,8 +51,8 @@ Timeout = Annotated[
     float | None,
     typer.Option(
         metavar="SECONDS",
-        help="End a run that completes no update for so long; evaluations and the end of a task are part of "
-        "their update.",
+        help="End a run that completes no update for this many seconds; evaluations and the end of a task "
+        "count as part of their update.",
         show_default="never",
     ),
 ]

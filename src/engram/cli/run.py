@@ -40,7 +40,11 @@ def run(
     *,
     options: RunOptions,
 ) -> None:
-    """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds."""
+    """Run METHOD on SCENARIO, evaluate it while it learns, and summarise over seeds.
+
+    Options of scenario, network and training that you leave out have the benchmark's values, those of its
+    paper if it has one; they are printed before the run.
+    """
     from engram.cli.extremes import print_extremes
     from engram.engine.composed import check_scenario_name
     from engram.metrics.extremes import mean_extremes

@@ -23,6 +23,7 @@ from engram.cli.options import (
     PrecisionOption,
     SaveWeights,
     Strict,
+    Threads,
     Timeout,
     Track,
     check_seconds,
@@ -66,7 +67,7 @@ class RunOptions:
     plugin: Plugin = None
     data: Data = None
     out: Out = Path("runs")
-    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None
+    threads: Threads = None
     device: Device = "cpu"
     precision: PrecisionOption = "full"
     parallel: ParallelOption = "auto"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from engram.cli.options import Data, Device, Json, Plugin, load_own, one_of, start_computing
+from engram.cli.options import Data, Device, Json, Plugin, Threads, load_own, one_of, start_computing
 from engram.cli.output import print_json, stderr, stdout
 from engram.core.dataset_info import INPUT_KINDS, InputKind
 from engram.core.errors import InputError
@@ -65,7 +65,7 @@ def zoom(
     plugin: Plugin = None,
     data: Data = None,
     device: Device = "cpu",
-    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
+    threads: Threads = None,
     json: Json = False,
 ) -> None:
     """Learn a stretch of a run again, to the same bits, and evaluate every update of it.

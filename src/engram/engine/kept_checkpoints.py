@@ -16,7 +16,7 @@ from engram.record.run import Run
 class CheckpointKeeper(Watcher):
     """Keeps checkpoints of a run in its folder, also after it is finished; the run itself is not changed.
 
-    A checkpoint is kept at the end of every task, and every so many updates if that is wanted. The beginning
+    A checkpoint is kept at the end of every task, and every N updates if that is wanted. The beginning
     needs none: the experiment says it all. A run that resumes keeps those that it has. Where a method holds
     something that cannot be saved, or the disk is full, a warning is issued once, and the run goes on.
 

@@ -28,18 +28,19 @@ class Where:
         precision: `half-checked` evaluates in half precision and asks answers in doubt again, to the same
             bits; `auto` does so where it is faster.
         parallel: `auto` evaluates in evaluator processes beside the learner where that is faster, a number
-            in so many, `off` in line; the bits are the same. Only experiments that say so `skip` evaluations.
-        strict: Whether to stop a method that reads data it must not read.
+            in that many, `off` in line; the bits are the same. Only experiments that say so `skip`
+            evaluations.
+        strict: Whether to stop a method that reads or does what it must not.
         jobs: Parallel runs (default: one per core).
         checkpoint_seconds: The most work that may be lost, in seconds; infinite for no checkpoints (default:
             30, or as many as are needed for checkpoints to take at most 3 % of the time).
-        timeout: End a run that completes no update for so many seconds; its process is ended, so it needs one
-            of its own (default: never).
+        timeout: End a run that completes no update for this many seconds; its process is ended, so it needs
+            one of its own (default: never).
         threads: The threads that compute in a process of its own (default: one).
         save_weights: Which weights a run keeps in its folder: `final`, or those after all `tasks` (default:
             none).
         keep_checkpoints: Which checkpoints a run keeps in its folder, for `engram zoom`: those at the end of
-            all `tasks`, or also every so many updates (default: none).
+            all `tasks`, or also every N updates (default: none).
 
     Example:
         >>> Where(jobs=0)

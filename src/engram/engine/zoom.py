@@ -45,7 +45,7 @@ class Stretch:
     Attributes:
         first: Evaluate from this update on; 0 is before the first.
         last: Evaluate up to this update.
-        every: Evaluate after every so many updates, and at both ends and at task ends.
+        every: Evaluate after every N updates, and at both ends and at task ends.
         samples: The samples that the run was evaluated on (`own`), or `all` of them.
         on: `test`, `train` or `validation` data of the run, or a file or folder of other samples (default:
             what the run was evaluated on).

@@ -109,7 +109,7 @@ class Evaluator(ParallelRecording):
         precision: `half-checked` evaluates in bfloat16, and asks answers that are in doubt again in full
             precision, so that the bits are those of `full`; `auto` does so where a short trial finds it
             faster. See docs/how-to/half-precision.md.
-        parallel: Evaluate in so many processes, forked from this one, while the loop goes on, to the same
+        parallel: Evaluate in this many processes, forked from this one, while the loop goes on, to the same
             bits; `auto` does so where it is faster; `skip` and `skip:N` leave out evaluations while all are
             busy. See docs/how-to/parallel.md.
         ranks: In distributed training, `share` for each process its share, `first` for rank 0 alone (other

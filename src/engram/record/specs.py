@@ -95,7 +95,7 @@ class EvaluationSpec:
     """When and on what a run is evaluated.
 
     Attributes:
-        every: Evaluate after every so many updates.
+        every: Evaluate after every N updates.
         per_epoch: Count updates from 0 in every epoch (the code of De Lange et al. 2023).
         subset: Samples of each task; None for all.
         redraw: Draw a new subset for every evaluation (the code of De Lange et al. 2023).
@@ -124,7 +124,13 @@ class EvaluationSpec:
     every: Annotated[int, Field(ge=1, description="Evaluate after every N updates")] = 1
     per_epoch: Annotated[bool, Field(description="Count --every within each epoch")] = False
     subset: Annotated[
-        int | None, ZeroMeansAll(), Field(ge=1, description="Samples of each task; 0 for all")
+        int | None,
+        ZeroMeansAll(),
+        Field(
+            ge=1,
+            description="Test samples per task in each evaluation; 0 for all (default: the benchmark's, "
+            "usually 1000)",
+        ),
     ] = 1000
     redraw: Annotated[bool, Field(description="Draw a new subset for every evaluation")] = False
     tasks: Annotated[Literal["seen", "all"], Field(description="Evaluate the tasks seen so far, or all")] = (
@@ -153,7 +159,10 @@ class EvaluationSpec:
     samples: Annotated[
         str | None,
         Since("4"),
-        Field(description="two-level[:N]: N of them (200) at every evaluation, all at some"),
+        Field(
+            description="two-level[:N]: evaluate N samples of each task (default: 200) every time, and all "
+            "of them where it matters"
+        ),
     ] = None
 
     def __post_init__(self) -> None:

@@ -114,7 +114,7 @@ class ProtocolRequest:
         scenario: The name of a scenario, or of several where the protocol takes them.
         method: A method's name, or several.
         fields: The values to try, by field, as they were typed.
-        every: Evaluate after every so many updates; None for the protocol's default.
+        every: Evaluate after every N updates; None for the protocol's default.
         subset: Test samples per task in each evaluation, 0 for all; None for the protocol's default.
         jobs: Parallel runs.
         machines: On which machines.
