@@ -120,7 +120,8 @@ def test_a_model_of_ones_own_is_explained(tmp_path: Path, engram: Engram) -> Non
 )
 def test_a_wrong_name_gets_the_nearest_of_all_kinds(name: str, near: str, engram: Engram) -> None:
     done = engram("explain", name)
-    assert done.returncode == 2 and f"'{near}'" in done.stderr and "`engram list` shows all" in done.stderr
+    assert done.returncode == 2 and f"'{near}'" in done.stderr
+    assert "`engram list KIND` shows scenarios, models, methods" in done.stderr
 
 
 def test_one_matrix_under_every_tools_definition(tmp_path: Path, engram: Engram) -> None:

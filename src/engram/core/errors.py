@@ -78,7 +78,9 @@ _SAME_BEGINNING = 0.75
 _FEW = 12
 
 
-def unknown_name(kind: str, name: str, known: Iterable[str], *, listed_by: str | None = None) -> InputError:
+def unknown_name(
+    kind: str, name: str, known: Iterable[str], *, listed_by: str | None = None, lists: str = "all"
+) -> InputError:
     """The error for an unknown name: the nearest three known names, and the command that lists all of them.
 
     Where no command lists them, the message does, unless there are many names and one is similar.
@@ -88,6 +90,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, listed_by: str |
         name: The unknown name.
         known: The names to choose from.
         listed_by: The command that lists them, for a kind that is not in `LISTED_BY`.
+        lists: Which of them it lists.
 
     Example:
         >>> print(unknown_name("method", "ecw", ["ewc", "er", "gem"]))
@@ -105,7 +108,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str], *, listed_by: str |
         *others, last = map(repr, near)
         hints.append(f"did you mean {', '.join(others) + ' or ' if others else ''}{last}?")
     if command is not None:
-        hints.append(f"`{command}` shows all")
+        hints.append(f"`{command}` shows {lists}")
     elif names and (not near or len(names) <= _FEW):
         hints.append(f"{'Choose' if near else 'choose'} from {', '.join(names)}")
     return InputError(f"unknown {kind} {name!r}{'; ' if hints else ''}{' '.join(hints)}")

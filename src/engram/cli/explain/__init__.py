@@ -60,7 +60,8 @@ def explain(
     # Only now, because these are slow to import.
     explanations = explanations or _explanations(name, _slow_kinds())
     if not explanations:
-        raise unknown_name("name", name, all_names(), listed_by="engram list")
+        lists = "scenarios, models, methods, metrics, datasets and optimizers"
+        raise unknown_name("name", name, all_names(), listed_by="engram list KIND", lists=lists)
     if json:
         print_json({"explanations": [explanation.as_json() for explanation in explanations]})
         return
