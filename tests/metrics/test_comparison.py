@@ -2,8 +2,10 @@
 
 import json
 import math
+from collections.abc import Sequence
 from itertools import combinations
 from random import Random
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,20 +14,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from engram.core.errors import InputError
-from engram.metrics.arrays import Vector
+from engram.metrics.arrays import Matrix, Vector
 from engram.metrics.comparison import indistinct_groups, rank
 from engram.metrics.intervals import bootstrap_interval
 from engram.metrics.paired import (
     Test,
-    effect_size,
+    effects,
     fewest_seeds,
+    flip_all_signs,
+    flip_random_signs,
     holm,
     p_values,
-    paired_test,
-    seeds_to_decide,
-    sign_flip_test,
+    seeds_for,
     smallest_p,
-    t_test,
 )
 from engram.metrics.registry import all_metrics, higher_is_better
 from engram.metrics.spending import level_of_look
@@ -35,6 +36,29 @@ accuracies = st.lists(st.tuples(thousandths, thousandths), min_size=1, max_size=
 p_strategy = st.lists(st.floats(0, 1), min_size=1, max_size=12)
 
 SIX = np.array([0.031, 0.012, -0.004, 0.02, 0.017, 0.0])
+
+
+def _p(differences: Sequence[float] | Vector, test: Test = "sign-flip", resolution: float = 0.0) -> float:
+    """The p-value of a single row of differences."""
+    p, exact = p_values(_row(differences), test, resolution=resolution)
+    assert exact == (test == "t" or len(differences) <= 20)
+    return float(p[0])
+
+
+def _sizes(differences: Sequence[float] | Vector) -> tuple[float, float]:
+    """d_z and g_z of a single row of differences."""
+    d_z, g_z = effects(_row(differences))
+    return float(d_z[0]), float(g_z[0])
+
+
+def _seeds(differences: Sequence[float] | Vector, test: Test = "sign-flip", tests: int = 1) -> float:
+    """The number of seeds that detects a difference like the observed one."""
+    size = np.abs(effects(_row(differences))[1])
+    return float(seeds_for(size, test=test, tests=tests, level=0.05)[0])
+
+
+def _row(differences: Sequence[float] | Vector) -> Matrix:
+    return np.asarray(differences, dtype=np.float64)[None, :]
 
 
 def _scipys(differences: Vector) -> float:
@@ -47,65 +71,64 @@ def _scipys(differences: Vector) -> float:
 @pytest.mark.parametrize("n", [2, 3, 5, 8, 11])
 def test_the_sign_flip_test_is_scipys(n: int) -> None:
     differences = np.random.default_rng(n).normal(0.3, 1, n)
-    assert sign_flip_test(differences).p == pytest.approx(_scipys(differences))
+    assert _p(differences) == pytest.approx(_scipys(differences))
 
 
 def test_ties_and_zeros_count_as_in_scipy() -> None:
     for values in ([0.1, 0.1, 0.2, -0.1], [0.0, 0.3, 0.0, 0.1], SIX.tolist()):
-        assert sign_flip_test(values).p == pytest.approx(_scipys(np.array(values)))
+        assert _p(values) == pytest.approx(_scipys(np.array(values)))
 
 
 def test_sign_flips_by_hand() -> None:
     # |±1 ±2 ±3 ±4| ≥ 8 holds for + + + +, - + + +, and their mirror images.
-    assert sign_flip_test([-1, 2, 3, 4]).p == 4 / 16
-    assert sign_flip_test([0.0, 0.0]).p == 1
-    assert sign_flip_test([]).p == 1
+    assert _p([-1, 2, 3, 4]) == 4 / 16
+    assert _p([0.0, 0.0]) == 1
+    assert _p([]) == 1
 
 
 def test_rounding_does_not_break_ties() -> None:
     # 0.1 + 0.2 is a little more than 0.3.
-    assert sign_flip_test([0.1, 0.2, -0.3]).p == 1
+    assert _p([0.1, 0.2, -0.3]) == 1
 
 
 def test_drawn_signs_agree_with_all_signs() -> None:
     differences = np.random.default_rng(0).normal(0.5, 1, 14)
-    exact, drawn = sign_flip_test(differences), sign_flip_test(differences, exact_up_to=10)
-    assert (exact.exact, drawn.exact) == (True, False)
-    assert drawn.p == pytest.approx(exact.p, abs=4 * math.sqrt(exact.p / 50_000))
-    assert sign_flip_test(differences, exact_up_to=10) == drawn
-    assert sign_flip_test(differences, exact_up_to=10, seed=1) != drawn
+    (exact,), (drawn,) = flip_all_signs(_row(differences)), flip_random_signs(_row(differences))
+    assert drawn == pytest.approx(exact, abs=4 * math.sqrt(exact / 50_000))
+    assert flip_random_signs(_row(differences)) == drawn
+    assert flip_random_signs(_row(differences), seed=1) != drawn
+    many = _row(np.random.default_rng(0).normal(0.5, 1, 21))
+    assert p_values(many, "sign-flip") == (flip_random_signs(many), False)
 
 
 def test_a_drawn_p_value_is_never_zero() -> None:
-    result = sign_flip_test(np.ones(40), draws=999)
-    assert result.p == 1 / 1000
-    assert not result.exact
+    assert flip_random_signs(np.ones((1, 40)), draws=999) == 1 / 1000
 
 
 @pytest.mark.parametrize("n", [2, 3, 5, 20])
 def test_the_t_test_is_scipys(n: int) -> None:
     first, second = np.random.default_rng(n).normal([[0.4], [0.0]], 1, (2, n))
-    assert t_test(first - second).p == pytest.approx(float(stats.ttest_rel(first, second).pvalue))
+    assert _p(first - second, "t") == pytest.approx(float(stats.ttest_rel(first, second).pvalue))
 
 
 def test_t_tests_without_spread() -> None:
-    assert t_test([0.3]).p == 1
-    assert t_test([0.0, 0.0, 0.0]).p == 1
+    assert _p([0.3], "t") == 1
+    assert _p([0.0, 0.0, 0.0], "t") == 1
     # Without any spread only the signs are left: 2 of 2^3.
-    assert t_test([0.1 + 0.2, 0.3, 0.3]).p == 0.25
-    assert t_test([0.3, 0.3]).p == 0.5
+    assert _p([0.1 + 0.2, 0.3, 0.3], "t") == 0.25
+    assert _p([0.3, 0.3], "t") == 0.5
 
 
 def test_equal_differences_of_two_seeds_are_no_proof() -> None:
     # One, two and twenty of 1,000 test samples, on both seeds.
     for k in (1, 2, 20):
-        assert t_test([k / 1000, k / 1000], resolution=1 / 1000).p > 0.05
+        assert _p([k / 1000, k / 1000], "t", resolution=1 / 1000) > 0.05
     # The SD is that of k signs: t = k / (√k / √2), one degree of freedom.
     expected = 2 * float(stats.t.sf(8 / (math.sqrt(8) / math.sqrt(2)), 1))
-    assert t_test([0.008, 0.008], resolution=0.001).p == pytest.approx(expected)
+    assert _p([0.008, 0.008], "t", resolution=0.001) == pytest.approx(expected)
     # A spread above the least one is used as it is.
     wide = [0.01, 0.05, 0.03]
-    assert t_test(wide, resolution=1e-4).p == t_test(wide).p
+    assert _p(wide, "t", resolution=1e-4) == _p(wide, "t")
 
 
 @pytest.mark.parametrize("n", [2, 3, 5])
@@ -127,9 +150,8 @@ def test_a_t_test_of_single_test_samples_holds_its_level(n: int) -> None:
 def test_many_pairs_at_once_are_tested_like_one(n: int, test: Test) -> None:
     rows = np.round(np.random.default_rng(n).normal(0.3, 1, (5, n)), 2)
     p, exact = p_values(rows, test)
-    singles = [paired_test(row, test) for row in rows]
-    assert p.tolist() == [single.p for single in singles]
-    assert all(single.exact == exact for single in singles)
+    assert p.tolist() == [_p(row, test) for row in rows]
+    assert exact == (test == "t" or n <= 20)
 
 
 @pytest.mark.parametrize("n", [13, 16, 17])
@@ -140,7 +162,7 @@ def test_counting_by_halves_is_counting_all_signs(n: int) -> None:
         sums = row[:1]
         for value in row[1:]:
             sums = np.concatenate([sums + value, sums - value])
-        assert sign_flip_test(row).p == (np.abs(sums) >= abs(row.sum())).mean()
+        assert _p(row) == (np.abs(sums) >= abs(row.sum())).mean()
 
 
 def test_collapses_break_the_symmetry_that_the_sign_flip_test_assumes() -> None:
@@ -148,38 +170,35 @@ def test_collapses_break_the_symmetry_that_the_sign_flip_test_assumes() -> None:
     random = np.random.default_rng(0)
     rows = np.where(random.random((1000, 8)) < 0.1, -0.18, 0.02) + random.normal(0, 0.005, (1000, 8))
     assert (p_values(rows, "sign-flip")[0] <= 0.05).mean() > 0.2
-    assert "symmetric" in (sign_flip_test.__doc__ or "")
+    assert "symmetric" in (p_values.__doc__ or "")
 
 
 def test_tests_have_names() -> None:
-    assert paired_test(SIX, "t") == t_test(SIX)
-    assert paired_test(SIX) == sign_flip_test(SIX)
+    assert _p(SIX, "t") != _p(SIX) == flip_all_signs(_row(SIX))
     with pytest.raises(InputError, match="unknown test 'tt'"):
-        paired_test(SIX, "tt")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="one finite number per seed"):
-        paired_test([0.1, np.nan])
+        rank({"a": SIX, "b": -SIX}, test="tt")  # type: ignore[arg-type]
 
 
 @given(accuracies)
 def test_swapping_methods_changes_nothing_but_the_sign(pairs: list[tuple[float, float]]) -> None:
     difference = np.array([a - b for a, b in pairs])
-    for test in (sign_flip_test, t_test):
-        assert test(difference).p == pytest.approx(test(-difference).p)
-    there, back = effect_size(difference), effect_size(-difference)
-    assert (there.d_z, there.g_z) == pytest.approx((-back.d_z, -back.g_z), nan_ok=True)
+    for test in get_args(Test):
+        assert _p(difference, test) == pytest.approx(_p(-difference, test))
+    (d_z, g_z), back = _sizes(difference), _sizes(-difference)
+    assert (-d_z, -g_z) == pytest.approx(back, nan_ok=True)
 
 
 @given(accuracies, st.sampled_from([0.25, -0.5, 1.0]))
 def test_shifting_both_methods_changes_nothing(pairs: list[tuple[float, float]], shift: float) -> None:
     first, second = np.array(pairs).T
     plain, shifted = first - second, (first + shift) - (second + shift)
-    assert sign_flip_test(shifted).p == sign_flip_test(plain).p
-    assert t_test(shifted).p == pytest.approx(t_test(plain).p, abs=1e-6)
+    assert _p(shifted) == _p(plain)
+    assert _p(shifted, "t") == pytest.approx(_p(plain, "t"), abs=1e-6)
 
 
 @given(accuracies)
 def test_a_sign_flip_p_value_is_a_count_of_at_least_two(pairs: list[tuple[float, float]]) -> None:
-    p = sign_flip_test([a - b for a, b in pairs]).p
+    p = _p([a - b for a, b in pairs])
     assert smallest_p(len(pairs)) <= p <= 1
     assert (p * 2 ** len(pairs)).is_integer()
 
@@ -220,23 +239,22 @@ def test_holm_does_not_depend_on_the_order(values: list[float], random: Random) 
 
 def test_effect_sizes_by_hand() -> None:
     # Mean 2, sample SD 1; the correction for two degrees of freedom is Γ(1) / Γ(1/2) = 1/√π.
-    size = effect_size([1.0, 2.0, 3.0])
-    assert (size.d_z, size.g_z) == pytest.approx((2.0, 2 / math.sqrt(math.pi)))
+    assert _sizes([1.0, 2.0, 3.0]) == pytest.approx((2.0, 2 / math.sqrt(math.pi)))
     # For many seeds the correction is 1 - 3 / (4 (n - 1) - 1).
-    many = effect_size(np.random.default_rng(0).normal(1, 1, 50))
-    assert many.g_z / many.d_z == pytest.approx(1 - 3 / (4 * 49 - 1), abs=1e-4)
-    assert effect_size([0.3, 0.3, 0.3]).d_z == math.inf
-    assert effect_size([-0.3, -0.3, -0.3]).g_z == -math.inf
-    assert effect_size([0.0, 0.0, 0.0]).g_z == 0
-    assert math.isnan(effect_size([0.3]).d_z)
-    assert math.isnan(effect_size([0.3, 0.5]).g_z)
+    d_z, g_z = _sizes(np.random.default_rng(0).normal(1, 1, 50))
+    assert g_z / d_z == pytest.approx(1 - 3 / (4 * 49 - 1), abs=1e-4)
+    assert _sizes([0.3, 0.3, 0.3]) == (math.inf, math.inf)
+    assert _sizes([-0.3, -0.3, -0.3]) == (-math.inf, -math.inf)
+    assert _sizes([0.0, 0.0, 0.0]) == (0, 0)
+    assert np.isnan(_sizes([0.3])).all()
+    assert math.isnan(_sizes([0.3, 0.5])[1])
 
 
 def test_hedges_correction_removes_the_bias() -> None:
     samples = np.random.default_rng(0).normal(1.0, 1.0, (4000, 6))
-    sizes = [effect_size(row) for row in samples]
-    assert np.mean([size.g_z for size in sizes]) == pytest.approx(1.0, abs=0.04)
-    assert np.mean([size.d_z for size in sizes]) > 1.1
+    d_z, g_z = effects(samples)
+    assert g_z.mean() == pytest.approx(1.0, abs=0.04)
+    assert d_z.mean() > 1.1
 
 
 def test_fewest_seeds_is_where_the_smallest_p_value_reaches_the_level() -> None:
@@ -247,10 +265,10 @@ def test_fewest_seeds_is_where_the_smallest_p_value_reaches_the_level() -> None:
 
 
 @pytest.mark.parametrize(("effect", "n"), [(0.3, 90), (0.5, 34), (0.8, 15), (1.0, 10)])
-def test_seeds_to_decide_are_those_of_power_tables(effect: float, n: int) -> None:
+def test_numbers_of_seeds_are_those_of_power_tables(effect: float, n: int) -> None:
     """The textbook numbers for a paired t test at 5 % with 80 % power."""
     differences = _with_effect(effect, n=12)
-    assert seeds_to_decide(differences, test="t") == n
+    assert _seeds(differences, "t") == n
     critical = stats.t.ppf(0.975, n - 1)
     assert stats.nct.sf(critical, n - 1, effect * math.sqrt(n)) >= 0.795
     assert stats.nct.sf(stats.t.ppf(0.975, n - 2), n - 2, effect * math.sqrt(n - 1)) < 0.8
@@ -258,20 +276,20 @@ def test_seeds_to_decide_are_those_of_power_tables(effect: float, n: int) -> Non
 
 @pytest.mark.parametrize(("effect", "tests"), [(0.9, 1), (1.5, 1), (2.0, 1), (2.0, 3), (3.0, 10)])
 def test_with_so_many_seeds_the_sign_flip_test_decides_four_times_in_five(effect: float, tests: int) -> None:
-    n = seeds_to_decide(_with_effect(effect, n=12), tests=tests)
+    n = _seeds(_with_effect(effect, n=12), tests=tests)
     samples = np.random.default_rng(5).normal(effect, 1, (400, int(n)))
-    power = np.mean([sign_flip_test(row).p <= 0.05 / tests for row in samples])
+    power = np.mean([_p(row) <= 0.05 / tests for row in samples])
     # The approximation may be off by a few percent; the share itself has a standard error of 2 %.
     assert power >= 0.74
 
 
-def test_seeds_to_decide_where_little_is_known() -> None:
-    assert seeds_to_decide([0.2, 0.2, 0.2]) == fewest_seeds()
-    assert seeds_to_decide([0.2, 0.2, 0.2], tests=10) == fewest_seeds(tests=10)
-    assert seeds_to_decide([0.1, -0.1, 0.0]) == math.inf
-    assert seeds_to_decide([1.0, -1.0, 1e-4, 0.0]) == math.inf
-    assert math.isnan(seeds_to_decide([0.1, 0.2]))
-    assert seeds_to_decide(SIX, tests=10) > seeds_to_decide(SIX)
+def test_numbers_of_seeds_where_little_is_known() -> None:
+    assert _seeds([0.2, 0.2, 0.2]) == fewest_seeds()
+    assert _seeds([0.2, 0.2, 0.2], tests=10) == fewest_seeds(tests=10)
+    assert _seeds([0.1, -0.1, 0.0]) == math.inf
+    assert _seeds([1.0, -1.0, 1e-4, 0.0]) == math.inf
+    assert math.isnan(_seeds([0.1, 0.2]))
+    assert _seeds(SIX, tests=10) > _seeds(SIX)
 
 
 @pytest.mark.parametrize("n", [6, 9, 25])
@@ -279,7 +297,8 @@ def test_equal_methods_are_told_apart_no_oftener_than_promised(n: int) -> None:
     """Heavy tails and unequal spreads, as long as both methods are exchangeable within each seed."""
     random = np.random.default_rng(n)
     first, second = random.standard_t(2, (2, 1000, n)) * random.uniform(0.1, 5, n)
-    p = np.array([sign_flip_test(row, draws=999).p for row in first - second])
+    rows = first - second
+    p = flip_all_signs(rows) if n <= 20 else flip_random_signs(rows, draws=999)
     for level in (0.05, 0.2):
         assert (p <= level).mean() <= level + 3 * math.sqrt(level * (1 - level) / 1000)
     assert (p <= 0.2).mean() >= 0.13
@@ -292,7 +311,7 @@ def test_any_false_finding_among_equal_methods_stays_at_the_level() -> None:
     for _ in range(500):
         seeds = random.normal(0, 2, 9)
         runs = seeds + random.normal(0, 1, (4, 9))
-        p = [sign_flip_test(runs[i] - runs[j]).p for i, j in combinations(range(4), 2)]
+        p = [_p(runs[i] - runs[j]) for i, j in combinations(range(4), 2)]
         raw.append(min(p) <= 0.05)
         corrected.append(min(holm(p)) <= 0.05)
     assert np.mean(corrected) <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 500)
@@ -514,5 +533,5 @@ def _with_effect(effect: float, *, n: int) -> Vector:
     """Differences whose Hedges-corrected effect is exactly this."""
     plain = np.random.default_rng(n).normal(0, 1, n)
     spread = (plain - plain.mean()) / plain.std(ddof=1)
-    shrink = effect_size(spread + 1.0)
-    return np.asarray(spread + effect * shrink.d_z / shrink.g_z)
+    d_z, g_z = _sizes(spread + 1.0)
+    return np.asarray(spread + effect * d_z / g_z)

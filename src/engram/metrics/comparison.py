@@ -72,8 +72,8 @@ class Pair:
         exact: Whether `p` is exact rather than estimated from random draws.
         p_holm: The p-value after Holm's correction for all tests that are corrected together.
         told_apart: Whether `p_holm` is at most the level.
-        more_seeds: How many more seeds would tell them apart, as estimated by `seeds_to_decide`: 0 if they
-            are told apart already, infinite if no feasible number would, NaN for fewer than three seeds.
+        more_seeds: How many more seeds would tell them apart, as estimated by `seeds_for`: 0 if they are
+            told apart already, infinite if no feasible number would, NaN for fewer than three seeds.
     """
 
     first: str

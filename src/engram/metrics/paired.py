@@ -1,20 +1,19 @@
 """Two methods on the same seeds: tests of their difference, effect size, and the number of seeds required.
 
-Differences are one per seed; functions of many pairs take one row of them per pair. With the same seed both
-methods have the same initial weights and the same order of data, so that much of the noise cancels in the
-difference.
+All functions take one row of differences per pair of methods, one difference per seed, without NaN. With the
+same seed both methods have the same initial weights and the same order of data, so that much of the noise
+cancels in the difference.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
 import numpy as np
 
-from engram.core.errors import InputError, unknown_name
+from engram.core.errors import unknown_name
 from engram.metrics.arrays import Matrix, Vector
 
 Test = Literal["sign-flip", "t"]
@@ -33,98 +32,6 @@ _ENUMERATED_AT_ONCE: Final = 12
 # Differences have rounding errors; sums that agree to nine digits are ties.
 _ROUNDING: Final = 1e-9
 _MOST_SEEDS: Final = 100_000
-
-
-@dataclass(frozen=True, slots=True)
-class PairedOutcome:
-    """The result of a test of paired differences.
-
-    Attributes:
-        p: The two-sided p-value.
-        exact: Whether it is exact rather than estimated from random draws.
-    """
-
-    p: float
-    exact: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EffectSize:
-    """The size of a paired difference, in units of its standard deviation.
-
-    Attributes:
-        d_z: The mean of the differences divided by their sample SD (divisor n - 1): Cohen's d_z.
-        g_z: The same with Hedges' correction, because d_z is biased upwards for few seeds.
-    """
-
-    d_z: float
-    g_z: float
-
-
-def sign_flip_test(
-    differences: Sequence[float] | Vector,
-    *,
-    exact_up_to: int = EXACT_SEEDS,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> PairedOutcome:
-    """The sign-flip test of the hypothesis that the differences are symmetric about 0.
-
-    If the two methods are exchangeable, the difference of a seed could as well have had the other sign. The
-    p-value is the share of all 2^n sign assignments whose sum is at least as far from 0 as the observed one
-    (two-sided, including the observed one). For symmetric differences p ≤ α has probability at most α for any
-    number of seeds, whatever their distribution otherwise.
-
-    Symmetry is assumed, and equal means alone are not enough. If one method is slightly better on most seeds
-    and collapses on few, so that both have the same mean, the test finds a difference in 11 to 53 % of cases
-    with six to ten seeds, because those without a collapse all have the same sign. Such a finding is
-    about the typical seed, not about the mean.
-
-    Up to `exact_up_to` seeds all assignments are counted. With more seeds, `draws` random ones are used
-    and the p-value is (1 + number at least as far) / (1 + draws), which keeps the level as well. Without
-    differences, or if all are 0, p is 1.
-
-    Args:
-        differences: One difference per seed, without NaN.
-        exact_up_to: The largest number of seeds for which all sign assignments are counted.
-        draws: The number of random sign assignments for more seeds.
-        seed: The seed of these draws.
-
-    Source: Fisher, The design of experiments, section 21; Phipson and Smyth (2010) for the drawn p-value.
-
-    Example:
-        >>> sign_flip_test([0.1, 0.2, 0.3])  # only + + + and - - - reach 0.6: 2 of 8
-        PairedOutcome(p=0.25, exact=True)
-        >>> sign_flip_test([0.1, 0.2, -0.3])  # a sum of 0: all reach it
-        PairedOutcome(p=1.0, exact=True)
-    """
-    values = checked_rows(differences)
-    exact = values.shape[1] <= exact_up_to
-    p = flip_all_signs(values) if exact else flip_random_signs(values, draws=draws, seed=seed)
-    return PairedOutcome(float(p[0]), exact)
-
-
-def t_test(differences: Sequence[float] | Vector, *, resolution: float = 0.0) -> PairedOutcome:
-    """The paired t test of the hypothesis that the differences are normal with mean 0.
-
-    t = mean / (s/√n) with the sample SD s (divisor n - 1), two-sided with n - 1 degrees of freedom. For fewer
-    than two seeds p is 1.
-
-    Accuracies are multiples of 1/m for m test samples, so a few differences may agree by chance, and s is
-    then too small. `least_sd` has the lower bound of s that follows from the resolution 1/m. Where
-    the resolution is unknown and s is 0, only the signs are left to test: p is 2 / 2^n (`smallest_p`).
-
-    Args:
-        differences: One difference per seed, without NaN.
-        resolution: The change of the metric by one test sample; 0 where that is unknown.
-
-    Example:
-        >>> round(t_test([0.1, 0.2, 0.3]).p, 6)
-        0.07418
-        >>> t_test([0.02, 0.02]).p, round(t_test([0.02, 0.02], resolution=0.001).p, 6)
-        (0.5, 0.099832)
-    """
-    return PairedOutcome(float(t_all(checked_rows(differences), resolution)[0]), exact=True)
 
 
 def least_sd(mean: Vector, resolution: float) -> Vector:
@@ -214,28 +121,54 @@ def _parts(length: int, per_entry: int) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, length, size))
 
 
-def paired_test(
-    differences: Sequence[float] | Vector, test: Test = "sign-flip", *, resolution: float = 0.0
-) -> PairedOutcome:
-    """A test by its name; the resolution matters to the t test only.
-
-    Example:
-        >>> paired_test([0.1, 0.2, 0.3], "sign-flip").p
-        0.25
-    """
-    if test not in get_args(Test):
-        raise unknown_name("test", test, get_args(Test))
-    return sign_flip_test(differences) if test == "sign-flip" else t_test(differences, resolution=resolution)
-
-
 def p_values(rows: Matrix, test: Test, *, resolution: float = 0.0) -> tuple[Vector, bool]:
-    """The p-values of a test, one per row of differences, and whether they are exact.
+    """The two-sided p-values of a test, one per row of differences, and whether they are exact.
+
+    **sign-flip** tests the hypothesis that the differences are symmetric about 0. If the two methods are
+    exchangeable, the difference of a seed could as well have had the other sign. The p-value is the share of
+    all 2^n sign assignments whose sum is at least as far from 0 as the observed one (including the observed
+    one). For symmetric differences p ≤ α has probability at most α for any number of seeds, whatever their
+    distribution otherwise. Without differences, or if all are 0, p is 1.
+
+    Symmetry is assumed, and equal means alone are not enough. If one method is slightly better on most seeds
+    and collapses on few, so that both have the same mean, the test finds a difference in 11 to 53 % of cases
+    with six to ten seeds, because those without a collapse all have the same sign. Such a finding is
+    about the typical seed, not about the mean.
+
+    Up to `EXACT_SEEDS` seeds all assignments are counted. With more seeds, `DRAWS` random ones are used
+    and the p-value is (1 + number at least as far) / (1 + draws), which keeps the level as well.
+
+    **t** is the paired t test of the hypothesis that the differences are normal with mean 0:
+    t = mean / (s/√n) with the sample SD s (divisor n - 1) and n - 1 degrees of freedom. For fewer than two
+    seeds p is 1.
+
+    Accuracies are multiples of 1/m for m test samples, so a few differences may agree by chance, and s is
+    then too small. `least_sd` has the lower bound of s that follows from the resolution 1/m. Where
+    the resolution is unknown and s is 0, only the signs are left to test: p is 2 / 2^n (`smallest_p`).
+
+    Args:
+        rows: One row of differences per pair, one column per seed.
+        test: The test.
+        resolution: The change of the metric by one test sample, for the t test; 0 where that is unknown.
+
+    Raises:
+        InputError: There is no such test.
+
+    Source: Fisher, The design of experiments, section 21; Phipson and Smyth (2010) for the drawn p-value.
 
     Example:
+        >>> # Only + + + and - - - reach a sum of 0.6: 2 of 8. All reach a sum of 0.
         >>> p, exact = p_values(np.array([[0.1, 0.2, 0.3], [0.1, 0.2, -0.3]]), "sign-flip")
         >>> p.tolist(), exact
         ([0.25, 1.0], True)
+        >>> p_values(np.array([[0.1, 0.2, 0.3]]), "t")[0].round(6)
+        array([0.07418])
+        >>> equal = np.array([[0.02, 0.02]])
+        >>> p_values(equal, "t")[0], p_values(equal, "t", resolution=0.001)[0].round(6)
+        (array([0.5]), array([0.099832]))
     """
+    if test not in get_args(Test):
+        raise unknown_name("test", test, get_args(Test))
     if test == "t":
         return t_all(rows, resolution), True
     exact = rows.shape[1] <= EXACT_SEEDS
@@ -263,26 +196,15 @@ def holm(p_values: Sequence[float] | Vector) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def effect_size(differences: Sequence[float] | Vector) -> EffectSize:
-    """The size of a difference relative to its standard deviation over seeds.
+def effects(rows: Matrix, resolution: float = 0.0) -> tuple[Vector, Vector]:
+    """The sizes d_z and g_z of each row of differences relative to their standard deviation over seeds.
 
-    d_z = mean / s with the sample SD s (divisor n - 1). g_z = d_z · J with Hedges' exact correction
-    J = Γ(k/2) / (√(k/2) · Γ((k - 1)/2)), k = n - 1. d_z needs two seeds and g_z three; otherwise NaN.
-    If all differences are equal, both are infinite, or 0 if all differences are 0.
+    d_z = mean / s with the sample SD s (divisor n - 1): Cohen's d_z. It is biased upwards for few seeds, so
+    g_z = d_z · J with Hedges' exact correction J = Γ(k/2) / (√(k/2) · Γ((k - 1)/2)), k = n - 1. d_z needs two
+    seeds and g_z three; otherwise NaN. If all differences are equal, both are infinite, or 0 if all
+    differences are 0. With a resolution, no SD is below `least_sd`.
 
     Source: Lakens (2013) for d_z; Hedges (1981) for the correction.
-
-    Example:
-        >>> size = effect_size([0.1, 0.2, 0.3])
-        >>> round(size.d_z, 6), round(size.g_z, 6)
-        (2.0, 1.128379)
-    """
-    d_z, g_z = effects(checked_rows(differences))
-    return EffectSize(float(d_z[0]), float(g_z[0]))
-
-
-def effects(rows: Matrix, resolution: float = 0.0) -> tuple[Vector, Vector]:
-    """d_z and g_z of each row of differences; with a resolution, no SD is below `least_sd`.
 
     Example:
         >>> d_z, g_z = effects(np.array([[0.1, 0.2, 0.3]]))
@@ -327,18 +249,11 @@ def fewest_seeds(*, tests: int = 1, level: float = LEVEL) -> int:
     return next(n for n in range(1, _MOST_SEEDS) if tests * smallest_p(n) <= level)
 
 
-def seeds_to_decide(
-    differences: Sequence[float] | Vector,
-    *,
-    test: Test = "sign-flip",
-    tests: int = 1,
-    level: float = LEVEL,
-    power: float = POWER,
-) -> float:
-    """The total number of seeds needed to detect a difference like the observed one.
+def seeds_for(effect: Vector, *, test: Test, tests: int, level: float) -> Vector:
+    """The total numbers of seeds needed to detect effects of these sizes.
 
-    The smallest n for which a paired t test detects it with probability `power`, if the true effect is the
-    observed g_z and differences are normal. With several tests it must be detected at level / tests, which is
+    The smallest n for which a paired t test detects an effect with a probability of `POWER`, if that is the
+    true one and differences are normal. With several tests it must be detected at level / tests, which is
     sufficient for Holm's correction whatever the other tests yield. The power is that of the noncentral t
     distribution in Johnson and Welch's normal approximation,
     Φ((g_z √n - t (1 - 1/4k)) / √(1 + t²/2k)) with k = n - 1 and t the two-sided critical value.
@@ -349,33 +264,23 @@ def seeds_to_decide(
     An effect estimated from few seeds is uncertain: the result is an order of magnitude.
 
     Args:
-        differences: One difference per seed so far.
+        effect: The sizes of the effects, |g_z|.
         test: The test to be used.
         tests: The number of tests that are corrected together.
         level: The significance level of the corrected p-value.
-        power: The probability of detecting the difference.
 
     Returns:
-        The number of seeds; infinite if there is no difference or more than 100,000 seeds would be needed,
-        and NaN for fewer than three seeds, from which the spread cannot be estimated.
-
-    Example:
-        >>> seeds_to_decide([0.03, 0.01, -0.01, 0.02, 0.0])
-        33
-        >>> seeds_to_decide([0.03, 0.01, -0.01, 0.02, 0.0], tests=10)
-        57
-    """
-    effect = np.abs(effects(checked_rows(differences))[1])
-    needed = float(seeds_for(effect, test=test, tests=tests, level=level, power=power)[0])
-    return int(needed) if math.isfinite(needed) else needed
-
-
-def seeds_for(effect: Vector, *, test: Test, tests: int, level: float, power: float = POWER) -> Vector:
-    """The total numbers of seeds that detect effects of these sizes (|g_z|); see `seeds_to_decide`.
+        The numbers of seeds; infinite if there is no effect or more than 100,000 seeds would be needed, and
+        NaN where the effect is, as for fewer than three seeds, from which the spread cannot be estimated.
 
     Example:
         >>> seeds_for(np.array([0.5, 0.0, np.inf]), test="t", tests=1, level=0.05)
         array([34., inf,  6.])
+        >>> g_z = effects(np.array([[0.03, 0.01, -0.01, 0.02, 0.0]]))[1]
+        >>> seeds_for(g_z, test="sign-flip", tests=1, level=0.05)
+        array([33.])
+        >>> seeds_for(g_z, test="sign-flip", tests=10, level=0.05)
+        array([57.])
     """
     from scipy.special import ndtr, ndtri, stdtrit
 
@@ -384,7 +289,7 @@ def seeds_for(effect: Vector, *, test: Test, tests: int, level: float, power: fl
     fewest = signs if test == "sign-flip" else 2
     tail = 1 - level / tests / 2
     # The number needed if the spread were known; with an estimated spread it is never smaller.
-    sure = ndtri(tail) + ndtri(power)
+    sure = ndtri(tail) + ndtri(POWER)
     at_least = np.divide(sure, effect, out=np.full_like(effect, np.inf), where=effect > 0) ** 2
     needed = np.where(np.isnan(effect), np.nan, np.where(at_least > _MOST_SEEDS, np.inf, signs))
     undecided = np.flatnonzero(np.isfinite(effect) & (at_least <= _MOST_SEEDS))
@@ -397,18 +302,10 @@ def seeds_for(effect: Vector, *, test: Test, tests: int, level: float, power: fl
         if test == "sign-flip":
             all_agree = ndtr(effect[undecided]) ** n
             achieved = np.where(n == fewest, np.minimum(achieved, all_agree), achieved)
-        enough = achieved >= power
+        enough = achieved >= POWER
         needed[undecided[enough]] = n[enough]
         undecided, n = undecided[~enough], n[~enough] + 1
     return needed
-
-
-def checked_rows(differences: Sequence[float] | Vector) -> Matrix:
-    """The differences as one row of a matrix, checked."""
-    values = np.asarray(differences, dtype=np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all():
-        raise InputError("differences must be one finite number per seed; leave out seeds without a value")
-    return values[None, :]
 
 
 def moments(rows: Matrix) -> tuple[Vector, Vector]:
