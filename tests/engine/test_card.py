@@ -35,7 +35,7 @@ from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps
 from engram.engine.observers import Step
 from engram.engine.recipe import experiment
-from engram.engine.retained import Retained, retained, retained_samples, shapes_of
+from engram.engine.retained import Retained, retained, shapes_of
 from engram.engine.where import Where
 from engram.methods import METHODS
 from engram.methods.base import Learner
@@ -402,7 +402,7 @@ def test_samples_are_recognised_among_attributes() -> None:
     # An anchor of the first layer has the shape of many vectors, but no labels with it.
     *_, last = run_steps(plan("ewc"))
     assert last.method is not None
-    assert retained_samples(last.method, (64,)) == 0
+    assert retained(last.method, (64,)).samples == 0
 
 
 def _on_the_network(method: Any) -> list[Any]:

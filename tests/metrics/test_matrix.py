@@ -75,12 +75,6 @@ def test_omega_is_undefined_without_an_ideal() -> None:
     assert joint.omega_all(0.6, 0.5) > 1
 
 
-def test_catastrophic_is_unknown_without_a_quality() -> None:
-    assert joint.catastrophic(NAN, "D9-1") is None
-    with pytest.raises(InputError, match="did you mean 'D5-5'"):
-        joint.catastrophic(0.5, "D5-4")
-
-
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

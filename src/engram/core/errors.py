@@ -76,6 +76,7 @@ LISTED_BY = {
 
 _SAME_BEGINNING = 0.75
 _FEW = 12
+_NEAR = 3
 
 
 def unknown_name(
@@ -114,15 +115,14 @@ def unknown_name(
     return InputError(f"unknown {kind} {name!r}{'; ' if hints else ''}{' '.join(hints)}")
 
 
-def nearest(name: str, known: Iterable[str], *, count: int = 3, like: float = 0.6) -> list[str]:
-    """The most similar known names, the best match first; empty where none is similar.
+def nearest(name: str, known: Iterable[str], *, like: float = 0.6) -> list[str]:
+    """The three most similar known names, the best match first; empty where none is similar.
 
     Case does not matter. A name that begins with the other one counts as similar.
 
     Args:
         name: The name to look for.
         known: The names to choose from.
-        count: The greatest number of names.
         like: The least similarity, from 0 to 1.
 
     Example:
@@ -142,4 +142,4 @@ def nearest(name: str, known: Iterable[str], *, count: int = 3, like: float = 0.
 
     # Equally similar names stay in the order of `known`.
     rated = sorted(dict.fromkeys(known), key=likeness, reverse=True)
-    return [candidate for candidate in rated[:count] if likeness(candidate)[0] >= like]
+    return [candidate for candidate in rated[:_NEAR] if likeness(candidate)[0] >= like]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
@@ -39,10 +39,6 @@ class Batch:
 
     def __len__(self) -> int:
         return int(self.y.shape[0])
-
-    def plain(self) -> Batch:
-        """The same samples, all new and equally weighted."""
-        return replace(self, weight=None, fresh=None)
 
 
 @dataclass(frozen=True, slots=True)

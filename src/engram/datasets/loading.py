@@ -33,6 +33,7 @@ OWN: dict[str, Callable[[int], Dataset]] = {}
 """The functions that open users' own data sets within a memory limit."""
 
 _KEPT = 8
+_READ_AT_ONCE = 256
 _kept: OrderedDict[tuple[object, ...], Dataset] = OrderedDict()
 
 
@@ -221,13 +222,14 @@ def from_listing(info: DatasetInfo, listing: Listing, shape: tuple[int, ...], *,
     return Dataset(info.name, part(listing.train), part(listing.test), listing.classes)
 
 
-def gathered(images: OnDisk, *, batch: int = 256) -> InMemory:
+def gathered(images: OnDisk) -> InMemory:
     """All samples, read once into memory."""
     pixels = torch.empty((0, *images.shape))
-    for i, samples in enumerate(images.read(torch.split(torch.arange(len(images)), batch))):
+    for i, samples in enumerate(images.read(torch.split(torch.arange(len(images)), _READ_AT_ONCE))):
         if i == 0:
             pixels = samples.new_empty((len(images), *images.shape))
-        pixels[i * batch : i * batch + len(samples)] = samples
+        start = i * _READ_AT_ONCE
+        pixels[start : start + len(samples)] = samples
     return InMemory(pixels, images.labels)
 
 

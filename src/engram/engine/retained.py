@@ -118,21 +118,6 @@ def retained(
     return Retained(size, samples, tuple(doubtful))
 
 
-def retained_samples(method: object, shape: Shape) -> int:
-    """How many inputs of this shape a method retains, not counting its networks and its optimiser.
-
-    Example:
-        >>> import torch
-        >>> class Keeper:
-        ...     memory = None
-        >>> keeper = Keeper()
-        >>> keeper.memory = [{"x": torch.zeros(5, 1, 8, 8), "y": torch.zeros(5, dtype=torch.int64)}]
-        >>> retained_samples(keeper, (1, 8, 8)), retained_samples(keeper, (3, 8, 8))
-        (5, 0)
-    """
-    return retained(method, shape).samples
-
-
 # Which arrays are samples ---------------------------------------------------------------------------
 
 

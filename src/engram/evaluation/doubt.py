@@ -78,15 +78,13 @@ class Settled(NamedTuple):
     error: float
 
 
-def settle(
-    half: Margins, ask: AskAgain, *, known_error: float, factor: float, seed: int, probes: int = PROBES
-) -> Settled:
+def settle(half: Margins, ask: AskAgain, *, known_error: float, factor: float, seed: int) -> Settled:
     """Decide which answers are right, asking again for those that half precision leaves in doubt.
 
-    Some samples, drawn at random, are asked in both precisions: at least `probes`, and as many as make up
-    whole blocks. An answer is in doubt if its margin is at
-    most `factor` times the largest error of a margin seen so far, both relative to the scale. Answers in
-    doubt are asked again; if the errors among them are larger, so is the doubt, and more are asked.
+    Some samples, drawn at random, are asked in both precisions: at least `PROBES`, and as many as make up
+    whole blocks. An answer is in doubt if its margin is at most `factor` times the largest error of a margin
+    seen so far, both relative to the scale. Answers in doubt are asked again; if the errors among them are
+    larger, so is the doubt, and more are asked.
 
     Args:
         half: The margins of all samples in half precision.
@@ -94,7 +92,6 @@ def settle(
         known_error: The largest error in the last evaluations.
         factor: How many times that error a margin must have to be sure.
         seed: For drawing samples.
-        probes: How many are drawn at least.
 
     Example:
         >>> full = torch.linspace(-1, 1, 1000)
@@ -114,7 +111,7 @@ def settle(
     clear = margin.abs() / scale
     right, asked = margin > 0, torch.zeros(len(margin), dtype=torch.bool)
     draw = torch.Generator().manual_seed(seed)
-    error, extra = 0.0, probes
+    error, extra = 0.0, PROBES
     # Without a known error, nothing can be said before the first are asked.
     doubtful, applied = (~(clear > factor * known_error), known_error) if known_error > 0 else (asked, -1.0)
     rows = torch.nonzero(doubtful).squeeze(1)

@@ -16,7 +16,6 @@ from engram.core.errors import InputError, unknown_name
 from engram.metrics.arrays import Matrix
 from engram.metrics.history import Curve as Curve
 from engram.metrics.history import History as History
-from engram.metrics.history import Phases as Phases
 from engram.metrics.registry import metric
 from engram.metrics.sources import AGEM, STABILITY_GAP
 

@@ -114,10 +114,8 @@ def share_bounds(count: ArrayLike, total: ArrayLike, *, level: float = LEVEL) ->
     return low, high
 
 
-def smallest_drop(
-    gained: ArrayLike, total: ArrayLike, *, level: float = LEVEL, power: float = POWER
-) -> Vector:
-    """The smallest drop of accuracy that a test on this many samples would notice with probability `power`.
+def smallest_drop(gained: ArrayLike, total: ArrayLike, *, level: float = LEVEL) -> Vector:
+    """The smallest drop of accuracy that a test on this many samples would notice with probability `POWER`.
 
     The test is `exact_test` with this `level`. Gains are assumed to be as frequent as observed (at least
     half a sample), and the drop is added to the losses; the normal approximation is used, but never below
@@ -131,7 +129,7 @@ def smallest_drop(
 
     gains, totals = (np.asarray(value, dtype=np.float64) for value in np.broadcast_arrays(gained, total))
     rate = np.maximum(gains, 0.5) / totals
-    to_reject, to_notice = float(norm.ppf(1 - level / 2)), float(norm.ppf(power))
+    to_reject, to_notice = float(norm.ppf(1 - level / 2)), float(norm.ppf(POWER))
 
     def noticed(drop: Vector) -> NDArray[np.bool_]:
         flips = np.minimum(2 * rate + drop, 1.0)

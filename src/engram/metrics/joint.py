@@ -5,7 +5,6 @@ from typing import Final
 
 import numpy as np
 
-from engram.core.errors import unknown_name
 from engram.metrics.arrays import mean_of_known
 from engram.metrics.registry import metric
 from engram.metrics.sources import APPLICATION
@@ -44,22 +43,3 @@ def omega_all(quality: float | Sequence[float], ideal: float) -> float:
     if not ideal > 0:
         return np.nan
     return mean_of_known(np.atleast_1d(np.asarray(quality, dtype=np.float64)) / ideal)
-
-
-def catastrophic(quality: float, kind: str) -> bool | None:
-    """The CF flag of Pfülb & Gepperth (2019): whether the first of two tasks counts as forgotten.
-
-    Args:
-        quality: The best accuracy on the union of both tasks while the second was learned.
-        kind: The type of two-task stream: `D5-5`, `D9-1` or `DP10-10`.
-
-    Returns:
-        True or False; None where the quality is not known (NaN).
-
-    Example:
-        >>> catastrophic(0.49, "D5-5"), catastrophic(0.89, "D9-1"), catastrophic(0.5, "DP10-10")
-        (True, True, False)
-    """
-    if kind not in CF_THRESHOLDS:
-        raise unknown_name("type of two-task stream", kind, CF_THRESHOLDS)
-    return None if np.isnan(quality) else bool(quality < CF_THRESHOLDS[kind])

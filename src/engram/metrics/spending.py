@@ -10,10 +10,10 @@ from engram.core.errors import InputError
 from engram.metrics.paired import LEVEL
 
 
-def spent(share: float, *, level: float = LEVEL) -> float:
+def spent(share: float) -> float:
     """The part of the level that may be spent once this share of the seeds is there.
 
-    2 - 2 Φ(z / √share) with z = Φ⁻¹(1 - level / 2): next to nothing early, all of it at the end.
+    2 - 2 Φ(z / √share) with z = Φ⁻¹(1 - `LEVEL` / 2): next to nothing early, all of it at the end.
 
     Source: Lan and DeMets (1983), the spending function that resembles the boundaries of O'Brien and Fleming.
 
@@ -23,20 +23,19 @@ def spent(share: float, *, level: float = LEVEL) -> float:
     """
     from scipy.special import ndtr, ndtri
 
-    return float(2 * ndtr(-ndtri(1 - level / 2) / math.sqrt(share)))
+    return float(2 * ndtr(-ndtri(1 - LEVEL / 2) / math.sqrt(share)))
 
 
-def level_of_look(looks: Sequence[int], seeds: int, *, level: float = LEVEL) -> float:
-    """The level of one look of a plan, such that all of them together have at most `level`.
+def level_of_look(looks: Sequence[int], seeds: int) -> float:
+    """The level of one look of a plan, such that all of them together have at most `LEVEL`.
 
     It is what the spending function allows by now minus what it allowed at the look before. The probability
-    of a false finding at any look is at most the sum of these levels, which is `level`, for any test and any
+    of a false finding at any look is at most the sum of these levels, which is `LEVEL`, for any test and any
     dependence between looks. The numbers of seeds must be fixed before the first look.
 
     Args:
         looks: The numbers of seeds at which the comparison is looked at, ascending.
         seeds: The number of seeds now: one of `looks`.
-        level: The level of all looks together.
 
     Raises:
         InputError: The plan has fewer than two looks or is not ascending, or `seeds` is not part of it.
@@ -52,8 +51,8 @@ def level_of_look(looks: Sequence[int], seeds: int, *, level: float = LEVEL) -> 
             "seeds that are missing or leave out those that are too many"
         )
     place = list(looks).index(seeds)
-    before = spent(looks[place - 1] / looks[-1], level=level) if place else 0.0
-    return spent(seeds / looks[-1], level=level) - before
+    before = spent(looks[place - 1] / looks[-1]) if place else 0.0
+    return spent(seeds / looks[-1]) - before
 
 
 def check_looks(looks: Sequence[int]) -> None:

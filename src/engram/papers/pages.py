@@ -197,7 +197,7 @@ def _sample_sd(rows: Floats, mean: Floats) -> Floats:
         return np.where(counted > 1, np.sqrt(squares / np.maximum(counted - 1, 1)), 0.0)
 
 
-def level(value: float, *, colour: str, dash: str = "dash") -> Plotly:
+def level(value: float, *, colour: str) -> Plotly:
     """A horizontal line across a panel, for `layout["shapes"]`."""
     return {
         "type": "line",
@@ -206,7 +206,7 @@ def level(value: float, *, colour: str, dash: str = "dash") -> Plotly:
         "x1": 1,
         "y0": value,
         "y1": value,
-        "line": {"color": colour, "width": 1.3, "dash": dash},
+        "line": {"color": colour, "width": 1.3, "dash": "dash"},
     }
 
 

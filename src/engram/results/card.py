@@ -24,10 +24,7 @@ from engram.record.card import (
     Selected,
     selection_facts,
 )
-from engram.results.questions import CONSTRAINTS as CONSTRAINTS
-from engram.results.questions import QUESTIONS as QUESTIONS
-from engram.results.questions import Question, note_only
-from engram.results.questions import find_question as find_question
+from engram.results.questions import CONSTRAINTS, QUESTIONS, Question, note_only
 
 if TYPE_CHECKING:
     from engram.record.run import Run

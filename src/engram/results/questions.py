@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from engram.core.errors import unknown_name
 from engram.record.card import (
     SELECTION_ON_LATER,
     SELECTION_ON_TEST,
@@ -50,7 +49,7 @@ class Question(Generic[Item]):
         """An answer as text.
 
         Example:
-            >>> question = find_question("passes")
+            >>> question = QUESTIONS["passes"]
             >>> question.answer(2.791), question.answer(None)
             ('2.79', 'unknown')
         """
@@ -59,19 +58,6 @@ class Question(Generic[Item]):
         if isinstance(answer, bool):
             return "yes" if answer else "no"
         return self.number(answer)
-
-
-def find_question(name: str) -> Question[Fact] | Question[Constraint]:
-    """A question or a constraint by its name.
-
-    Example:
-        >>> find_question("kept bytes").question
-        'How many bytes were kept beyond the weights?'
-    """
-    for table in (QUESTIONS, CONSTRAINTS):
-        if name in table:
-            return table[name]
-    raise unknown_name("question", name, [*QUESTIONS, *CONSTRAINTS])
 
 
 # Sentences about facts ------------------------------------------------------------------------------

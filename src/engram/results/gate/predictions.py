@@ -28,6 +28,7 @@ LAYOUT: Final = (
 )
 _TRUE: Final = ("1", "true", "1.0")
 _FALSE: Final = ("0", "false", "0.0")
+_LISTED: Final = 10
 _LM_EVAL_NAME: Final = re.compile(r"samples_(?P<task>.+)_(?P<date>\d{4}-\d{2}-\d{2}T[\d.:-]+)\.jsonl")
 
 
@@ -297,16 +298,16 @@ def _booleans(column: polars.Series, source: str) -> polars.Series:
     return right.alias(CORRECT)
 
 
-def listed(values: Sequence[object] | set[str], most: int = 10) -> str:
+def listed(values: Sequence[object] | set[str]) -> str:
     """Up to ten values, and how many more there are.
 
     Example:
-        >>> listed(["b", "a"]), listed(list(range(12)), most=2)
-        ("'b', 'a'", '0, 1 and 10 more')
+        >>> listed(["b", "a"]), listed(list(range(12)))
+        ("'b', 'a'", '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 2 more')
     """
     ordered = sorted(values) if isinstance(values, set) else list(values)
-    rest = len(ordered) - most
-    return ", ".join(map(repr, ordered[:most])) + (f" and {rest} more" if rest > 0 else "")
+    rest = len(ordered) - _LISTED
+    return ", ".join(map(repr, ordered[:_LISTED])) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _first_line(error: BaseException) -> str:

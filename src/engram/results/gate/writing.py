@@ -11,14 +11,14 @@ _ROWS = 20
 """The most slices in a Markdown table; the JSON and HTML outputs have all."""
 
 
-def percent(share: float, digits: int = 2) -> str:
-    """A share in percent; a dash if it is not a number.
+def percent(share: float) -> str:
+    """A share in percent with two digits; a dash if it is not a number.
 
     Example:
         >>> percent(0.12345), percent(math.nan)
         ('12.35', '–')
     """
-    return "–" if math.isnan(share) else f"{100 * share:.{digits}f}"
+    return "–" if math.isnan(share) else f"{100 * share:.2f}"
 
 
 def p_value(p: float) -> str:
