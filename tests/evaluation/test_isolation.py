@@ -29,7 +29,7 @@ from engram.core.errors import InputError
 from engram.evaluation.evaluator import Evaluator
 from engram.evaluation.guard import Guard, untouched
 from engram.evaluation.kshot import features_of
-from engram.evaluation.records import same_bits
+from engram.evaluation.restoring_tensors import same_bits
 from engram.evaluation.samples import TensorSet
 from engram.evaluation.settings import Settings
 from engram.evaluation.snapshot import Snapshot

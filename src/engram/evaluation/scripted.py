@@ -21,7 +21,7 @@ class ScriptedAttributes:
     """The attributes of a scripted module, with its parameters and buffers, as they were.
 
     Numbers, texts, lists and dictionaries are copied whenever they are read from a scripted module, and
-    tensors are the same objects: what is written into these is noticed and restored by records of their own.
+    tensors are the same objects: what is written into these is noticed and restored as parts of their own.
 
     Args:
         module: The module.

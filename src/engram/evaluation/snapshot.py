@@ -34,7 +34,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from engram.core.errors import InputError
 from engram.evaluation.functions import defaults_of
-from engram.evaluation.records import (
+from engram.evaluation.restoring import (
     SMALL,
     Attributes,
     ClassAttributes,
@@ -45,14 +45,11 @@ from engram.evaluation.records import (
     Items,
     Lost,
     Members,
-    Numbers,
+    Part,
     Progress,
-    RandomState,
-    Record,
     Slots,
-    Uninitialised,
-    Values,
 )
+from engram.evaluation.restoring_tensors import Numbers, RandomState, Uninitialised, Values
 from engram.evaluation.scripted import ScriptedAttributes
 from engram.evaluation.settings import Settings
 
@@ -104,7 +101,7 @@ class Change(NamedTuple):
 
 
 class _Owner(NamedTuple):
-    """The module that a record belongs to: whether all is copied, and whether its class is known."""
+    """The module that a part belongs to: whether all is copied, and whether its class is known."""
 
     path: str
     kind: str
@@ -146,10 +143,10 @@ class Snapshot:
         self._full, self._known = full, known
         self._met: dict[int, object] = {}
         self._modes: list[tuple[nn.Module, bool]] = []
-        self._records: list[tuple[_Owner, Record]] = []
+        self._parts: list[tuple[_Owner, Part]] = []
         self.unseen: list[Change] = []
         self._module(network, "", 0)
-        self._records.append((_Owner("", type(network).__name__, full=True, known=False), Settings()))
+        self._parts.append((_Owner("", type(network).__name__, full=True, known=False), Settings()))
 
     def restore(self) -> list[Change]:
         """Restore what has changed since, and return it; the modes of modules do not count as changes.
@@ -161,15 +158,15 @@ class Snapshot:
             _set_mode(module, mode)
         changes: dict[Change, None] = {}
         lost: list[Change] = []
-        for owner, record in self._records:
-            if not (parts := record.changed()):
+        for owner, part in self._parts:
+            if not (names := part.changed()):
                 continue
-            here = [Change(owner.path, owner.kind, part) for part in parts]
+            here = [Change(owner.path, owner.kind, name) for name in names]
             changes.update(dict.fromkeys(here))
-            if owner.known and record.large and not (isinstance(record, Values) and record.noticed):
+            if owner.known and part.large and not (isinstance(part, Values) and part.noticed):
                 self.unseen += here
             try:
-                record.restore()
+                part.restore()
             except Lost:
                 lost += here
         if lost:
@@ -181,9 +178,9 @@ class Snapshot:
 
         Call it after `restore`.
         """
-        written = [record for _, record in self._records if isinstance(record, Values) and record.written]
-        for record in written:
-            record.forget_writes()
+        written = [part for _, part in self._parts if isinstance(part, Values) and part.written]
+        for part in written:
+            part.forget_writes()
         return bool(written)
 
     # ----------------------------------------------------------------------------------------------
@@ -202,9 +199,9 @@ class Snapshot:
         if isinstance(module, torch.jit.ScriptModule):
             self._scripted(module, owner, depth)
             return
-        self._records.append((owner, Attributes(module, None)))
+        self._parts.append((owner, Attributes(module, None)))
         empty = Empty(module)
-        self._records.append((owner, empty))
+        self._parts.append((owner, empty))
         for name, value in vars(module).items():
             kind = type(value)
             if kind in _CONSTANT:
@@ -222,7 +219,7 @@ class Snapshot:
 
     def _registered(self, name: str, entries: dict[str, object], owner: _Owner, depth: int) -> None:
         """The parameters, buffers or submodules of a module."""
-        self._records.append((owner, Entries(entries, None)))
+        self._parts.append((owner, Entries(entries, None)))
         for key, value in entries.items():
             if isinstance(value, nn.Module):
                 self._module(value, f"{owner.path}.{key}" if owner.path else key, depth)
@@ -232,7 +229,7 @@ class Snapshot:
     def _hooks(self, name: str, hooks: dict[str, object], owner: _Owner, depth: int) -> None:
         """The hooks of a module; a function among them may keep a record for its user."""
         self._met[id(hooks)] = hooks
-        self._records.append((owner, Entries(hooks, name)))
+        self._parts.append((owner, Entries(hooks, name)))
         for hook in hooks.values():
             if not isinstance(hook, _FUNCTIONS):
                 self._visit(hook, owner, name, depth + 1)
@@ -240,7 +237,7 @@ class Snapshot:
     def _scripted(self, module: torch.jit.ScriptModule, owner: _Owner, depth: int) -> None:
         """A scripted module, whose attributes are not Python's."""
         attributes = ScriptedAttributes(module, Change(owner.path, owner.kind, "").module)
-        self._records.append((owner, attributes))
+        self._parts.append((owner, attributes))
         learned = {id(parameter) for parameter in module.parameters(recurse=False)}
         for key, tensor in attributes.tensors():
             if id(tensor) not in self._met:
@@ -254,11 +251,11 @@ class Snapshot:
             if id(ancestor) in self._met or ancestor.__module__.partition(".")[0] in ("torch", "builtins"):
                 continue
             self._met[id(ancestor)] = ancestor
-            record = ClassAttributes(ancestor)
-            self._records.append((owner, record))
-            for name in record.data:
-                self._visit(record.values[name], owner, name, depth + 1)
-            for name, function in record.functions.items():
+            attributes = ClassAttributes(ancestor)
+            self._parts.append((owner, attributes))
+            for name in attributes.data:
+                self._visit(attributes.values[name], owner, name, depth + 1)
+            for name, function in attributes.functions.items():
                 self._function(function, owner, name, depth + 1, method=True)
 
     def _visit(self, value: object, owner: _Owner, part: str, depth: int) -> None:
@@ -278,8 +275,8 @@ class Snapshot:
         elif isinstance(value, tuple | dict | list | deque | set | frozenset):
             self._container(value, owner, part, depth)
         elif isinstance(value, _LEAVES):
-            if (record := _leaf(value, owner, part)) is not None:
-                self._records.append((owner, record))
+            if (leaf := _leaf(value, owner, part)) is not None:
+                self._parts.append((owner, leaf))
             self._visit(_inside(value), owner, part, depth + 1)
         else:
             self._object(value, owner, part, depth)
@@ -298,11 +295,11 @@ class Snapshot:
             held = (function.func, function.args, function.keywords, vars(function))
         elif isinstance(function, FunctionType) and _library(function.__module__) not in _NOT_LOOKED_INTO:
             attributes = Attributes(function, part)
-            self._records.append((owner, attributes))
+            self._parts.append((owner, attributes))
             held = (*attributes.values.values(), *defaults_of(function))
             if not method:
                 closure = Closure(function, part)
-                self._records.append((owner, closure))
+                self._parts.append((owner, closure))
                 held += (*closure.values.values(),)
         for item in held:
             self._visit(item, owner, part, depth + 1)
@@ -315,24 +312,24 @@ class Snapshot:
     def _tensor(self, tensor: Tensor, owner: _Owner, part: str, depth: int, *, copied: bool = False) -> None:
         self._met[id(tensor)] = tensor
         if is_lazy(tensor):
-            self._records.append((owner, Uninitialised(tensor, part)))
+            self._parts.append((owner, Uninitialised(tensor, part)))
             return
         for value in tensor.__dict__.values():
             self._visit(value, owner, part, depth + 1)
         always = copied or tensor.numel() <= SMALL
-        record = Values(tensor, part, copied=always or owner.full, large=not always)
-        self._records.append((owner, record))
-        if record.grad is not None and owner.full and id(record.grad) not in self._met:
-            self._tensor(record.grad, owner, f"{part}.grad", depth)
+        values = Values(tensor, part, copied=always or owner.full, large=not always)
+        self._parts.append((owner, values))
+        if values.grad is not None and owner.full and id(values.grad) not in self._met:
+            self._tensor(values.grad, owner, f"{part}.grad", depth)
 
     def _container(self, value: _Container, owner: _Owner, part: str, depth: int) -> None:
         copied = owner.full or len(value) <= SMALL
         if isinstance(value, dict):
-            self._records.append((owner, Entries(value, part, copied=copied)))
+            self._parts.append((owner, Entries(value, part, copied=copied)))
         elif isinstance(value, list | deque):
-            self._records.append((owner, Items(value, part, copied=copied)))
+            self._parts.append((owner, Items(value, part, copied=copied)))
         elif isinstance(value, set) and copied:
-            self._records.append((owner, Members(value, part)))
+            self._parts.append((owner, Members(value, part)))
         if not copied:
             return
         for item in [*dict.keys(value), *dict.values(value)] if isinstance(value, dict) else list(value):
@@ -349,12 +346,12 @@ class Snapshot:
         names = _slots(kind)
         if names:
             slots = Slots(value, names, part)
-            self._records.append((owner, slots))
+            self._parts.append((owner, slots))
             for item in slots.values.values():
                 self._visit(item, owner, part, depth + 1)
         if hasattr(value, "__dict__"):
             attributes = Attributes(value, part)
-            self._records.append((owner, attributes))
+            self._parts.append((owner, attributes))
             for item in attributes.values.values():
                 self._visit(item, owner, part, depth + 1)
 
@@ -387,8 +384,8 @@ _LEAVES: tuple[type, ...] = (
 _FUNCTIONS = (FunctionType, MethodType, BuiltinFunctionType, partial)
 
 
-def _leaf(value: object, owner: _Owner, part: str) -> Record | None:
-    """The record of an array, a random generator, an iterator or a file; None where it cannot change."""
+def _leaf(value: object, owner: _Owner, part: str) -> Part | None:
+    """An array, a random generator, an iterator or a file as it is; None where it cannot change."""
     if isinstance(value, _ARRAYS):
         size = value.size if isinstance(value, np.ndarray) else len(value)
         fixed = isinstance(value, np.memmap) or (isinstance(value, np.ndarray) and not value.flags.writeable)
