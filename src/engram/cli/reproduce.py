@@ -13,12 +13,13 @@ from engram.cli.completion import artefact_names, completion
 from engram.cli.machines import with_machines
 from engram.cli.options import CheckpointEvery, Timeout, Track, check_seconds
 from engram.cli.output import fail, print_json, stderr, stdout
-from engram.cli.reproduce_list import number, print_all
+from engram.cli.reproduce_list import print_all
 from engram.cli.tables import Column, print_table
 from engram.core.errors import InputError
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.limits import MOST_SEEDS
 from engram.core.stopping import exit_code
+from engram.core.words import number
 from engram.executors.machines import Machines
 
 if TYPE_CHECKING:

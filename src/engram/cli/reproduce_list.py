@@ -69,15 +69,3 @@ def _counted(entry: JsonMapping) -> str:
         holding = sum(statement["holds"] for statement in statements)
         counts.append(f"{holding} of {len(statements)} statements hold")
     return ", ".join(counts) or "curves"
-
-
-def number(mean: float | None, spread: float | None, digits: int) -> str:
-    """A number as tables show it, with its spread if there is one.
-
-    Example:
-        >>> number(93.456, 2.01, 2), number(93.456, None, 2), number(None, None, 2)
-        ('93.46 ± 2.01', '93.46', '–')
-    """
-    if mean is None:
-        return "–"
-    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")

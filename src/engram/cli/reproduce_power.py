@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engram.cli.output import print_json, stderr
-from engram.cli.reproduce_list import number
 from engram.cli.tables import Column, print_table
+from engram.core.words import number
 
 if TYPE_CHECKING:
     from engram.papers.power import Power

@@ -46,3 +46,15 @@ def duration(seconds: float) -> str:
     if seconds < 7200:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else counted(round(seconds / 86400), "day")
+
+
+def number(mean: float | None, spread: float | None, digits: int) -> str:
+    """A number as tables show it, with its spread if there is one.
+
+    Example:
+        >>> number(93.456, 2.01, 2), number(93.456, None, 2), number(None, None, 2)
+        ('93.46 ± 2.01', '93.46', '–')
+    """
+    if mean is None:
+        return "–"
+    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")

@@ -11,6 +11,7 @@ from importlib.resources import files
 from typing import TypeAlias
 
 from engram.core.jsons import JsonMapping
+from engram.core.words import number
 from engram.papers.catalogue import artefact, artefacts
 from engram.papers.published import PAPERS
 from engram.papers.verdict import LEVEL
@@ -226,8 +227,8 @@ def _table(record: Record) -> list[str]:
             theirs, ours = cell["published"], cell["ours"]
             row = (
                 cell["cell"],
-                _number(theirs["mean"], theirs["spread"], digits),
-                _number(ours["mean"], ours["spread"], digits),
+                number(theirs["mean"], theirs["spread"], digits),
+                number(ours["mean"], ours["spread"], digits),
                 str(len(ours["values"])),
                 "–" if cell["difference"] is None else f"{cell['difference']:+.{digits}f}",
                 "–" if cell["detectable"] is None else f"{cell['detectable']:.{digits}f}",
@@ -235,9 +236,3 @@ def _table(record: Record) -> list[str]:
             )
             lines.append("| " + " | ".join(row) + " |")
     return lines
-
-
-def _number(mean: float | None, spread: float | None, digits: int) -> str:
-    if mean is None:
-        return "–"
-    return f"{mean:.{digits}f}" + ("" if spread is None else f" ± {spread:.{digits}f}")
