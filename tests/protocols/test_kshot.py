@@ -13,6 +13,7 @@ from engram.engine.isolation import weights_digest
 from engram.engine.loop import run, run_steps
 from engram.engine.probing import probe_loss_name, probe_name, tuned_name
 from engram.engine.recipe import experiment
+from engram.evaluation.diversity import diversity
 from engram.evaluation.kshot import Examples, draw_shots, features_of, linear_probe, tuned_probe
 from engram.evaluation.samples import TensorSet
 from engram.models.network import Network
@@ -97,6 +98,7 @@ def test_probing_leaves_the_network_as_it_is(training: bool) -> None:
     randomness = torch.get_rng_state()
     few, test = blobs(12, 1), blobs(30, 2)
     features_of(net, TensorSet(*few))
+    diversity(net, TensorSet(*few))
     tuned_probe(net, few, [test], epochs=(2,), generator=torch.Generator())
     assert torch.equal(torch.get_rng_state(), randomness)
     assert all(torch.equal(a, b) for a, b in zip(before[0].values(), net.state_dict().values(), strict=True))
