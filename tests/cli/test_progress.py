@@ -32,7 +32,8 @@ class Clock:
 
 
 def made_up(seed: int) -> Run:
-    return Run(description={"id": f"id-{seed}", "label": "er on split-digits (class)", "seed": seed})
+    description = {"id": f"id-{seed}", "label": "er on split-digits (class)", "seed": seed}
+    return Run(description=description, finished=True)
 
 
 def console(*, terminal: bool, width: int = 160) -> tuple[Console, StringIO]:
@@ -120,9 +121,21 @@ def test_a_failure_is_said_at_once_and_counted() -> None:
             display.began(run)
             display.updated(step_of(run, 3))
             failure = Failure(FailureKind.DIVERGED, "the loss became NaN or infinite")
-            display.ended(replace(run, failure=failure))
+            display.ended(replace(run, finished=False, failure=failure))
             assert "failed: er on split-digits (class), seed 0: the loss became NaN" in file.getvalue()
             assert (display.done, display.failed) == (0, 1)
+
+
+def test_only_a_finished_run_is_done() -> None:
+    """Whatever else ended, maybe without a word."""
+    place, file = console(terminal=False)
+    with ProgressDisplay(2, console=place) as display:
+        run = replace(made_up(0), finished=False)
+        display.began(run)
+        display.updated(step_of(run, 3))
+        display.ended(run)
+        assert (display.done, display.read, display.failed) == (0, 0, 1)
+    assert "done" not in file.getvalue()
 
 
 def test_runs_of_several_processes_come_in_any_order() -> None:

@@ -15,7 +15,7 @@ from engram.core.files import write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE
 from engram.core.plugins import load_plugin
 from engram.engine.execute import execute
-from engram.engine.failures import RunFailed
+from engram.engine.failures import RunFailed, explain_crash
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
@@ -319,6 +319,11 @@ def test_a_damaged_failure_is_one_line(written: object, words: str, tmp_path: Pa
     assert run.status == "damaged" and run.failure is not None
     reason = run.failure.reason
     assert words in reason and "\n" not in reason and str(tmp_path / planned.id / FAILURE) in reason
+
+
+def test_a_run_that_ended_without_a_word_is_explained(tmp_path: Path) -> None:
+    line = explain_crash(Run(folder=tmp_path))
+    assert line == f"the run {tmp_path} ended without a result: run the same command again to retry it"
 
 
 def test_only_what_would_fail_again_is_final() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ import pytest
 import torch
 
 from engram.core.errors import InputError
+from engram.core.files import write_json
 from engram.core.folder import CHECKPOINT, FAILURE, LEASE, RESULT
 from engram.core.plugins import load_plugin
 from engram.datasets import InMemory, arrays, load
@@ -27,8 +29,10 @@ from engram.engine.loop import run
 from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
+from engram.executors import worker
 from engram.executors.forkserver import worker_context
 from engram.executors.processes import Processes
+from engram.executors.queue import failed_since, failure_stamp
 from engram.executors.shared_data import SharedImages, share
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
@@ -61,6 +65,12 @@ class Hungry(engram.Learner):
             import resource
             resource.setrlimit(resource.RLIMIT_AS, (2**30, resource.getrlimit(resource.RLIMIT_AS)[1]))
             self.kept = np.ones(2**33, np.uint8)
+
+@engram.method("test-killed")
+class Killed(engram.Learner):
+    "Is killed, as by a system that lacks memory."
+    def after_step(self, batch):
+        os.kill(os.getpid(), 9)
 
 @engram.method("test-slow")
 class Slow(engram.Learner):
@@ -160,6 +170,46 @@ def test_failed_runs_are_returned_others_continue_and_the_next_call_runs_missing
     assert same_bits(second[bad["killed"].id]), "a run that resumes from a checkpoint has the same bits"
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+def test_a_worker_that_dies_at_the_second_attempt_leaves_its_death_as_the_failure(
+    plugin: Path, tmp_path: Path
+) -> None:
+    """The failure of the attempt before, which is gone by then, is not taken for that of this one."""
+    planned = small("test-killed")
+    write_json(tmp_path / "runs" / planned.id / FAILURE, {"kind": "interrupted", "reason": "Ctrl-C"})
+    [run] = Processes(Where(out=tmp_path / "runs", jobs=1, plugin=plugin))([planned])
+    assert run.status == "failed" and run.failure is not None and "SIGKILL" in run.failure.reason
+    assert json.loads((tmp_path / "runs" / planned.id / FAILURE).read_text())["kind"] == "crashed"
+
+
+def test_only_a_failure_that_was_written_since_then_is_that_of_this_attempt(tmp_path: Path) -> None:
+    planned = small("finetune")
+    file = tmp_path / planned.id / FAILURE
+    write_json(file, {"kind": "crashed", "reason": "before"})
+    before = failure_stamp(file.parent)
+    assert not failed_since(Run.find(planned, tmp_path), before)
+    file.unlink()
+    assert not failed_since(Run.find(planned, tmp_path), before)
+    write_json(file, {"kind": "crashed", "reason": "now"})
+    os.utime(file, (0, 0))
+    assert failed_since(Run.find(planned, tmp_path), before)
+
+
+def test_a_failure_that_cannot_be_saved_is_told(
+    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(run: Run, folder: Path | None = None) -> Run:
+        raise InputError("cannot write failure.json: No space left on device")
+
+    monkeypatch.setattr(Run, "save", full)
+    there, here = Pipe()
+    with pytest.warns(UserWarning, match="the failure is not recorded: .* No space left"):
+        ended = worker._run(small("test-crash"), here, Where(out=tmp_path, plugin=plugin))
+    there.close()
+    assert ended.failure is not None and ended.failure.reason == "KeyError: 'gone'"
+
+
 def _alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -176,6 +226,7 @@ from engram.core.plugins import load_plugin
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
+from engram.executors.queue import failed_since, failure_stamp
 
 if __name__ == "__main__":
     plugin = Path({str(plugin)!r})
@@ -224,6 +275,7 @@ from pathlib import Path
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
+from engram.executors.queue import failed_since, failure_stamp
 
 Processes(Where(out=Path({str(tmp_path / "runs")!r}), jobs=1))([experiment("split-digits", "er")])
 """

@@ -77,7 +77,7 @@ class ProgressDisplay:
         >>> from io import StringIO
         >>> from types import SimpleNamespace as Made
         >>> from rich.console import Console
-        >>> run = Made(id="a", label="er on split-digits (class)", seed=0, failure=None)
+        >>> run = Made(id="a", label="er on split-digits (class)", seed=0, finished=True, failure=None)
         >>> written = StringIO()
         >>> with ProgressDisplay(1, console=Console(file=written, width=100)) as display:
         ...     display.began(run)
@@ -169,15 +169,15 @@ class ProgressDisplay:
     def ended(self, run: Run) -> None:
         """A run ended; one that was finished before, or never began here, is counted as well."""
         failure = run.failure
-        self.done += failure is None
-        self.read += failure is None and run.id not in self.states
-        self.failed += failure is not None
+        self.done += run.finished
+        self.read += run.finished and run.id not in self.states
+        self.failed += not run.finished
         state = self.states.pop(run.id, None)
         name = f"{run.label}, seed {run.seed}"
         if failure is not None and self.name_failures:
             self.console.print(f"failed: {name}: {failure.reason}", soft_wrap=True, markup=False)
         if state is not None:
-            self._finish(state, failed=failure is not None)
+            self._finish(state, failed=not run.finished)
         self._update_over_all()
 
     # What is shown ----------------------------------------------------------------------------------

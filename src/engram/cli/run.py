@@ -141,7 +141,7 @@ def _run_one(experiment: Experiment, where: Where, observers: Sequence[Observer]
     if (holder := holder_of(folder)) is not None:
         raise Held(folder, holder)
     [run] = executor_for(where, observers, machines=Machines(on="serial"))([experiment])
-    if run.failure is not None:
+    if not run.finished:
         raise InputError(explain_crash(run))
     return run
 

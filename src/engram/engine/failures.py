@@ -77,9 +77,10 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def explain_crash(run: Run) -> str:
-    """One line about a failed run: the reason, and where the traceback is."""
+    """One line about a run without a result: the reason, and where the traceback is."""
     failure = run.failure
-    assert failure is not None
+    if failure is None:
+        return f"the run {run.folder} ended without a result: run the same command again to retry it"
     traceback_file = Path(run.folder or ".") / FAILURE
     where = f"; {traceback_file} has the traceback" if failure.details and run.folder is not None else ""
     return f"{failure.reason}{where}"

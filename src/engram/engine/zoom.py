@@ -356,7 +356,7 @@ class _Zooming:
         self, state: RunState, start: _Start, kept: dict[int, Path], observers: Sequence[Observer]
     ) -> None:
         """Learn from the start to the end of the stretch, and evaluate what is due."""
-        begun = Run(planned=self.experiment)
+        begun = ended = Run(planned=self.experiment)
         for observer in observers:
             observer.began(begun)
         if start.state is None:
@@ -371,6 +371,7 @@ class _Zooming:
                 if step.step in kept:
                     self._compare(kept[step.step], state)
                 tell(observers, self._told(step, begun, accuracies, start))
+            ended = replace(begun, finished=True)
         except RunFailed as error:
             raise InputError(
                 f"the run {self.run.id} cannot be learned again: {error}; it was made with "
@@ -379,7 +380,7 @@ class _Zooming:
         finally:
             steps.close()
             for observer in observers:
-                observer.ended(begun)
+                observer.ended(ended)
 
     def _told(self, step: Step, begun: Run, accuracies: dict[int, float], start: _Start) -> Step:
         """What observers are told: only what is learned again counts."""

@@ -21,7 +21,7 @@ from engram.engine.execute import attempt, record_failure
 from engram.engine.observers import Observer, tell
 from engram.executors.executor import Executor
 from engram.executors.forkserver import prepare_workers, worker_context, worker_environment
-from engram.executors.queue import POLL_SECONDS, ExperimentQueue, failure_stamp
+from engram.executors.queue import POLL_SECONDS, ExperimentQueue, failed_since, failure_stamp
 from engram.executors.shared_data import datasets_of, share
 from engram.executors.worker import Began, Ended, Message, News, Ready, Setup, Told, step_of, work
 from engram.record.experiment import Experiment
@@ -200,10 +200,10 @@ class _Worker:
                     observer.began(self.running)
             case News(told):
                 self._pass_on(told, observers)
-            case Ended(told, fatal, held):
+            case Ended(told, fatal, held, failure):
                 self._pass_on(told, observers)
                 self.ended = fatal
-                yield self._put_down() if held else self._run()
+                yield self._put_down() if held else self._run(failure)
             case None:
                 yield self._run(self._died())
 
@@ -251,13 +251,12 @@ class _Worker:
             self.step = report
             tell(observers, step_of(report, self.running))
 
-    def _run(self, death: Failure | None = None) -> Run:
-        """The run that ended, as the worker saved it; if it saved nothing, `death` is the failure."""
-        experiment = self._put_down()
-        run = Run.find(experiment, self.out)
+    def _run(self, failure: Failure | None) -> Run:
+        """The run that ended, as the worker saved it; if it saved nothing, this is its failure."""
+        run = Run.find(self._put_down(), self.out)
         # A result or failure that was saved before the process died says more than its exit code.
-        saved = run.finished or failure_stamp(self.out / experiment.id) != self.failed
-        return run if death is None or saved else record_failure(run, death)
+        saved = run.finished or failed_since(run, self.failed)
+        return run if failure is None or saved else record_failure(run, failure)
 
     def _put_down(self) -> Experiment:
         """The experiment that it had; it is free for another one."""

@@ -76,10 +76,18 @@ class ExperimentQueue:
         """Whether a run failed in another process since this queue was made: it is not tried once more."""
         if run.failure is None or run.failure.kind in (FailureKind.INTERRUPTED, FailureKind.DAMAGED):
             return False
-        return self._stamp(run.id) != self._failed[run.id]
+        return failed_since(run, self._failed[run.id])
 
     def _stamp(self, name: str) -> int | None:
         return failure_stamp(self.out / name)
+
+
+def failed_since(run: Run, before: int | None) -> bool:
+    """Whether a run failed since the failure in its folder was that of `before`, a `failure_stamp`.
+
+    That a failure is gone says nothing: an attempt begins by removing that of the attempt before it.
+    """
+    return run.failure is not None and run.folder is not None and failure_stamp(run.folder) != before
 
 
 def failure_stamp(folder: Path) -> int | None:

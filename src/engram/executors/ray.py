@@ -28,7 +28,7 @@ from engram.executors.cargo import Cargo, Packer
 from engram.executors.elsewhere import Order, Outcome, carry_out, order_for, receive
 from engram.executors.executor import Executor
 from engram.executors.machines import Machines
-from engram.executors.queue import ExperimentQueue, failure_stamp
+from engram.executors.queue import ExperimentQueue, failed_since, failure_stamp
 from engram.executors.worker import Told, step_of
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
@@ -407,8 +407,7 @@ class _Crew:
         deadline = time.monotonic() + SEEN_SECONDS
         while True:
             run = Run.find(experiment, self.where.folder)
-            assert run.folder is not None
-            if run.finished or failure_stamp(run.folder) != submitted.failed:
+            if run.finished or failed_since(run, submitted.failed):
                 return run
             if time.monotonic() > deadline:
                 return experiment

@@ -31,7 +31,7 @@ from engram.engine.observers import Observer, Step, Watcher, tell
 from engram.engine.where import Where
 from engram.executors.executor import Executor
 from engram.executors.machines import Machines
-from engram.executors.queue import failure_stamp
+from engram.executors.queue import failed_since, failure_stamp
 from engram.executors.serial import Serial
 from engram.executors.survey import expected_seconds, survey
 from engram.record.experiment import Experiment
@@ -360,7 +360,7 @@ class _Jobs:
         """Whether a run failed since it was submitted, and will not go on by itself."""
         if run.failure is None or run.failure.kind in (FailureKind.INTERRUPTED, FailureKind.DAMAGED):
             return False
-        return failure_stamp(self.where.folder / run.id) != self.failed[run.id]
+        return failed_since(run, self.failed[run.id])
 
     def _tell(self, experiment: Experiment, folder: Path) -> None:
         progress = progress_of(folder)

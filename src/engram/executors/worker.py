@@ -26,7 +26,7 @@ from engram.engine.observers import Step, Watcher
 from engram.engine.where import Where
 from engram.executors.shared_data import Shared, adopt
 from engram.record.experiment import Experiment
-from engram.record.failure import FailureKind
+from engram.record.failure import Failure, FailureKind
 from engram.record.parallel import Late
 from engram.record.run import Run
 
@@ -116,12 +116,14 @@ class News:
 class Ended:
     """Message: the run ended; `fatal` if the worker ends as well, because its run crashed.
 
-    It is `held` if it did not begin, because another process is running it.
+    It is `held` if it did not begin, because another process is running it. The failure may be one that could
+    not be saved, as on a full disk.
     """
 
     told: tuple[Told, ...]
     fatal: bool
     held: bool = False
+    failure: Failure | None = None
 
 
 Message: TypeAlias = Ready | Began | News | Ended
@@ -204,7 +206,7 @@ def _run(experiment: Experiment, pipe: Connection, where: Where) -> Ended:
     except Held:
         return Ended(reporter.flush(), fatal=False, held=True)
     crashed = run.failure is not None and run.failure.kind in (FailureKind.CRASHED, FailureKind.OUT_OF_MEMORY)
-    return Ended(reporter.flush(), fatal=crashed)
+    return Ended(reporter.flush(), fatal=crashed, failure=run.failure)
 
 
 def _warn(message: Warning | str, *_: object, **__: object) -> None:
