@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,10 +15,17 @@ import pytest
 import torch
 from tests.cli.command import Engram
 
+from engram.cli.sweep import run_all
 from engram.core.folder import CHECKPOINT, EXPERIMENT, FAILURE, RESULT
 from engram.core.trace import Trace
 from engram.engine.loop import run
+from engram.engine.observers import Observer
+from engram.engine.recipe import experiment
+from engram.engine.where import Where
+from engram.executors import Execute, Machines
 from engram.protocols.sweep_file import expand, read_sweep
+from engram.record.experiment import Experiment
+from engram.record.run import Run
 
 SHORT = 'scenario = "split-digits"\nupdates = 4\nsubset = 20\n'
 NONE = dict.fromkeys(("done", "running", "failed", "damaged", "unfinished", "missing"), 0)
@@ -192,3 +200,29 @@ def test_emitted_commands_say_the_precision(file: Path, tmp_path: Path, engram: 
     refused = engram("sweep", file, "--precision", "half", "--out", tmp_path / "there")
     assert refused.returncode == 2 and "unknown precision 'half'" in refused.stderr
     assert not (tmp_path / "there").exists()
+
+
+def test_an_interrupted_sweep_says_which_runs_start_from_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = [experiment("split-digits", "er", seed=seed) for seed in range(4)]
+    for one, file in zip(planned, (CHECKPOINT, RESULT), strict=False):
+        (tmp_path / one.id).mkdir()
+        (tmp_path / one.id / file).touch()
+
+    def interrupted(_where: Where, observers: Sequence[Observer], *, machines: Machines) -> Execute:
+        def begin(experiments: Sequence[Experiment]) -> Sequence[Run]:
+            for one in experiments[:3]:
+                observers[0].began(Run(planned=one))
+            raise KeyboardInterrupt
+
+        return begin
+
+    monkeypatch.setattr("engram.executors.executor_for", interrupted)
+    with pytest.raises(SystemExit):
+        run_all(planned, Where(out=tmp_path), Machines())
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == (
+        f"error: interrupted: 0 of 4 runs are finished and kept in {tmp_path}; run the same command again to "
+        "resume; 1 of 3 runs under way has no checkpoint, and starts from the beginning"
+    )

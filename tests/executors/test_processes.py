@@ -1,6 +1,7 @@
 """Real processes that crash, are killed and run out of memory; and the memory that they share."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -9,10 +10,12 @@ import sys
 import tempfile
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing import Pipe
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,6 +25,7 @@ from engram.core.errors import InputError
 from engram.core.files import write_json
 from engram.core.folder import CHECKPOINT, FAILURE, LEASE, RESULT
 from engram.core.plugins import load_plugin
+from engram.core.stopping import Stopped
 from engram.datasets import InMemory, arrays, load
 from engram.engine.check import complete
 from engram.engine.execute import record_failure
@@ -29,11 +33,12 @@ from engram.engine.loop import run
 from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
-from engram.executors import worker
+from engram.executors import processes, worker
 from engram.executors.forkserver import worker_context
 from engram.executors.processes import Processes
-from engram.executors.queue import failed_since, failure_stamp
+from engram.executors.queue import ExperimentQueue, failed_since, failure_stamp
 from engram.executors.shared_data import SharedImages, share
+from engram.executors.worker import Setup
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
@@ -71,6 +76,13 @@ class Killed(engram.Learner):
     "Is killed, as by a system that lacks memory."
     def after_step(self, batch):
         os.kill(os.getpid(), 9)
+
+@engram.method("test-long")
+class Long(engram.Learner):
+    "One of its updates takes its time."
+    def after_step(self, batch):
+        if self.step_in_task == 2:
+            time.sleep(3)
 
 @engram.method("test-slow")
 class Slow(engram.Learner):
@@ -266,6 +278,117 @@ def _until(happened: Callable[[], bool], *, seconds: float = 60) -> None:
     while not happened():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_who_interrupts_a_long_update_gets_its_checkpoint(
+    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(processes, "_SILENT_SECONDS", 0.5)
+
+    class Stop(Watcher):
+        def updated(self, step: Step) -> None:
+            raise KeyboardInterrupt
+
+    planned = small("test-long")
+    where = Where(out=tmp_path / "runs", jobs=1, plugin=plugin, checkpoint_seconds=3600)
+    waits = pytest.warns(UserWarning, match="waiting for 1 run to complete an update")
+    with waits, pytest.raises(KeyboardInterrupt):
+        Processes(where, [Stop()])([planned])
+    assert Run.find(planned, where.folder).status == "unfinished"
+    assert (where.folder / planned.id / CHECKPOINT).is_file()
+
+
+class Process:
+    """What looks like a process, and is a thread; `kill` is only noted."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self.sentinel, self.alive = Pipe()
+        self.killed = threading.Event()
+        self.thread = threading.Thread(target=self.run, args=(work,))
+        self.thread.start()
+
+    def run(self, work: Callable[[], None]) -> None:
+        work()
+        self.alive.close()
+
+    def is_alive(self) -> bool:
+        return self.thread.is_alive() and not self.killed.is_set()
+
+    def kill(self) -> None:
+        self.killed.set()
+
+    def join(self, timeout: float | None = None) -> None:
+        if self.is_alive():
+            self.thread.join(timeout)
+
+
+def busy_worker(work: Callable[[Any], None]) -> Any:
+    """A worker that has a run; its process is given its end of the pipe."""
+    made = object.__new__(processes._Worker)
+    made.pipe, there = Pipe()
+    made.running = Run()
+    made.process = Process(lambda: work(there))  # type: ignore[assignment]
+    return made
+
+
+def test_busy_workers_are_waited_for_and_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that still tells more than fits into its pipe."""
+    monkeypatch.setattr(processes, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "_SILENT_SECONDS", 0.01)
+
+    def work(pipe: Any) -> None:
+        assert pipe.recv() is None
+        time.sleep(0.1)
+        for _ in range(4):
+            pipe.send(bytes(2**20))
+        pipe.close()
+        time.sleep(0.1)
+
+    team = [busy_worker(work), busy_worker(work)]
+    told = "waiting for 2 runs to complete an update and write a checkpoint; Ctrl-C again ends them at once"
+    with pytest.warns(UserWarning, match=told):
+        processes._dismiss(team, math.inf)
+    assert not any(worker.process.killed.is_set() for worker in team)
+
+
+@pytest.mark.parametrize("errors", [False, True])
+def test_patience_ends(errors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(processes, "_SILENT_SECONDS", 0.01)
+    end = threading.Event()
+    stuck = busy_worker(lambda _: [end.wait(60)])  # type: ignore[arg-type, func-returns-value]
+    with warnings.catch_warnings(record=not errors):
+        warnings.simplefilter("error" if errors else "always")
+        processes._dismiss([stuck], 0.05)
+    assert stuck.process.killed.is_set()
+    end.set()
+
+
+@pytest.mark.parametrize(
+    ("error", "timeout", "patience"),
+    [
+        (Stopped(), None, math.inf),
+        (GeneratorExit(), None, math.inf),
+        (KeyboardInterrupt(), 90.0, 90.0),
+        (InputError("no"), None, 60.0),
+        (InputError("no"), 3.0, 3.0),
+    ],
+)
+def test_who_asks_to_stop_waits_but_an_error_does_not_for_ever(
+    error: BaseException,
+    timeout: float | None,
+    patience: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[float] = []
+    monkeypatch.setattr(processes, "_dismiss", lambda team, patience: seen.append(patience))
+    setup = Setup((), tmp_path, Where(out=tmp_path, timeout=timeout))
+    with pytest.raises(type(error)), processes._Team(setup, ExperimentQueue((), tmp_path), ()):
+        raise error
+    assert seen == [patience]
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,8 @@ from engram.cli.output import fail, is_verbose, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
 from engram.cli.run_options import RunOptions, with_run_options
 from engram.core.errors import InputError
-from engram.core.folder import finite
+from engram.core.files import is_file
+from engram.core.folder import RESULT, finite, has_checkpoint
 from engram.core.jsons import JsonObject
 from engram.core.stopping import StopSignals, exit_code
 
@@ -112,7 +114,10 @@ def run_all(
                             restore(folder)
         except KeyboardInterrupt:
             display.close()
-            resume = _how_to_resume(where, experiments[len(runs) :], again=again)
+            left = experiments[len(runs) :]
+            resume = how_to_resume([where.folder / experiment.id for experiment in left[:1]])
+            if again:
+                resume = "what was there before is kept; run the same command again to start again"
             fail(
                 f"interrupted: {len(runs)} of {len(experiments)} runs are finished and kept in "
                 f"{where.folder}; {resume}",
@@ -146,16 +151,27 @@ def _run_one(experiment: Experiment, where: Where, observers: Sequence[Observer]
     return run
 
 
-def _how_to_resume(where: Where, left: Sequence[Experiment], *, again: bool) -> str:
-    """What to do after an interruption, and what will happen then."""
-    from engram.core.folder import has_checkpoint
+def how_to_resume(under_way: Sequence[Path]) -> str:
+    """What to do after an interruption, and which runs start from the beginning then.
 
-    if again:
-        return "what was there before is kept; run the same command again to start again"
+    Args:
+        under_way: The folders of the runs that were under way.
+
+    Example:
+        >>> how_to_resume([])
+        'run the same command again to resume'
+        >>> print(how_to_resume([Path("nowhere")]))
+        run the same command again to resume; the run under way has no checkpoint, and starts ...
+    """
     resume = "run the same command again to resume"
-    if left and not has_checkpoint(where.folder / left[0].id):
-        resume += "; the run under way has no checkpoint, and starts from the beginning"
-    return resume
+    lost = [folder for folder in under_way if not has_checkpoint(folder) and not is_file(folder / RESULT)]
+    if not lost:
+        return resume
+    if len(under_way) == 1:
+        return f"{resume}; the run under way has no checkpoint, and starts from the beginning"
+    have, start = ("has", "starts") if len(lost) == 1 else ("have", "start")
+    runs = f"{len(lost)} of {len(under_way)} runs under way"
+    return f"{resume}; {runs} {have} no checkpoint, and {start} from the beginning"
 
 
 def as_json(runs: Sequence[Run]) -> JsonObject:

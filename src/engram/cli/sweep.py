@@ -31,7 +31,7 @@ from engram.cli.options import (
 )
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.progress import ProgressDisplay
-from engram.cli.run import print_checkpoints, print_parallel, print_precision
+from engram.cli.run import how_to_resume, print_checkpoints, print_parallel, print_precision
 from engram.core.errors import InputError
 from engram.core.folder import FAILURE, finite
 from engram.core.jsons import JsonObject
@@ -171,9 +171,10 @@ def run_all(
         except KeyboardInterrupt:
             display.close()
             done = display.done
+            resume = how_to_resume([where.folder / name for name in display.states])
             fail(
                 f"interrupted: {done} of {len(experiments)} runs are finished and kept in {where.folder}; "
-                "run the same command again to resume",
+                f"{resume}",
                 code=exit_code(),
             )
     return runs, display.read

@@ -6,6 +6,7 @@ import math
 import signal
 import tempfile
 import time
+import warnings
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -17,6 +18,7 @@ from typing import final
 
 from engram.core.cores import cores
 from engram.core.errors import InputError
+from engram.core.words import counted
 from engram.engine.execute import attempt, record_failure
 from engram.engine.observers import Observer, tell
 from engram.executors.executor import Executor
@@ -29,6 +31,13 @@ from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 
 _PATIENCE_SECONDS = 5.0
+"""So long a process that has no run may take to end."""
+
+_ERROR_SECONDS = 60.0
+"""So long runs may take to write their checkpoints after an error: maybe nobody is there to end them."""
+
+_SILENT_SECONDS = 3.0
+"""After so long it is said what is waited for."""
 
 
 @final
@@ -37,8 +46,9 @@ class Processes(Executor):
 
     A run that raises, is killed or runs out of memory is a `Run` with its failure, which is also written to
     `failure.json` in its folder; the others continue, and the next call tries it again. If the caller is
-    interrupted (Ctrl-C), every active run writes a checkpoint and ends; the next call resumes it. Each
-    worker computes with one thread. Data sets are loaded once, and all workers map the same memory.
+    interrupted (Ctrl-C), every active run completes its update, writes a checkpoint and ends, however long
+    that takes; the next call resumes it. A second Ctrl-C does not wait. Each worker computes with one thread.
+    Data sets are loaded once, and all workers map the same memory.
 
     Workers are new interpreters: a script must call this under `if __name__ == "__main__":`, and register
     its own methods at its top level or in a plugin.
@@ -83,7 +93,11 @@ class _Team:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        _dismiss(self.workers)
+        timeout = self.setup.where.timeout
+        patience = math.inf if timeout is None else timeout
+        if kind is not None and not issubclass(kind, KeyboardInterrupt | GeneratorExit):
+            patience = min(patience, _ERROR_SECONDS)
+        _dismiss(self.workers, patience)
 
     def run(self) -> Iterator[Run]:
         """Yield the run of every experiment in the queue as it ends, here or in another process."""
@@ -190,7 +204,7 @@ class _Worker:
         if not self.pipe.poll() and self.seconds_left <= 0:
             yield self._end_late_run()
             return
-        message = self._message()
+        message = self.message()
         self.heard = time.monotonic()
         match message:
             case Ready():
@@ -233,7 +247,7 @@ class _Worker:
         )
         return self._run(Failure(FailureKind.TIMED_OUT, reason, step, task))
 
-    def _message(self) -> Message | None:
+    def message(self) -> Message | None:
         """Its next message; None if it died."""
         try:
             # A process that it started may keep its end of the pipe open after its death.
@@ -265,12 +279,18 @@ class _Worker:
         return experiment
 
 
-def _dismiss(team: Sequence[_Worker]) -> None:
-    """Let all workers write their checkpoints and end; those that do not are killed."""
+def _dismiss(team: Sequence[_Worker], patience: float = 0.0) -> None:
+    """Let all workers write their checkpoints and end; those that do not are killed.
+
+    Args:
+        team: The workers.
+        patience: So many seconds those that have a run may take to complete its update, and to save it.
+    """
     for worker in team:
         worker.tell(None)
-    deadline = time.monotonic() + _PATIENCE_SECONDS
     try:
+        _wait_for([worker for worker in team if worker.busy], patience)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
         for worker in team:
             worker.process.join(max(0.0, deadline - time.monotonic()))
     finally:
@@ -279,6 +299,36 @@ def _dismiss(team: Sequence[_Worker]) -> None:
                 worker.process.kill()
             worker.process.join()
             worker.pipe.close()
+
+
+def _wait_for(busy: Sequence[_Worker], patience: float) -> None:
+    """Wait until these workers have ended, but not for longer; after a moment, say so."""
+    now = time.monotonic()
+    deadline, silent = now + patience, now + _SILENT_SECONDS
+    pipes: dict[Connection | int, _Worker] = {worker.pipe: worker for worker in busy}
+    while (left := [worker for worker in busy if worker.process.is_alive()]) and now < deadline:
+        if now >= silent:
+            silent = math.inf
+            # A terminal that is gone, or warnings that are errors, must not cost a checkpoint.
+            with suppress(Exception):
+                _say_who_is_waited_for(len(left), patience)
+        seconds = min(deadline, silent) - now
+        signs = [*pipes, *(worker.process.sentinel for worker in left)]
+        for sign in wait(signs, None if math.isinf(seconds) else seconds):
+            # What a worker still tells is read, so that it does not wait for a reader.
+            if sign in pipes and pipes[sign].message() is None:  # type: ignore[index]
+                del pipes[sign]  # type: ignore[arg-type]
+        now = time.monotonic()
+
+
+def _say_who_is_waited_for(runs: int, patience: float) -> None:
+    most = "" if math.isinf(patience) else f", at most {patience:g} s"
+    them = "it" if runs == 1 else "them"
+    warnings.warn(
+        f"waiting for {counted(runs, 'run')} to complete an update and write a checkpoint{most}; "
+        f"Ctrl-C again ends {them} at once, without a checkpoint",
+        stacklevel=4,
+    )
 
 
 def _death(code: int) -> Failure:
