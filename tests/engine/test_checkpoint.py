@@ -1,5 +1,6 @@
 """Checkpoints that were changed, cut short or replaced are noticed, and the run is the same to the bit."""
 
+import errno
 import io
 import warnings
 from functools import cache
@@ -15,10 +16,12 @@ from engram.core.folder import CHECKPOINT, PREVIOUS, RESULT
 from engram.core.trace import Trace
 from engram.engine import checkpoint
 from engram.engine.checkpoint import Checkpoints, DamagedCheckpoint, read_checkpoint, write_checkpoint
-from engram.engine.execute import execute
+from engram.engine.execute import attempt, execute
+from engram.engine.failures import failure_of
 from engram.engine.loop import run, run_steps
 from engram.engine.observers import Step, Watcher
 from engram.engine.recipe import experiment
+from engram.engine.state import RunState
 from engram.engine.where import Where
 from engram.record.experiment import Experiment
 
@@ -147,6 +150,67 @@ def test_a_folder_in_its_place_is_noticed_and_kept(tmp_path: Path) -> None:
     assert updates == list(range(1, 21)) and "Is a directory" in line
     [kept] = place.parent.glob("*/mine.txt")
     assert kept.read_text() == "mine"
+
+
+# Passing errors: the checkpoint may be whole, and stays -----------------------------------------------
+
+
+def kept(out: Path) -> set[str]:
+    return {path.name for path in (out / small().id).iterdir()} & {CHECKPOINT, PREVIOUS, RESULT}
+
+
+def test_a_disk_that_does_not_answer_costs_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, read, broken = leave(tmp_path, 5, 9), Path.read_bytes, [True]
+
+    def stale(path: Path) -> bytes:
+        if broken and path == place:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", stale)
+    with pytest.raises(InputError, match=r"pt cannot be read: Stale file handle: run the same command again"):
+        execute(small(), Where(out=tmp_path))
+    assert kept(tmp_path) == {CHECKPOINT, PREVIOUS}
+    broken.clear()
+    assert resume(tmp_path) == (list(range(10, 21)), [])
+
+
+CPU = RuntimeError("[enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate memory")
+
+
+@pytest.mark.parametrize("error", [CPU, MemoryError()])
+def test_too_little_memory_costs_no_checkpoint(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    leave(tmp_path, 5, 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "load", full)
+        failed = attempt(small(), Where(out=tmp_path))
+    assert failed.failure is not None and failed.failure.kind == "out of memory"
+    assert kept(tmp_path) == {CHECKPOINT, PREVIOUS}
+    assert resume(tmp_path) == (list(range(10, 21)), [])
+
+
+@pytest.mark.parametrize("error", [CPU, MemoryError(), OSError(errno.EIO, "Input/output error")])
+def test_what_fails_while_a_state_is_restored_costs_no_checkpoint(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise error
+
+    leave(tmp_path, 5, 9)
+    with monkeypatch.context() as patch:
+        patch.setattr(RunState, "load_state_dict", full)
+        failed = attempt(small(), Where(out=tmp_path))
+    assert failed.failure is not None and failed.failure.kind == failure_of(error).kind
+    assert failed.failure.reason == failure_of(error).reason
+    assert kept(tmp_path) == {CHECKPOINT, PREVIOUS}
+    assert resume(tmp_path) == (list(range(10, 21)), [])
 
 
 # When they are saved -------------------------------------------------------------------------------

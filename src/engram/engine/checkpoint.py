@@ -13,10 +13,11 @@ from pathlib import Path
 
 import torch
 
-from engram.core.errors import InputError
+from engram.core.errors import Damaged, InputError
 from engram.core.files import write_whole
 from engram.core.folder import PREVIOUS
 from engram.core.owner import unique_name
+from engram.engine.failures import is_out_of_memory
 from engram.engine.observers import Step, Watcher
 from engram.engine.state import CHECKPOINT_FORMAT
 from engram.methods.state import CannotKeep, State
@@ -129,14 +130,20 @@ def read_checkpoint(place: Path) -> State:
 
     Raises:
         DamagedCheckpoint: It is not.
+        InputError: It cannot be read now; it may be whole.
+        MemoryError: It does not fit into memory.
     """
     try:
         payload = sealed_content(place)
     except InputError as error:
-        raise DamagedCheckpoint(str(error)) from error
+        if isinstance(error, Damaged) or place.is_dir():
+            raise DamagedCheckpoint(str(error)) from error
+        raise
     try:
         state = torch.load(io.BytesIO(payload), weights_only=True)
     except (RuntimeError, pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError) as error:
+        if is_out_of_memory(error):
+            raise MemoryError(f"the checkpoint {place} does not fit into memory: {error}") from error
         raise DamagedCheckpoint(f"the checkpoint {place} cannot be read: {error}") from error
     if not isinstance(state, dict):
         raise DamagedCheckpoint(f"the checkpoint {place} holds no state")
@@ -148,6 +155,7 @@ def checkpoint_of(path: Path, experiment: Experiment) -> State:
 
     Raises:
         DamagedCheckpoint: It is not what was written, of another experiment, or of another version of engram.
+        InputError: It cannot be read now; it may be whole.
     """
     state = read_checkpoint(path)
     if state.get("format") != CHECKPOINT_FORMAT:
@@ -160,7 +168,11 @@ def checkpoint_of(path: Path, experiment: Experiment) -> State:
 def states_to_resume(place: Path, experiment: Experiment) -> Iterator[tuple[Path, State | None]]:
     """What a run may resume from: its checkpoint, the one before it, and None for the beginning.
 
-    One that cannot be used is named in a warning and removed.
+    One that cannot be used is named in a warning and removed. One that cannot be read now stays as it is: a
+    disk that does not answer for a moment, or too little memory, must not cost the work of days.
+
+    Raises:
+        InputError: One cannot be read now.
     """
     for path in (place, place.with_name(PREVIOUS)):
         if not path.exists() and not path.is_symlink():
@@ -170,6 +182,10 @@ def states_to_resume(place: Path, experiment: Experiment) -> Iterator[tuple[Path
         except DamagedCheckpoint as problem:
             reject(path, problem)
             continue
+        except InputError as problem:
+            raise InputError(
+                f"{problem}: run the same command again once it can be read, or delete it to do without it"
+            ) from problem
         yield path, state
     yield place, None
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from engram.core.errors import InputError
 from engram.engine.check import complete
 from engram.engine.checkpoint import DamagedCheckpoint
-from engram.engine.failures import RunFailed, failure_of
+from engram.engine.failures import RunFailed, failure_of, is_out_of_memory
 from engram.engine.observers import Step
 from engram.engine.state import RunState
 from engram.engine.where import Where
@@ -109,7 +109,7 @@ def state_of(experiment: Experiment, where: Where | None = None, resume: State |
 
     Raises:
         InputError: The experiment cannot be run.
-        RunFailed: The method cannot be built.
+        RunFailed: The method cannot be built, or memory or the disk failed while the state was restored.
         DamagedCheckpoint: The run cannot resume from this state.
     """
     planned = complete(experiment)
@@ -124,6 +124,9 @@ def state_of(experiment: Experiment, where: Where | None = None, resume: State |
         try:
             state.load_state_dict(resume)
         except Exception as error:
+            if is_out_of_memory(error) or isinstance(error, OSError):
+                # The checkpoint may be whole.
+                raise RunFailed(Run(planned=planned, failure=failure_of(error))) from error
             raise DamagedCheckpoint(
                 f"the checkpoint does not fit the run ({failure_of(error).reason})"
             ) from error

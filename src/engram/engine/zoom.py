@@ -18,7 +18,7 @@ from engram.core.files import is_file, read_json, remove_file
 from engram.core.folder import EXPERIMENT, RESULT
 from engram.core.trace import Trace
 from engram.datasets.files import Reading
-from engram.engine.checkpoint import DamagedCheckpoint, checkpoint_of
+from engram.engine.checkpoint import checkpoint_of
 from engram.engine.failures import RunFailed
 from engram.engine.loop import state_of, steps_of
 from engram.engine.observers import Observer, Step, tell
@@ -345,7 +345,7 @@ class _Zooming:
             for place in [place for place in wanted if place not in states]:
                 try:
                     states[place] = checkpoint_of(kept[place], self.experiment)
-                except DamagedCheckpoint as problem:
+                except InputError as problem:
                     warnings.warn(f"{problem}: it is not used", stacklevel=4)
                     del kept[place]
                     break
@@ -402,7 +402,7 @@ class _Zooming:
         """Compare the state with a checkpoint that the run kept."""
         try:
             before = checkpoint_of(path, self.experiment)
-        except DamagedCheckpoint:
+        except InputError:
             return
         with same_randomness():
             then = self._resumed(before)
