@@ -1,7 +1,8 @@
 """`engram protocol` as a person types it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -9,13 +10,15 @@ import pytest
 from tests.cli.command import Done, Engram
 from tests.protocols.made_up import Recorder, failed, with_curve, with_metrics
 
-from engram.core.errors import InputError
-from engram.core.folder import Reading
+from engram.cli.protocol.running import again_at_most_once
+from engram.core.errors import InputError, NonFinite
+from engram.core.files import write_json
+from engram.core.folder import RESULT, Reading
 from engram.datasets.stream import Stream
 from engram.engine.probing import probe_name
 from engram.engine.recipe import experiment
 from engram.record.experiment import Experiment
-from engram.record.failure import FailureKind
+from engram.record.failure import Failure, FailureKind
 from engram.record.run import Run
 from engram.record.tables import Tables
 
@@ -238,14 +241,37 @@ def test_what_exists_is_run_again_only_when_asked(protocol: Engram, tmp_path: Pa
     assert [folder.name for folder in place.parent.parent.iterdir()] == [place.parent.name]
 
 
-def test_what_fails_when_it_is_run_again_has_failed(protocol: Engram, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "restored"), [(RuntimeError("no luck"), True), (NonFinite("no luck"), False)]
+)
+def test_what_fails_when_it_is_run_again_has_failed(
+    error: Exception, restored: bool, protocol: Engram, tmp_path: Path
+) -> None:
+    """The result that was there stays, unless the run would always fail in this way."""
     command = ["grid", "split-digits", "finetune", "--updates", 2, "--grid", "lr=.1,.01", "--json"]
     output = protocol(*command).json
-    with patch("engram.engine.execute.run_steps", side_effect=RuntimeError("no luck")):
+    with patch("engram.engine.execute.run_steps", side_effect=error):
         done = protocol(*command, "--again")
     assert done.returncode == 2 and "no luck" in done.stderr
     folder = tmp_path / "runs" / output["runs"][0]
-    assert "no luck" in (folder / "failure.json").read_text() and not (folder / "result.json").exists()
+    assert (folder / "result.json").exists() == restored
+    assert (folder / "failure.json").exists() != restored
+    assert not list(folder.glob(".*"))
+
+
+def test_a_run_whose_repetition_failed_is_repeated_when_it_is_asked_for_again(tmp_path: Path) -> None:
+    planned = experiment("split-digits", "finetune", updates=2)
+    finished = Run(planned=planned, folder=tmp_path / planned.id, finished=True)
+    write_json(tmp_path / planned.id / RESULT, {})
+    outcomes = [replace(finished, finished=False, failure=Failure(FailureKind.CRASHED, "killed")), finished]
+
+    def execute(experiments: Sequence[Experiment]) -> Sequence[Run]:
+        assert not (tmp_path / planned.id / RESULT).exists()
+        return [outcomes.pop(0)]
+
+    repeat = again_at_most_once(execute, tmp_path, again=True)
+    assert not repeat([planned])[0].finished and (tmp_path / planned.id / RESULT).exists()
+    assert repeat([planned])[0].finished and not outcomes
 
 
 @pytest.mark.parametrize("more", [("--jobs", "1"), ("--jobs", "2"), ("--again",)])

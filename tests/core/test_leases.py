@@ -134,6 +134,22 @@ def test_disks_without_links_have_leases_too(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_whose_answer_was_lost_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network disk tries again then, and finds the link that it made."""
+    link = os.link
+
+    def twice(*names: Path) -> None:
+        link(*names)
+        link(*names)
+
+    monkeypatch.setattr("engram.core.leases.os.link", twice)
+    with lease(tmp_path):
+        monkeypatch.undo()
+        with pytest.raises(Held):
+            lease(tmp_path).__enter__()
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("left", [None, "dead"])
 def test_of_many_that_try_at_once_one_succeeds(left: str | None, tmp_path: Path) -> None:
     """Threads have one owner, but every attempt makes a lease of its own."""

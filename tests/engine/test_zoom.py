@@ -12,6 +12,7 @@ import torch
 import engram
 from engram.core.errors import InputError
 from engram.core.trace import Trace
+from engram.engine.observers import Watcher
 from engram.record.checkpoints import kept_checkpoints, kept_file
 from engram.record.run import Run
 from engram.record.tables import Tables
@@ -99,7 +100,15 @@ def test_the_beginning_and_the_end_belong_to_the_run(run: Run, everything: Run) 
 
 
 def test_every_n_updates(run: Run) -> None:
-    zoomed = engram.zoom(run, (13, 27), every=5)
+    class Told(Watcher):
+        finished = False
+
+        def ended(self, run: Run) -> None:
+            self.finished = run.finished
+
+    told = Told()
+    zoomed = engram.zoom(run, (13, 27), every=5, observers=[told])
+    assert told.finished
     # Besides both ends: the end of a task, and what is compared with the run.
     assert zoomed.curve.step.tolist() == [12, 13, 14, 15, 20, 21, 24, 25, 27]
 

@@ -15,15 +15,17 @@ import pytest
 from tests.hosts import need_hosts, on_host
 
 from engram.core.files import write_json
-from engram.core.folder import CHECKPOINT, FAILURE, LEASE, RESULT
-from engram.core.leases import Held
+from engram.core.folder import CHECKPOINT, EXPERIMENT, FAILURE, LEASE, PREVIOUS, PROGRESS, RESULT
+from engram.core.leases import Held, holder_of
 from engram.core.owner import Owner
+from engram.core.values import Batch
 from engram.engine.execute import execute
 from engram.engine.observers import Step, Watcher
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors.processes import Processes
 from engram.executors.serial import Serial
+from engram.methods import Learner
 from engram.record.experiment import Experiment
 from engram.record.run import Run
 
@@ -63,6 +65,55 @@ def test_a_run_that_another_process_is_making_is_refused(tmp_path: Path) -> None
         execute(planned(), Where(out=tmp_path))
     assert Run.find(planned(), tmp_path).status == "running"
     assert not (tmp_path / planned().id / FAILURE).exists()
+
+
+class Steal(Watcher):
+    """After some updates another machine takes the lease over, which the thread has not noticed yet."""
+
+    def __init__(self, out: Path, then: BaseException | None = None) -> None:
+        self.out, self.then = out, then
+
+    def updated(self, step: Step) -> None:
+        if step.step == 5:
+            folder = held_elsewhere(self.out, planned()).parent
+            (folder / CHECKPOINT).write_bytes(b"theirs")
+            if self.then is not None:
+                raise self.then
+
+
+def check_left_alone(out: Path) -> None:
+    """What another process has taken over is as that left it."""
+    folder = out / planned().id
+    assert (folder / CHECKPOINT).read_bytes() == b"theirs"
+    assert {file.name for file in folder.iterdir()} <= {CHECKPOINT, EXPERIMENT, LEASE, PREVIOUS, PROGRESS}
+
+
+@pytest.mark.parametrize("seconds", [None, 1e-9])
+def test_who_loses_a_lease_stops_without_writing(seconds: float | None, tmp_path: Path) -> None:
+    """At the next checkpoint, or at its end."""
+    where = Where(out=tmp_path, checkpoint_seconds=seconds)
+    with pytest.raises(Held, match="by process 4711 on elsewhere"):
+        execute(planned(), where, [Steal(tmp_path)])
+    check_left_alone(tmp_path)
+
+
+def test_who_loses_a_lease_and_is_interrupted_writes_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        execute(planned(), Where(out=tmp_path), [Steal(tmp_path, KeyboardInterrupt())])
+    check_left_alone(tmp_path)
+
+
+def test_who_loses_a_lease_and_fails_records_no_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: Learner, batch: Batch) -> None:
+        if holder_of(tmp_path / planned().id).token == "theirs":  # type: ignore[union-attr]
+            raise LookupError("nothing here")
+
+    monkeypatch.setattr(Learner, "after_step", fail)
+    with pytest.raises(Held):
+        execute(planned(), Where(out=tmp_path), [Steal(tmp_path)])
+    check_left_alone(tmp_path)
 
 
 def test_it_comes_last_and_is_read_when_it_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

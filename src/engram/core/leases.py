@@ -94,6 +94,14 @@ class Lease:
         if self.lost:
             raise Held(self.path.parent, holder_of(self.path.parent))
 
+    def is_held(self) -> bool:
+        """Whether the disk says now that this process holds the lease; then it has two more minutes to write.
+
+        That it was lost is otherwise noticed only when the thread renews it.
+        """
+        self.renew()
+        return not self.lost
+
     def renew(self) -> None:
         """Show that the owner is still there; notice that the lease was lost."""
         try:
@@ -186,7 +194,9 @@ def _make(path: Path) -> str | None:
     try:
         os.link(beside, path)
     except FileExistsError:
-        return None
+        # On network disks the answer may be lost: the link is then made, tried once more, and found to exist.
+        present = _read(path)
+        return token if present is not None and present.token == token else None
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
@@ -87,12 +88,18 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
             _note_interruption(before, error, held)
             raise
         except BaseException:
-            if not known and {file.name for file in folder.iterdir()} == {EXPERIMENT, LEASE}:
+            if (
+                not known
+                and held.is_held()
+                and {file.name for file in folder.iterdir()} == {EXPERIMENT, LEASE}
+            ):
                 # The run did not start: leave nothing behind.
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-        remove_damaged(folder)
-        remove_checkpoints(folder / CHECKPOINT)
+        if held.is_held():
+            # Else what is there now belongs to the process that has taken over.
+            remove_damaged(folder)
+            remove_checkpoints(folder / CHECKPOINT)
         # Its run is finished and kept, but no other should begin.
         signals.check()
     return saved
@@ -164,13 +171,24 @@ class _Keeper(Watcher):
         self.signals.check()
         # Before the first update there was nothing to lose by stopping at once.
         self.signals.wait = True
+        if self.checkpoints.due(time.monotonic()):
+            self.confirm()
         self.checkpoints.updated(step)
         self.progress.updated(step)
 
     def interrupted(self, step: Step) -> None:
         """Save a checkpoint before the run stops, unless its user is in a hurry."""
-        if not self.signals.urgent:
+        if not self.signals.urgent and self.held.is_held():
             self.checkpoints.save(step)
+
+    def confirm(self) -> None:
+        """Before anything is written: who has lost the lease stops without writing.
+
+        Raises:
+            Held: Another process has taken it over.
+        """
+        self.held.renew()
+        self.held.check()
 
 
 def _weight_keeper(experiment: Experiment, where: Where, folder: Path) -> WeightKeeper | None:
@@ -216,7 +234,7 @@ def _note_interruption(run: Run, error: KeyboardInterrupt, held: Lease) -> None:
     if not has_checkpoint(run.folder):
         again = "interrupted before its first checkpoint: run the same command again to start it again"
         failure = replace(failure, reason=again)
-    if not held.lost:
+    if held.is_held():
         _saved_if_possible(replace(run, failure=failure), Run.save)
 
 
@@ -307,7 +325,11 @@ def _drained(steps: Generator[Step, None, Run], observers: Sequence[Observer], k
     while True:
         try:
             step = next(steps)
-        except StopIteration as end:
+        except (StopIteration, RunFailed) as end:
+            if keeper is not None:
+                keeper.confirm()
+            if isinstance(end, RunFailed):
+                raise
             finished: Run = end.value
             return finished
         try:

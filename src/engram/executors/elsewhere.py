@@ -83,7 +83,7 @@ def carry_out(order: Order, fetch: Fetch, tell: Tell, *, shared: bool | None = N
     """Make a run: in the folder of runs if this machine sees it, else in this machine's cache.
 
     In the folder of runs it resumes from its checkpoint, whichever machine wrote that. In the cache it
-    resumes if this machine wrote one; its files are returned.
+    resumes if this machine wrote one; its files are returned, and a finished run is removed there.
 
     Args:
         order: The run.
@@ -114,7 +114,11 @@ def carry_out(order: Order, fetch: Fetch, tell: Tell, *, shared: bool | None = N
     if shared:
         return Outcome(host)
     assert run.folder is not None
-    return Outcome(host, files=_files(run.folder), failure=None if run.finished else run.failure)
+    files = _files(run.folder)
+    if run.finished:
+        # Else this machine would return it once more when it is to be run again.
+        shutil.rmtree(run.folder, ignore_errors=True)
+    return Outcome(host, files=files, failure=None if run.finished else run.failure)
 
 
 def receive(experiment: Experiment, files: Sequence[tuple[str, bytes]], out: Path) -> Run:

@@ -77,7 +77,8 @@ def executor(request: ProtocolRequest) -> Execute:
 def again_at_most_once(execute: Execute, out: Path, again: bool) -> Execute:
     """The same executor; with `again` it repeats runs that exist, which are kept until that is done.
 
-    A plan may ask for the same run several times: it is repeated once.
+    They are restored unless the new ones finish, or fail as they always would. A plan may ask for the same
+    run several times: it is repeated once.
     """
     met: set[str] = set()
 
@@ -95,16 +96,16 @@ def again_at_most_once(execute: Execute, out: Path, again: bool) -> Execute:
             for name in before:
                 restore(out / name)
             raise
-        not_run = (FailureKind.BAD_INPUT, FailureKind.INTERRUPTED)
         for run in results:
             if run.id not in before:
                 continue
             before.discard(run.id)
-            if run.failure is not None and run.failure.kind in not_run:
-                restore(out / run.id)
-            else:
-                # The new outcome is what this command reports, even if it is a failure.
+            if run.finished or (run.failure is not None and run.failure.final):
                 forget(out / run.id)
+            else:
+                # A process that was killed, for example, says nothing about the run: what was there stays.
+                restore(out / run.id)
+                met.discard(run.id)
         return results
 
     return run_some
