@@ -158,7 +158,7 @@ def test_means_over_other_seeds_than_those_compared_are_not_marked() -> None:
     reason = "nothing is marked as best: the means are over 8 to 12 seeds, and all rows share 8: "
     assert table.frame()["ACC best"].to_list() == [None, None]
     assert any(note.startswith(reason) for note in table.notes)
-    shared = [run for run in runs if run.seed < 8]
+    shared = [run for run in runs if run.seed is not None and run.seed < 8]
     table = table_of(shared, ["ACC", "FORG"], best=True)
     assert table.frame()["ACC best"].to_list() == [False, True]
     assert table.frame()["FORG best"].to_list() == [None, None]
