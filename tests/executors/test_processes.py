@@ -358,7 +358,7 @@ def test_patience_ends(errors: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "_PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(processes, "_SILENT_SECONDS", 0.01)
     end = threading.Event()
-    stuck = busy_worker(lambda _: [end.wait(60)])  # type: ignore[arg-type, func-returns-value]
+    stuck = busy_worker(lambda _: [end.wait(60)])  # type: ignore[arg-type]
     with warnings.catch_warnings(record=not errors):
         warnings.simplefilter("error" if errors else "always")
         processes._dismiss([stuck], 0.05)

@@ -316,8 +316,8 @@ def _wait_for(busy: Sequence[_Worker], patience: float) -> None:
         signs = [*pipes, *(worker.process.sentinel for worker in left)]
         for sign in wait(signs, None if math.isinf(seconds) else seconds):
             # What a worker still tells is read, so that it does not wait for a reader.
-            if sign in pipes and pipes[sign].message() is None:  # type: ignore[index]
-                del pipes[sign]  # type: ignore[arg-type]
+            if sign in pipes and pipes[sign].message() is None:
+                del pipes[sign]
         now = time.monotonic()
 
 
