@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from engram.core.files import read_json, write_json
-from engram.core.folder import EXPERIMENT, RESULT, TRACE
+from engram.core.folder import EXPERIMENT, FAILURE, RECORD, RESULT, TRACE
 from engram.core.leases import Held, lease
 from engram.record import aside
-from engram.record.aside import forget, move_aside, recover, restore, set_aside
+from engram.record.aside import forget, move_aside, recover, replacing, restore, set_aside
 
 
 def finished(folder: Path, text: str = "old") -> None:
@@ -146,6 +146,40 @@ def test_a_command_that_is_killed_at_any_moment_loses_nothing(
     recover(run)
     assert content(run) == before, step
     assert hidden(run) == []
+
+
+def test_a_save_replaces_the_run_and_nothing_else(run: Path) -> None:
+    with replacing(run):
+        assert content(run).keys() == {"selection.json", "lease.json"}
+        write_json(run / RESULT, "new")
+    assert content(run) == {"selection.json": "old", RESULT: '"new"\n'} and hidden(run) == []
+
+
+def test_a_save_that_fails_changes_nothing(run: Path) -> None:
+    before = content(run)
+    with pytest.raises(KeyboardInterrupt), replacing(run):
+        (run / TRACE).write_text("half")
+        (run / FAILURE).write_text("half")
+        raise KeyboardInterrupt
+    assert content(run) == before and hidden(run) == []
+
+
+def test_only_one_process_saves_at_a_time(run: Path) -> None:
+    before = content(run)
+    with lease(run), pytest.raises(Held), replacing(run):
+        pass
+    assert content(run) == before
+
+
+def test_a_save_that_was_killed_is_undone_by_the_next(run: Path) -> None:
+    before = content(run)
+    with lease(run):
+        move_aside(run, to=".replaced", only=RECORD)
+        (run / TRACE).write_text("half")
+    (run / "weights.pt").write_text("written since")
+    with pytest.raises(KeyboardInterrupt), replacing(run):
+        raise KeyboardInterrupt
+    assert content(run) == {**before, "weights.pt": "written since"} and hidden(run) == []
 
 
 def test_what_an_earlier_version_set_aside_is_restored(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -147,3 +149,29 @@ def test_kinds_of_labels_are_the_same_in_all_tasks(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="labels must be of one kind in all tasks"):
         recorder.save(tmp_path / "mixed")
     assert not (tmp_path / "mixed").exists()
+
+
+def test_saving_again_where_the_disk_is_full_keeps_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder, place = recorded(), tmp_path / "mine"
+    place.mkdir()
+    (place / "weights.pt").write_text("the user's own")
+    recorder.save(place, seed=1)
+    before = {file.name: file.read_bytes() for file in place.iterdir()}
+    recorder.record(9, 0, np.array([True] * 4), learning=1)
+    write = Path.write_text
+
+    def full(path: Path, *arguments: object, **options: object) -> int:
+        if "result" in path.name:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, *arguments, **options)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patched, pytest.raises(InputError, match="free some space"):
+        patched.setattr(Path, "write_text", full)
+        recorder.save(place, seed=1, label="better")
+    assert {file.name: file.read_bytes() for file in place.iterdir()} == before
+    recorder.save(place, seed=1, label="better")
+    (run,) = engram.load(place)
+    assert run.label == "better" and run.trace.step[-1] == 9 and check_run(run).problems == ()
+    assert {file.name for file in place.iterdir()} == before.keys()

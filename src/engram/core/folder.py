@@ -24,6 +24,9 @@ EXPERIMENT, TRACE, ANCHORS, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAIL
     "lease.json",
     "progress.json",
 )
+RECORD = (EXPERIMENT, TRACE, ANCHORS, ENDS, SCORES, PROBES, SAMPLES, ANSWERS, RESULT, FAILURE)
+"""The files that saving a run writes."""
+
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
 

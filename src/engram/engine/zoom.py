@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from engram.core.errors import InputError, unknown_name
-from engram.core.files import is_file, read_json, remove_file
-from engram.core.folder import EXPERIMENT, RESULT
+from engram.core.files import is_file, read_json
+from engram.core.folder import EXPERIMENT
 from engram.core.trace import Trace
 from engram.datasets.files import Reading
 from engram.engine.checkpoint import checkpoint_of
@@ -29,6 +29,7 @@ from engram.engine.where import Where
 from engram.evaluation.guard import same_randomness
 from engram.methods.state import State
 from engram.metrics.registry import computed
+from engram.record.aside import replacing
 from engram.record.checkpoints import kept_checkpoints
 from engram.record.experiment import Experiment
 from engram.record.result import Seconds
@@ -172,13 +173,11 @@ def check_place(folder: Path, run: Run) -> None:
 def save_zoom(closely: Run, folder: Path) -> Run:
     """Write a zoom, and return the saved run; one that was there before is replaced.
 
-    While it is written, the folder holds no finished run, so that a kill leaves none that mixes both.
-
     Raises:
-        InputError: It cannot be written.
+        InputError: It cannot be written; the one that was there is as before.
     """
-    remove_file(folder / RESULT)
-    return closely.save(folder)
+    with replacing(folder):
+        return closely.save(folder)
 
 
 def check_stretch(run: Run, stretch: Stretch) -> None:

@@ -1,4 +1,4 @@
-"""A finished run is set aside while it is run again, and restored unless the new one finishes.
+"""A finished run is set aside while it is made or saved again, and restored unless the new one finishes.
 
 Its files move to a hidden folder inside its own, so that a folder that is a link stays one. At every moment
 either place holds all of them: whoever comes next can tell which one counts, and puts things right.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from engram.core.files import (
     temporary_path,
     write_json,
 )
-from engram.core.folder import LEASE, RESULT
+from engram.core.folder import LEASE, RECORD, RESULT
 from engram.core.leases import Held, lease
 from engram.core.owner import Owner
 
 _ASIDE, _OWNER = ".before", ".owner.json"
-_DAMAGED = ".damaged"
+_DAMAGED, _REPLACED = ".damaged", ".replaced"
 _DAY = 24 * 3600
 
 
@@ -76,16 +76,48 @@ def forget(folder: Path) -> None:
         shutil.rmtree(folder / _ASIDE, ignore_errors=True)
 
 
+@contextmanager
+def replacing(folder: Path) -> Iterator[None]:
+    """Save a run in here: the finished one in the folder is put back unless the new one is complete.
+
+    Only files of the record are touched: the folder may be the user's own, with other files in it.
+
+    Args:
+        folder: The run's folder, which is made if it does not exist.
+
+    Raises:
+        Held: Another process writes to the folder.
+        InputError: The folder cannot be written to.
+
+    Example:
+        >>> import tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> with replacing(folder):
+        ...     _ = (folder / RESULT).write_text("{}")
+        >>> [path.name for path in folder.iterdir()]
+        ['result.json']
+    """
+    make_folder(folder)
+    with _changing(folder):
+        recover(folder)
+        if is_file(folder / RESULT):
+            move_aside(folder, to=_REPLACED, only=RECORD)
+        try:
+            yield
+        finally:
+            settle(folder, aside=_REPLACED, only=RECORD)
+
+
 # For who holds the lease ------------------------------------------------------------------------------
 
 
-def move_aside(folder: Path, *, to: str = _ASIDE) -> None:
-    """Move all files of a run to a hidden folder."""
+def move_aside(folder: Path, *, to: str = _ASIDE, only: Collection[str] | None = None) -> None:
+    """Move the files of a run to a hidden folder: all, or those with some names."""
     aside, unfinished = folder / to, temporary_path(folder / to)
     try:
         shutil.rmtree(aside, ignore_errors=True)
         unfinished.mkdir()
-        files = _files(folder)
+        files = _files(folder, only)
         for file in files:
             _link(file, unfinished / file.name)
         write_json(unfinished / _OWNER, Owner.here().as_json())
@@ -110,6 +142,8 @@ def remove_damaged(folder: Path) -> None:
 def recover(folder: Path) -> None:
     """Put right what a killed command left; what a living process set aside stays there."""
     remove_left_over(folder)
+    # Who replaces a run holds the lease all the time, so nobody does now.
+    settle(folder, aside=_REPLACED, only=RECORD)
     if _left_aside(folder):
         settle(folder)
     former = _former(folder)
@@ -120,20 +154,26 @@ def recover(folder: Path) -> None:
         shutil.rmtree(former, ignore_errors=True)
 
 
-def settle(folder: Path) -> None:
-    """Put the run that was set aside back in its place, unless a new one finished there."""
-    aside = folder / _ASIDE
-    if not is_file(folder / RESULT) and is_file(aside / RESULT):
-        for file in _files(folder):
-            if not (aside / file.name).exists():
+def settle(folder: Path, *, aside: str = _ASIDE, only: Collection[str] | None = None) -> None:
+    """Put the run that was set aside back in its place, unless a new one finished there.
+
+    Args:
+        folder: The run's folder.
+        aside: The hidden folder in it.
+        only: The names of the files that are set aside (default: all).
+    """
+    before = folder / aside
+    if not is_file(folder / RESULT) and is_file(before / RESULT):
+        for file in _files(folder, only):
+            if not (before / file.name).exists():
                 file.unlink(missing_ok=True)
-        for file in sorted(_files(aside), key=lambda file: file.name == RESULT):
+        for file in sorted(_files(before), key=lambda file: file.name == RESULT):
             beside = temporary_path(folder / file.name)
             _link(file, beside)
             beside.replace(folder / file.name)
             # Renaming one name of a file to another name of the same file leaves both.
             beside.unlink(missing_ok=True)
-    shutil.rmtree(aside, ignore_errors=True)
+    shutil.rmtree(before, ignore_errors=True)
 
 
 @contextmanager
@@ -161,12 +201,13 @@ def _former(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.before")
 
 
-def _files(folder: Path) -> list[Path]:
-    """The files of a run; the lease is not one of them."""
+def _files(folder: Path, only: Collection[str] | None = None) -> list[Path]:
+    """The files of a run, or those with some names; the lease is not one of them."""
     return [
         file
         for file in folder.iterdir()
         if not file.name.startswith(".") and file.name != LEASE and (file.is_file() or file.is_symlink())
+        if only is None or file.name in only
     ]
 
 

@@ -15,6 +15,7 @@ from engram.core.scores import Scores
 from engram.core.trace import Trace
 from engram.metrics.arrays import Label
 from engram.record.answers import Answers
+from engram.record.aside import replacing
 from engram.record.choices import choices_of
 from engram.record.half_checked import HalfChecked
 from engram.record.parallel import ParallelRecord
@@ -202,13 +203,17 @@ class Recording(ABC):
     def save(self, folder: str | Path, *, label: str | None = None, seed: int = 0) -> Run:
         """Write the same files as `engram run`, which `engram report` and other commands read.
 
+        A run that was saved there before is replaced, and put back if the new one cannot be written.
+
         Args:
             folder: Where to write them; its name is the run's id.
             label: What people call the run (default: the name of the folder).
             seed: The seed that the model was trained with; runs are paired by it.
         """
-        description = self.description(Path(folder), label=label, seed=seed)
-        return self.run(description=description).save(folder)
+        place = Path(folder)
+        run = self.run(description=self.description(place, label=label, seed=seed))
+        with replacing(place):
+            return run.save(place)
 
     def description(self, folder: Path, *, label: str | None, seed: int) -> JsonObject:
         """What the run in a folder is."""
