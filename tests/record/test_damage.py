@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from engram.core.files import read_json, write_json
 from engram.core.folder import ENDS, EXPERIMENT, FAILURE, PROBES, RESULT, TRACE, Reading
 from engram.core.trace import Trace
 from engram.metrics.summary import summarise
+from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.incomplete import why_incomplete
 from engram.record.result import Seconds
@@ -23,6 +25,7 @@ from engram.record.seal import check_seal, digest_of, sealed
 from engram.record.tables import Tables
 from engram.results.integrity import check_run, check_runs
 from engram.results.runs import find_runs, without_damaged
+from engram.scenarios import split
 
 
 def trace_of(seed: int, *, steps: int, samples: int) -> Trace:
@@ -252,6 +255,30 @@ def test_damaged_runs_are_named_not_missed(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match=r"b/result\.json is not a JSON object"):
         Run.load(tmp_path / "b")
     assert not math.isnan(runs[0].metrics["ACC"])
+
+
+@pytest.mark.parametrize("make", [made, failed])
+def test_a_folder_that_has_the_name_of_another_run_is_noticed(
+    make: Callable[[Path], Run], tmp_path: Path
+) -> None:
+    names = [f"digits-er-s{seed}-0123456789ab" for seed in (0, 1)]
+    make(tmp_path / names[1])
+    shutil.copytree(tmp_path / names[1], tmp_path / names[0])
+    with pytest.raises(Damaged, match=rf"s0-\w+/experiment\.json is that of another run, {names[1]}"):
+        Run.load(tmp_path / names[0])
+    assert [run.status == "damaged" for run in check_runs([tmp_path])] == [True, False]
+    # Folders that people name are theirs.
+    shutil.copytree(tmp_path / names[1], tmp_path / "mine")
+    assert Run.load(tmp_path / "mine").id == names[1]
+
+
+def test_the_result_of_another_run_is_not_that_of_an_experiment(tmp_path: Path) -> None:
+    planned = Experiment(split("digits", setting="class"), "er")
+    other = made(tmp_path / replace(planned, seed=1).id)
+    shutil.copytree(tmp_path / other.id, tmp_path / planned.id)
+    run = Run.find(planned, tmp_path)
+    assert run.status == "damaged"
+    assert f"result.json is that of another run, {other.id}" in why_incomplete(run)
 
 
 def test_runs_with_damaged_tables_are_left_out(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from engram.record.run import Run
 from engram.record.tables import Tables
 from engram.results.figures import probe_figures
 from engram.results.runs import find_runs, group_runs
+from engram.results.store import compact
 
 
 def test_a_run_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -79,6 +81,27 @@ def test_runs_are_found_once_in_folders_and_by_name(runs_folder: Path) -> None:
     runs = find_runs([runs_folder, runs_folder / "er-0"])
     assert len(runs) == 9
     assert runs[0].id == "er-0"
+
+
+def test_a_run_and_its_copies_are_one_run(tmp_path: Path) -> None:
+    folder, store = tmp_path / "runs", tmp_path / "store"
+    for seed in range(2):
+        write_run(folder, "er", seed=seed, tasks=2, updates=5)
+    compact(find_runs(folder), store)
+    shutil.copytree(folder / "er-0", folder / "er-0-copy")
+    with pytest.warns(
+        UserWarning, match=r"left out: \S+er-0-copy: .* copy of \S+er-0; so are 2 more"
+    ) as said:
+        runs = find_runs([folder, store])
+    assert [run.folder for run in runs] == [folder / "er-0", folder / "er-1"] and len(said) == 1
+    assert [len(group.runs) for group in runs.groups()] == [2]
+
+
+def test_a_run_that_was_repeated_elsewhere_is_another(tmp_path: Path) -> None:
+    first, again = (write_run(tmp_path / name, "er", seed=0, tasks=2, updates=5) for name in "ab")
+    result = json.loads((again / "result.json").read_text())
+    write_json(again / "result.json", {**result, "seconds": {"train": 1.25, "evaluate": 0.5, "total": 1.75}})
+    assert [run.folder for run in find_runs([tmp_path / "a", tmp_path / "b"])] == [first, again]
 
 
 def test_unfinished_runs_are_left_out_of_a_folder_but_refused_by_name(tmp_path: Path) -> None:

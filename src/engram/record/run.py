@@ -37,7 +37,7 @@ from engram.record.parallel import ParallelRecord
 from engram.record.result import Seconds, with_result
 from engram.record.revisions import revisions_of
 from engram.record.samples import Samples
-from engram.record.seal import CHECKSUMS, check_description, check_seal, digest_of, read_object, sealed
+from engram.record.seal import CHECKSUMS, check_record, digest_of, read_object, sealed
 from engram.record.tables import ProbeKey, ProbeSeries, StoredTables, Tables, probe_series
 from engram.record.test_data import TestData
 from engram.record.weights import network_of
@@ -577,17 +577,13 @@ def _read(folder: Path, description: JsonMapping, planned: Experiment | None) ->
         if not (folder / TRACE).is_file():
             raise Damaged(f"{folder / TRACE} is missing")
         result = read_object(folder / RESULT)
-        check_seal(result, folder / RESULT)
-        if planned is None:
-            check_description(description, result, folder / EXPERIMENT)
+        check_record(result, folder / RESULT, description, planned=planned is not None)
         checksums = result.get(CHECKSUMS)
         tables = StoredTables(folder, None if checksums is None else dict(checksums))
         return with_result(run, result, str(folder / RESULT), tables)
     if is_file(folder / FAILURE):
         path = folder / FAILURE
         failure = Failure.of_json(read_json(path), source=str(path))
-        check_seal(written := read_object(path), path)
-        if planned is None:
-            check_description(description, written, folder / EXPERIMENT)
+        check_record(written := read_object(path), path, description, planned=planned is not None)
         return replace(run, failure=failure, tables=StoredTables(folder, written.get(CHECKSUMS)))
     return run

@@ -65,6 +65,40 @@ def check_description(description: JsonMapping, result: JsonMapping, path: Path)
         raise Damaged(f"{path} is damaged: it is not the experiment that was run")
 
 
+def check_id(written: JsonMapping, name: object, path: Path) -> None:
+    """Check that what a file holds is about the run that it is taken for, where it says so.
+
+    Raises:
+        Damaged: It is about another run.
+
+    Example:
+        >>> check_id({"id": "er-s0"}, "er-s1", Path("er-s1/result.json"))
+        Traceback (most recent call last):
+        engram.core.errors.Damaged: er-s1/result.json is that of another run, er-s0
+    """
+    if written.get("id", name) != name:
+        raise Damaged(f"{path} is that of another run, {written['id']}")
+
+
+def check_record(written: JsonMapping, path: Path, description: JsonMapping, *, planned: bool) -> None:
+    """Check what a file says of a run: that it is what was written, and is about this run.
+
+    Args:
+        written: What the file holds.
+        path: The file, in the run's folder.
+        description: What the run is.
+        planned: Whether it is so because that was asked for, not because `experiment.json` says so.
+
+    Raises:
+        Damaged: It is not.
+    """
+    check_seal(written, path)
+    if planned:
+        check_id(written, description.get("id"), path)
+    else:
+        check_description(description, written, path.with_name(EXPERIMENT))
+
+
 def read_object(path: Path) -> JsonObject:
     """The JSON object in a file.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -139,7 +140,8 @@ def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
     """All runs in some folders, without duplicates, ordered by path and then by folder name.
 
     A path is the folder of a finished run, a folder of runs, or a compact store, which may be at any address
-    that Polars reads (`s3://bucket/runs`). Runs that are not finished, or damaged, are in `incomplete`.
+    that Polars reads (`s3://bucket/runs`). Runs that are not finished, or damaged, are in `incomplete`. A run
+    and its copy, such as that in the compact store of its folder, are one run; a warning names the copy.
 
     Raises:
         InputError: There is no finished run, or a run that was named itself is not finished or damaged.
@@ -166,7 +168,41 @@ def find_runs(paths: Iterable[str | Path] | str | Path) -> Runs:
         raise InputError(
             f"no finished run found in {where}: pass run folders, or a folder that contains runs{rest}"
         )
-    return Runs(finished.values(), incomplete=incomplete.values())
+    return Runs(_without_copies(finished), incomplete=incomplete.values())
+
+
+def _without_copies(runs: Mapping[Path | str, Run]) -> list[Run]:
+    """The runs, by their places, without copies of earlier ones."""
+    by_id: dict[str, list[tuple[Path | str, Run]]] = {}
+    kept, copies = [], []
+    for place, run in runs.items():
+        alike = by_id.setdefault(run.id, [])
+        first = next((other for other, known in alike if _same_record(run, known)), None)
+        if first is None:
+            alike.append((place, run))
+            kept.append(run)
+        else:
+            copies.append(f"left out: {place}: it is a copy of {first}")
+    if copies:
+        more = f"; so are {len(copies) - 1} more runs" if len(copies) > 1 else ""
+        warnings.warn(f"{copies[0]}{more}", stacklevel=4)
+    return kept
+
+
+def _same_record(one: Run, other: Run) -> bool:
+    """Whether two runs of one id are one run: a repeated one takes another time, to the microsecond."""
+    facts, others = (
+        (
+            run.seconds,
+            run.updates,
+            run.evaluations,
+            # NaN is not equal to itself.
+            {name: repr(value) for name, value in run.stored.items()},
+            run.description,
+        )
+        for run in (one, other)
+    )
+    return facts == others
 
 
 def _cannot_be_used(run: Run) -> str:
