@@ -113,6 +113,9 @@ def test_a_killed_run_resumes_to_the_same_bits(tmp_path: Path) -> None:
             write_checkpoint(tmp_path / experiment.id / CHECKPOINT, step.snapshot())
     resumed = execute(experiment, Where(out=tmp_path))
     assert resumed.trace == of_two().trace
+    card, whole = resumed.card, of_two().card
+    assert card is not None and whole is not None
+    assert card.reads == whole.reads, "samples that were gathered are not read again"
 
 
 def test_the_last_answers_of_two_level_runs_are_those_of_all_samples() -> None:
@@ -180,6 +183,17 @@ def test_an_evaluator_continues_from_its_state() -> None:
     resumed = watched(two_level(), resume=resume)
     assert resumed.trace == watched(two_level()).trace
     assert resumed.samples() is not None
+
+
+def test_a_state_that_does_not_know_what_was_gathered_of_the_rest_is_read() -> None:
+    def resume(watch: Evaluator) -> Evaluator:
+        again, state = two_level(seed=5), watch.state_dict()
+        del state["gathered_rest"]
+        again.load_state_dict(state)
+        again.gather_again(torch.device("cpu"))
+        return again
+
+    assert watched(two_level(), resume=resume).trace == watched(two_level()).trace
 
 
 def test_a_state_with_other_levels_is_refused() -> None:

@@ -117,10 +117,9 @@ class Asker:
             for task, (start, stop) in zip(questions.tasks, questions.bounds, strict=True)
         }
 
-    @property
-    def gathered(self) -> list[int]:
-        """The tasks whose chosen samples are gathered; those of the last choice that was asked."""
-        return list(self._held[-1][1].tasks) if self._held else []
+    def gathered(self, rows: Sequence[Tensor]) -> list[int]:
+        """The tasks of which samples are gathered, for one choice of samples."""
+        return next((list(questions.tasks) for held, questions in self._held if held is rows), [])
 
     def gather(
         self, rows: Sequence[Tensor], tasks: Sequence[int], device: torch.device

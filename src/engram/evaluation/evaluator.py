@@ -190,8 +190,7 @@ class Evaluator(ParallelRecording):
         if redraw:
             warnings.warn(REDRAW_WARNING, stacklevel=2)
         self.schedule = Schedule(every, per_epoch)
-        self.subset, self.redraw = subset, redraw
-        self.full_ends = full_ends
+        self.subset, self.redraw, self.full_ends = subset, redraw, full_ends
         self.units = competing_units(units, len(self.sets))
         self._known = known_samples(self.sets, self.names, ids, slices)
         judge = None
@@ -219,7 +218,7 @@ class Evaluator(ParallelRecording):
         if tasks == "all":
             self.seen = list(range(len(self.sets)))
         self._passed_over: set[int] = set()
-        self._gathered: list[int] = []
+        self._gathered: list[list[int]] = []
 
     def __call__(
         self,
@@ -267,9 +266,8 @@ class Evaluator(ParallelRecording):
 
     def end(self, model: nn.Module | Callable[[], nn.Module], *, learning: Label) -> None:
         """End a task: evaluates unless its last update was evaluated already."""
-        record = self._record
+        record, anchors = self._record, self.trace.anchors
         done = bool(record.step) and record.step[-1] == self.step
-        anchors = self.trace.anchors
         open_end = anchors is not None and not (anchors.step and anchors.step[-1] == self.step)
         if not done or self.full_ends or open_end:
             self._evaluate(model, self._number(learning), curve=not done, end=True)
@@ -323,10 +321,9 @@ class Evaluator(ParallelRecording):
         if self.redraw and not self.full_ends:
             return None
         tasks = {}
-        asked = self.index if self.levels is None else self.levels.small
         for task, known in enumerate(self._known):
             drawn = np.zeros(self.sizes[task], dtype=np.bool_)
-            drawn[[] if self.redraw else asked[task].numpy()] = True
+            drawn[[] if self.redraw else self._asked_samples[task].numpy()] = True
             rows = np.arange(len(drawn)) if self.full_ends else self.index[task].numpy()
             tasks[task] = known.chosen(rows.tolist(), drawn[rows].tolist())
         return Samples.of(tasks)
@@ -405,7 +402,8 @@ class Evaluator(ParallelRecording):
             "updated": list(self.updated.items()),
             "test_data": [task.as_json() for task in self.test_data],
             "index": list(self.index),
-            "gathered": [] if self.redraw else self.asker.gathered,
+            "gathered": [] if self.redraw else self.asker.gathered(self._asked_samples),
+            "gathered_rest": [] if self.levels is None else self.asker.gathered(self.levels.rest),
             "readings": list(self.readings),
             "generator": self.generator.get_state(),
             "trace": packed(self.trace),
@@ -454,12 +452,14 @@ class Evaluator(ParallelRecording):
         if self.asker.checked is not None and (checked := state.get("checked")) is not None:
             self.asker.checked.load_state_dict(checked)
         self._continue_parallel(state.get("parallel"))
-        self._gathered = list(state.get("gathered", ()))
+        self._gathered = [list(state.get("gathered", ())), list(state.get("gathered_rest", ()))]
 
     def gather_again(self, device: torch.device) -> None:
         """Gather the samples that were gathered when the state was saved, before the next evaluation does."""
-        if self._gathered:
-            self.asker.gather(self._asked_samples, self._gathered, device)
+        choices = [self._asked_samples, [] if self.levels is None else self.levels.rest]
+        for rows, tasks in zip(choices, self._gathered, strict=False):
+            if tasks:
+                self.asker.gather(rows, tasks, device)
 
     # ----------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ class EvaluatorState(TypedDict):
     test_data: NotRequired[list[JsonObject]]
     index: list[Tensor]
     gathered: list[int]
+    gathered_rest: NotRequired[list[int]]
     readings: list[Reading]
     generator: Tensor
     trace: dict[str, Tensor]
