@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from engram.core.errors import Damaged
-from engram.core.files import read_json, write_json
+from engram.core.files import checksum, read_json, write_json
 from engram.core.folder import ENDS, EXPERIMENT, FAILURE, PROBES, RESULT, TRACE, Reading
 from engram.core.trace import Trace
 from engram.metrics.summary import summarise
@@ -23,6 +23,7 @@ from engram.record.result import Seconds
 from engram.record.run import Run
 from engram.record.seal import check_seal, digest_of, sealed
 from engram.record.tables import Tables
+from engram.record.weights import FINAL
 from engram.results.integrity import check_run, check_runs
 from engram.results.runs import find_runs, without_damaged
 from engram.scenarios import split
@@ -245,6 +246,22 @@ def test_all_runs_of_a_folder_are_checked(tmp_path: Path) -> None:
     assert "ends.parquet" in checked["b"].problems[0] and "result.json" in checked["c"].problems[0]
 
 
+def test_the_weights_that_a_run_kept_are_checked(tmp_path: Path) -> None:
+    run = made(tmp_path / "mine")
+    weights = {name: checksum(name.encode()) for name in ("weights-task-1.safetensors", FINAL)}
+    for name in weights:
+        (tmp_path / "mine" / name).write_bytes(name.encode())
+    replace(run, weights=weights).save()
+    assert check_run(Run.load(tmp_path / "mine")).problems == ()
+    (tmp_path / "mine" / FINAL).write_bytes(b"other")
+    (tmp_path / "mine" / "weights-task-1.safetensors").unlink()
+    checked = check_run(Run.load(tmp_path / "mine"))
+    assert checked.status == "damaged"
+    gone, changed = checked.problems
+    assert gone.endswith("weights-task-1.safetensors are missing")
+    assert changed.endswith(f"{FINAL} are damaged: their hash is not the recorded one")
+
+
 def test_damaged_runs_are_named_not_missed(tmp_path: Path) -> None:
     for name in ("a", "b"):
         made(tmp_path / name)
@@ -282,11 +299,13 @@ def test_the_result_of_another_run_is_not_that_of_an_experiment(tmp_path: Path) 
 
 
 def test_runs_with_damaged_tables_are_left_out(tmp_path: Path) -> None:
-    for name in "abc":
+    for name in "abcd":
         made(tmp_path / name)
     (tmp_path / "b" / TRACE).unlink()
     (tmp_path / "c" / ENDS).write_bytes(b"")
+    (tmp_path / "d" / ENDS).unlink()
     runs = without_damaged(find_runs(tmp_path))
     assert [run.id for run in runs] == ["a"]
-    assert [(run.id, run.status) for run in runs.incomplete] == [("b", "damaged"), ("c", "damaged")]
+    assert [(run.id, run.status) for run in runs.incomplete] == [(name, "damaged") for name in "bcd"]
     assert "ends.parquet" in why_incomplete(runs.incomplete[1])
+    assert "ends.parquet is missing" in why_incomplete(runs.incomplete[2])

@@ -195,6 +195,8 @@ def read_table(path: Path, what: str, *, sha256: str | None = None) -> polars.Da
     import polars as pl
 
     with as_input_error(f"cannot read the {what} {path}"):
+        if sha256 is not None and not path.exists():
+            raise Damaged(f"the {what} {path} is missing")
         content = path.read_bytes()
     if sha256 is not None and checksum(content) != sha256:
         raise Damaged(f"the {what} {path} is damaged: its checksum is not the recorded one")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from engram.core.errors import InputError
+from engram.core.errors import Damaged, InputError
+from engram.core.files import as_input_error
 
 if TYPE_CHECKING:
     from torch import nn
@@ -42,6 +44,33 @@ def weights_in(folder: Path) -> Path:
     if not numbered:
         raise InputError(f"{folder} has no weights: run it with --save-weights final, or name a file")
     return numbered[max(numbered)]
+
+
+def damaged_weights(folder: Path, recorded: Mapping[str, str]) -> list[str]:
+    """What is wrong with the weights that a run kept, one line each.
+
+    Args:
+        folder: The folder of the run.
+        recorded: The files of weights, with their hashes.
+
+    Example:
+        >>> damaged_weights(Path("nowhere"), {FINAL: "0123"})
+        ['the weights nowhere/weights.safetensors are missing']
+    """
+    problems = []
+    for name, sha256 in recorded.items():
+        path = folder / name
+        try:
+            with as_input_error(f"cannot read the weights {path}"):
+                if not path.exists():
+                    raise Damaged(f"the weights {path} are missing")
+                with path.open("rb") as file:
+                    same = hashlib.file_digest(file, "sha256").hexdigest() == sha256
+            if not same:
+                raise Damaged(f"the weights {path} are damaged: their hash is not the recorded one")
+        except InputError as error:
+            problems.append(str(error))
+    return problems
 
 
 def network_of(

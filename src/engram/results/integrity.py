@@ -11,6 +11,7 @@ from engram.core.errors import InputError
 from engram.record.checkpoints import damaged_checkpoints
 from engram.record.incomplete import why_incomplete
 from engram.record.run import Run, Status
+from engram.record.weights import damaged_weights
 from engram.results.runs import load_run, run_folders
 from engram.results.store import is_store, read_store
 
@@ -68,6 +69,8 @@ def check_run(run: Run) -> Checked:
     if not problems:
         problems += _wrong_metrics(run)
     problems += damaged_checkpoints(run.folder)
+    # Those of a run in a compact store stay in its folder.
+    problems += [] if run.folder is None else damaged_weights(run.folder, run.weights)
     return Checked(place, "damaged" if problems else "done", tuple(problems))
 
 
