@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 import re
+import shutil
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,8 +19,9 @@ import torch
 import engram
 from engram.core.errors import Damaged, InputError
 from engram.record.run import Run
-from engram.results.runs import Runs
-from engram.results.store import compact
+from engram.results.integrity import check_run
+from engram.results.runs import Runs, without_damaged
+from engram.results.store import compact, read_store
 
 METHODS = ("finetune", "er")
 
@@ -150,12 +153,58 @@ def test_damage_is_noticed(folder: Path, tmp_path: Path) -> None:
     )
     with pytest.raises(Damaged, match="digest"):
         _ = engram.load(place)[0].card
+    assert all("its digest is not that of" in check_run(run).problems[-1] for run in engram.load(place))
     index.drop("result").write_parquet(place / "runs.parquet")
     with pytest.raises(Damaged, match="lacks the columns result"):
         engram.load(place)
     (place / "runs.parquet").write_bytes(b"nothing")
     with pytest.raises(InputError, match="cannot read"):
         engram.load(place)
+
+
+def everything(place: Path) -> str:
+    """All that is said of the runs in a store without their bits, as text."""
+    return repr(
+        [(run.description, run.result(), run.versions, run.tables.counts()) for run in read_store(place)]
+    )
+
+
+@pytest.mark.parametrize("kind", ["runs", "trace"])
+def test_a_flipped_bit_is_noticed_or_changes_nothing(kind: str, store: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(store, tmp_path / "store")
+    path = sorted(place.glob(f"{kind}*.parquet") if kind == "runs" else place.glob(f"{kind}/*"))[0]
+    whole, content = everything(place), path.read_bytes()
+    draw, noticed = random.Random(0), 0
+    for offset in draw.sample(range(len(content)), 80):
+        changed = bytearray(content)
+        changed[offset] ^= 1 << draw.randrange(8)
+        path.write_bytes(changed)
+        try:
+            assert everything(place) == whole, offset
+        except Damaged:
+            noticed += 1
+    assert noticed > 20
+
+
+def test_a_text_that_is_no_json_is_damage(store: Path, tmp_path: Path) -> None:
+    """Indexes of earlier versions have no digest."""
+    place = shutil.copytree(store, tmp_path / "store")
+    index = pl.read_parquet(place / "runs.parquet").drop("digest", "trace_counts")
+    index.write_parquet(place / "runs.parquet")
+    assert everything(place) == everything(store)
+    for name in ("experiment", "phases", "test_data", "versions", "why", "extremes", "result"):
+        index.with_columns(pl.lit("[{").alias(name)).write_parquet(place / "runs.parquet")
+        with pytest.raises(Damaged, match=r"^the run \S+ in \S+ is damaged: "):
+            everything(place)
+
+
+def test_a_file_of_tables_that_is_gone_is_damage(store: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(store, tmp_path / "store")
+    [file, _] = sorted((place / "trace").iterdir())
+    file.unlink()
+    runs = without_damaged(engram.load(place))
+    assert [run.method for run in runs] == ["finetune"] * 2
+    assert [run.status for run in runs.incomplete] == ["damaged"] * 2
 
 
 def test_what_cannot_be_compacted_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -202,7 +202,7 @@ def read_table(path: Path, what: str, *, sha256: str | None = None) -> polars.Da
         raise Damaged(f"the {what} {path} is damaged: its checksum is not the recorded one")
     try:
         return pl.read_parquet(io.BytesIO(content))
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Damaged(f"cannot read the {what} {path}: {reason}") from error
 

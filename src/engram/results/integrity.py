@@ -61,7 +61,8 @@ def check_run(run: Run) -> Checked:
     if not run.finished:
         return Checked(place, run.status, (why_incomplete(run),))
     problems = []
-    for name in ("trace", "ends", "readings", "samples", "answers", "scores"):
+    # In a compact store, the sealed result is read for `by_task`.
+    for name in ("trace", "ends", "readings", "samples", "answers", "scores", "by_task"):
         try:
             getattr(run, name)
         except InputError as error:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engram.core.trace import COLUMNS
 
 if TYPE_CHECKING:
     import polars
@@ -21,6 +26,13 @@ OWN: Final = ("id", "seed")
 """What tells the runs of one experiment apart; null in `experiment`, which is one text for all of them."""
 
 _PARTS: Final = ("offset", "rows", "digest")
+COUNTS: Final = "trace_counts"
+"""The digest of a trace without its bits, which are not read where only accuracies are used."""
+
+DIGEST: Final = "digest"
+"""The digest of the index, in every row."""
+SEALED: Final = "result"
+"""What has a digest of its own, which is checked when it is read."""
 
 LIGHT: Final = (
     *OWN,
@@ -41,10 +53,11 @@ LIGHT: Final = (
     "file",
     SAMPLES,
     *(f"{kind}_{part}" for kind in KINDS for part in _PARTS),
+    COUNTS,
 )
 """The columns of the index that a run is read from."""
 
-LATER: Final = tuple(f"{kind}_{part}" for kind in LATER_KINDS for part in _PARTS)
+LATER: Final = (*(f"{kind}_{part}" for kind in LATER_KINDS for part in _PARTS), COUNTS)
 """Those that indexes of earlier versions do not have."""
 
 
@@ -64,6 +77,52 @@ def digest_of_table(frame: polars.DataFrame) -> str:
         content.update(f"{column.name}:{column.dtype}:{len(column)};".encode())
         for part in _content(column):
             content.update(part)
+    return content.hexdigest()
+
+
+def counts_in(trace: polars.DataFrame) -> list[NDArray[np.int64]]:
+    """The columns of a trace but for the bits."""
+    return [trace[name].to_numpy() for name in COLUMNS[:-1]]
+
+
+def digest_of_counts(counts: Sequence[NDArray[np.int64]]) -> str:
+    """A digest of a trace without its bits.
+
+    Example:
+        >>> one, other = np.array([1, 2]), np.array([1, 3])
+        >>> digest_of_counts([one]) == digest_of_counts([one.copy()]) != digest_of_counts([other])
+        True
+    """
+    content = sha256()
+    for column in counts:
+        content.update(f"{column.dtype}:{len(column)};".encode())
+        content.update(column.tobytes())
+    return content.hexdigest()
+
+
+def digest_of_index(index: polars.DataFrame) -> str:
+    """A digest of what an index says, but for the sealed results, which are most of it.
+
+    Types are left out: a column without any value has none in memory, and another one in a file.
+
+    Example:
+        >>> import polars as pl
+        >>> index = pl.DataFrame({"id": ["a"], "metrics": [{"ACC": 0.5}], "seed": [None], "result": ["{}"]})
+        >>> digest_of_index(index) == digest_of_index(index.with_columns(seed=pl.lit(None, pl.Int64)))
+        True
+        >>> digest_of_index(index) == digest_of_index(index.with_columns(metrics=pl.struct(ACC=0.25)))
+        False
+    """
+    import polars as pl
+
+    content = sha256()
+    columns = [column for column in index.iter_columns() if column.name not in (SEALED, DIGEST)]
+    for column in columns:
+        inner = column.struct.unnest().get_columns() if column.dtype == pl.Struct else []
+        for values in inner or [column]:
+            content.update(f"{column.name}:{values.name}:{len(values)};".encode())
+            for part in _content(values):
+                content.update(part)
     return content.hexdigest()
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +25,28 @@ from engram.record.later import Later
 from engram.record.result import Seconds, with_result
 from engram.record.run import Run
 from engram.record.samples import Samples
-from engram.record.seal import check_seal
+from engram.record.seal import check_id, check_seal
 from engram.record.tables import Tables
 from engram.record.test_data import TestData
-from engram.results.store.layout import INDEX, KINDS, LATER, LIGHT, OWN, SAMPLES, digest_of_table
+from engram.results.store.layout import (
+    COUNTS,
+    DIGEST,
+    INDEX,
+    KINDS,
+    LATER,
+    LIGHT,
+    OWN,
+    SAMPLES,
+    counts_in,
+    digest_of_counts,
+    digest_of_index,
+    digest_of_table,
+)
 
 if TYPE_CHECKING:
     import polars
+
+T = TypeVar("T")
 
 _SHARED = 4096
 """How many different texts are kept parsed: most runs of a store have the same phases and test data."""
@@ -86,6 +101,8 @@ def read_store(address: str | Path) -> list[Run]:
     missing = [name for name in columns if name not in index.columns]
     if missing:
         raise Damaged(f"{place}/{INDEX} is not an index of runs: it lacks the columns {', '.join(missing)}")
+    if DIGEST in index.columns and index[DIGEST].unique().to_list() != [digest_of_index(index)]:
+        raise Damaged(f"{place}/{INDEX} is damaged: its digest is not that of its content")
     files = _Files(place)
     with without_collection():
         return [_run(_Row(row), place, files) for row in index.select(columns).to_dicts()]
@@ -120,34 +137,35 @@ class _Row:
 
 def _run(row: _Row, place: str, files: _Files) -> Run:
     where = f"the run {row.text('id')} in {place}"
-    description = _description(row)
+    description = _description(row, where)
     pieces = {kind: files.piece(row, kind) for kind in KINDS}
-    tables = _StoreTables(where, pieces, f"{place}/{SAMPLES}", row.text(SAMPLES))
+    counts = str(row.values.get(COUNTS, ""))
+    tables = _StoreTables(where, pieces, counts, f"{place}/{SAMPLES}", row.text(SAMPLES))
     whole = _Whole(row, where)
     return Run(
         description=description,
         finished=True,
         stored=row.metrics(),
         by_task=Later(lambda: whole.run.by_task),
-        why=Later(lambda: _texts(row.text("why"))),
-        estimates=Later(lambda: _extremes(row.text("extremes"))),
+        why=Later(lambda: _parsed(_texts, row.text("why"), where)),
+        estimates=Later(lambda: _parsed(_extremes, row.text("extremes"), where)),
         sizes=row.numbers("sizes"),
         classes=row.numbers("classes"),
-        phases=_phases(row.text("phases")),
-        test_data=_test_data(row.text("test_data")),
+        phases=_parsed(_phases, row.text("phases"), where),
+        test_data=_parsed(_test_data, row.text("test_data"), where),
         updates=row.number("updates"),
         evaluations=row.number("evaluations"),
         seconds=Seconds(row.fraction("train_seconds"), row.fraction("evaluate_seconds")),
         account=Later(lambda: whole.run.account),
         card=Later(lambda: whole.run.card),
-        versions=_texts(row.text("versions")),
+        versions=_parsed(_texts, row.text("versions"), where),
         tables=tables,
     )
 
 
-def _description(row: _Row) -> JsonObject:
+def _description(row: _Row, where: str) -> JsonObject:
     """What the run is; runs that differ in their id and seed only share the rest."""
-    shared = _shared_object(row.text("experiment"))
+    shared = _parsed(_shared_object, row.text("experiment"), where)
     own: JsonObject = {name: row.values[name] for name in OWN if name in shared}
     return {**shared, **own}
 
@@ -160,30 +178,33 @@ class _Whole:
 
     @cached_property
     def run(self) -> Run:
-        result = _object(self.row.text("result"), self.where)
+        result = _parsed(_object, self.row.text("result"), self.where)
         check_seal(result, Path(self.where))
+        check_id(result, self.row.text("id"), Path(self.where))
         return with_result(Run(), result, self.where, Tables())
 
 
-@lru_cache(_SHARED)
-def _shared_object(text: str) -> JsonObject:
-    value: JsonObject = json.loads(text)
+def _parsed(parse: Callable[[str], T], text: str, where: str) -> T:
+    """What a text in the index says."""
+    try:
+        return parse(text)
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Damaged(f"{where} is damaged: {error}") from error
+
+
+def _object(text: str) -> JsonObject:
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise TypeError("it is not a JSON object")
     return value
+
+
+_shared_object = lru_cache(_SHARED)(_object)
 
 
 def _extremes(text: str) -> Extremes | None:
     value = json.loads(text)
     return None if value is None else Extremes.of_json(value)
-
-
-def _object(text: str, where: str) -> JsonObject:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise Damaged(f"{where} is damaged: {error}") from error
-    if not isinstance(value, dict):
-        raise Damaged(f"{where} is damaged: it is not a JSON object")
-    return value
 
 
 @lru_cache(_SHARED)
@@ -221,9 +242,7 @@ class _File:
     @cached_property
     def counts(self) -> Sequence[NDArray[np.int64]]:
         """The columns of traces but for the bits, which are most of a file."""
-        names = COLUMNS[:-1]
-        frame = _answered(self.path, lambda: self._table.select(names))
-        return [frame[name].to_numpy() for name in names]
+        return counts_in(_answered(self.path, lambda: self._table.select(COLUMNS[:-1])))
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +275,10 @@ class _Files:
 class _StoreTables(Tables):
     """The tables of a run in a compact store, each read and checked on first use."""
 
-    def __init__(self, where: str, pieces: Mapping[str, _Piece | None], shared: str, samples: str) -> None:
-        self._where, self._pieces = where, pieces
+    def __init__(
+        self, where: str, pieces: Mapping[str, _Piece | None], counts: str, shared: str, samples: str
+    ) -> None:
+        self._where, self._pieces, self._counts = where, pieces, counts
         self._shared, self._samples = shared, samples
 
     @cached_property
@@ -311,7 +332,11 @@ class _StoreTables(Tables):
         if piece is None or "trace" in vars(self):
             return super().counts()
         part = slice(piece.offset, piece.offset + piece.rows)
-        return Counts(*(column[part] for column in piece.file.counts))
+        counts = [column[part] for column in piece.file.counts]
+        # Stores of earlier versions do not have this digest.
+        if self._counts:
+            self._check("trace", digest_of_counts(counts), self._counts)
+        return Counts(*counts)
 
     def _trace(self, kind: str) -> Trace:
         frame = self._frame(kind)
@@ -322,9 +347,12 @@ class _StoreTables(Tables):
         if piece is None:
             return None
         frame = piece.file.rows(piece.offset, piece.rows)
-        if digest_of_table(frame) != piece.digest:
-            raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
+        self._check(kind, digest_of_table(frame), piece.digest)
         return frame
+
+    def _check(self, kind: str, digest: str, recorded: str) -> None:
+        if digest != recorded:
+            raise Damaged(f"the {kind} of {self._where} is damaged: its digest is not the recorded one")
 
 
 @lru_cache(16)
@@ -348,6 +376,8 @@ def _answered(path: str, query: Callable[[], polars.LazyFrame]) -> polars.DataFr
 
     try:
         return query().collect()
-    except (OSError, pl.exceptions.PolarsError) as error:
+    except (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"cannot read {path}: {reason}") from error
+        # Errors of a network or a disk are no damage.
+        unread = is_remote(path) or (isinstance(error, OSError) and Path(path).exists())
+        raise (InputError if unread else Damaged)(f"cannot read {path}: {reason}") from error

@@ -17,7 +17,18 @@ from engram.core.jsons import Json, JsonObject
 from engram.core.trace import Trace
 from engram.record.run import Run
 from engram.record.seal import CHECKSUMS, digest_of, sealed
-from engram.results.store.layout import INDEX, KINDS, OWN, SAMPLES, digest_of_table
+from engram.results.store.layout import (
+    COUNTS,
+    DIGEST,
+    INDEX,
+    KINDS,
+    OWN,
+    SAMPLES,
+    counts_in,
+    digest_of_counts,
+    digest_of_index,
+    digest_of_table,
+)
 
 if TYPE_CHECKING:
     import polars
@@ -89,7 +100,8 @@ def compact(
         writer.flush()
     import polars as pl
 
-    write_parquet(place / INDEX, pl.DataFrame(rows, infer_schema_length=None))
+    index = pl.DataFrame(rows, infer_schema_length=None)
+    write_parquet(place / INDEX, index.with_columns(pl.lit(digest_of_index(index)).alias(DIGEST)))
     files = list(place.rglob("*.parquet"))
     return Compacted(place, len(rows), len(files), sum(path.stat().st_size for path in files))
 
@@ -155,7 +167,9 @@ class _Writer:
         if self.size > FILE_BYTES:
             self.flush()
         entry: JsonObject = {"file": f"{self.part}-{self.number}", SAMPLES: self._keep_samples(run)}
-        for kind, frame in zip(KINDS, _frames(run), strict=True):
+        frames = dict(zip(KINDS, _frames(run), strict=True))
+        entry[COUNTS] = digest_of_counts(counts_in(frames["trace"]))
+        for kind, frame in frames.items():
             entry[f"{kind}_offset"], entry[f"{kind}_rows"] = self.rows[kind], len(frame)
             entry[f"{kind}_digest"] = digest_of_table(frame) if len(frame) else ""
             if len(frame):
