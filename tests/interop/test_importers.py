@@ -151,13 +151,98 @@ def test_what_is_learned_follows_from_first_evaluations_or_ends(tmp_path: Path) 
     file = tmp_path / "history.jsonl"
     lines = [{"_step": step, "a": 0.1 * step, "b": 0.05 * step} for step in range(1, 7)]
     file.write_text("\n".join(map(json.dumps, lines)))
-    pattern = "(?P<task>[ab])"
+    options = {"pattern": "(?P<task>[ab])", "order": ["a", "b"]}
     with pytest.raises(InputError, match="give the last step of each with --ends"):
-        rows(file, pattern=pattern)
-    learned = {step: learning for step, learning, _, _ in rows(file, pattern=pattern, ends=[2, 6])}
+        rows(file, **options)
+    learned = {step: learning for step, learning, _, _ in rows(file, **options, ends=[2, 6])}
     assert learned == {1: "a", 2: "a", 3: "b", 4: "b", 5: "b", 6: "b"}
     with pytest.raises(InputError, match="needs 2 rising steps"):
-        rows(file, pattern=pattern, ends=[6, 2])
+        rows(file, **options, ends=[6, 2])
+
+
+def _named_tasks(folder: Path, *tasks: str) -> Path:
+    """Tasks that are all evaluated after each of them."""
+    file = folder / "history.csv"
+    title = ",".join(["_step", *(f"eval/{task}/acc" for task in tasks)])
+    file.write_text("\n".join([title, "100,.9,.2,.1", "200,.5,.8,.2", "300,.3,.6,.7"]))
+    return file
+
+
+def test_the_order_of_names_is_not_guessed(tmp_path: Path) -> None:
+    """Names that are evaluated from the same step on say no order, and neither do the ends of tasks."""
+    tasks = ["cifar", "mnist", "aircraft"]
+    file = _named_tasks(tmp_path, *tasks)
+    for ends in (None, [100, 200, 300]):
+        with pytest.raises(InputError, match=r"in which order cifar, mnist, aircraft were learned.*--order"):
+            rows(file, ends=ends)
+        learned = {step: learning for step, learning, *_ in rows(file, order=tasks, ends=ends)}
+        assert learned == {100: "cifar", 200: "mnist", 300: "aircraft"}
+    for order in (["cifar", "mnist"], ["cifar", "mnist", "mnist"], ["cifar", "mnist", "flowers"]):
+        with pytest.raises(InputError, match=r"must name every task of .* once"):
+            rows(file, order=order)
+
+
+def test_numbers_are_an_order_unless_another_is_given(tmp_path: Path) -> None:
+    file = _named_tasks(tmp_path, "0", "1", "2")
+    assert [learning for _, learning, task, _ in rows(file) if task == 0] == [0, 1, 2]
+    given = rows(file, order=["2", "0", "1"])
+    assert [learning for _, learning, task, _ in given if task == 0] == [2, 0, 1]
+
+
+def test_an_order_that_contradicts_the_log_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "history.jsonl"
+    lines = [{"_step": 1, "acc/task_a": 0.9}, {"_step": 2, "acc/task_a": 0.6, "acc/task_b": 0.8}]
+    file.write_text("\n".join(map(json.dumps, lines)))
+    assert [learning for _, learning, *_ in rows(file)] == ["a", "b", "b"]
+    with pytest.raises(InputError, match="--order names b before a, which is evaluated earlier"):
+        rows(file, order=["b", "a"])
+
+
+def _log_of(folder: Path, *values: float) -> Path:
+    file = folder / "history.jsonl"
+    file.write_text("\n".join(json.dumps({"_step": n, "acc/task0": value}) for n, value in enumerate(values)))
+    return file
+
+
+def test_rounding_above_one_makes_no_percentages(tmp_path: Path) -> None:
+    values = rows(_log_of(tmp_path, 1.00000012, 0.775, -1e-9))
+    assert [value for *_, value in values] == [1.0, 0.775, 0.0]
+
+
+def test_percentages_are_said_to_be_assumed(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="accuracies up to 77.5: they are taken for percentages"):
+        assert [value for *_, value in rows(_log_of(tmp_path, 77.5, 0.5))] == [0.775, 0.005]
+
+
+@pytest.mark.parametrize("value", [1.01, 1.9, 100.1, -0.5, float("inf")])
+def test_values_that_are_no_accuracies_are_refused(tmp_path: Path, value: float) -> None:
+    file = tmp_path / "get_all_metrics.json"
+    name = "Top1_Acc_Exp/eval_phase/test_stream/Task000/Exp000"
+    file.write_text(json.dumps({name: [[1, 2], [0.5, value]]}))
+    with pytest.raises(InputError, match="must be fractions from 0 to 1 or percentages from 0 to 100"):
+        rows(file)
+
+
+def _pycil_log(*evaluations: dict[str, float]) -> str:
+    return "".join(f"[trainer.py] => CNN: { ({'total': 50.0} | groups)!r}\n" for groups in evaluations)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_last_of_several_runs_of_pycil(tmp_path: Path, first: int) -> None:
+    """A run that is repeated appends to its log, also where the one before ended after its first task."""
+    file = tmp_path / "run.log"
+    before = [{"00-09": 100.0}, {"00-09": 20.0, "10-19": 100.0}][:first]
+    file.write_text(_pycil_log(*before, {"00-09": 90.0}, {"00-09": 60.0, "10-19": 80.0}))
+    with pytest.warns(UserWarning, match="has 2 runs, one after the other: only the last one is read"):
+        table = rows(file)
+    assert table == [(1, "00-09", "00-09", 0.9), (2, "10-19", "00-09", 0.6), (2, "10-19", "10-19", 0.8)]
+
+
+@pytest.mark.parametrize("options", [{"pattern": "(?P<task>a)"}, {"ends": [1, 2]}, {"order": ["a", "b"]}])
+@pytest.mark.parametrize("kind", ["avalanche-csv", "mammoth", "pycil", "lm-eval"])
+def test_options_without_effect_are_refused(tmp_path: Path, kind: str, options: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=f"--{next(iter(options))} has no effect on a log of {kind}"):
+        rows(tmp_path, kind, **options)
 
 
 def test_tensorboard_event_files(tmp_path: Path) -> None:

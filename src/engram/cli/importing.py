@@ -27,12 +27,17 @@ def import_(
         typer.Option(help=r"Names of accuracies, as a regular expression: acc/(?P<task>\d+)."),
     ] = None,
     ends: Annotated[str | None, typer.Option(help="The last step of each task, separated by commas.")] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(metavar="TASK,TASK", help="All tasks, as they were learned, where names do not say it."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Turn the log of another tool into a table for `engram metrics`.
 
     Avalanche, Mammoth, PyCIL, TensorBoard, MLflow, Weights & Biases and lm-eval are known. Tools that log
-    names and numbers only need `--ends` where it does not follow which task is being learned.
+    names and numbers only need `--ends`, and `--order` if tasks have names instead of numbers, where it does
+    not follow which task is being learned.
     """
     from engram.cli.output import print_json, stderr
     from engram.core.errors import InputError
@@ -43,7 +48,8 @@ def import_(
     if out.suffix not in (".csv", ".parquet"):
         raise InputError(f"--out must end in .csv or .parquet, got {out}")
     steps = None if ends is None else [_whole(cell) for cell in ends.split(",")]
-    table = read_log(log, kind, pattern=pattern, ends=steps)
+    tasks = None if order is None else [name.strip() for name in order.split(",")]
+    table = read_log(log, kind, pattern=pattern, ends=steps, order=tasks)
     if out.suffix == ".parquet":
         write_parquet(out, table)
     else:

@@ -1,8 +1,8 @@
 """Accuracies that other tools logged, as the long table that `engram metrics` reads.
 
 Every importer returns rows of step, task being learned, task evaluated and accuracy. Tools that log one
-number per task and step (TensorBoard, MLflow, Weights & Biases) do not say which task is being learned; it is
-the latest task that is evaluated for the first time, or follows from the last steps of the tasks.
+number per task and step (TensorBoard, MLflow, Weights & Biases) do not say which task is being learned: see
+`engram.interop.series`.
 """
 
 from __future__ import annotations
@@ -14,47 +14,31 @@ import math
 import re
 import sqlite3
 import struct
-from bisect import bisect_left
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from engram.core.errors import InputError, unknown_name
 from engram.interop.libraries import library
+from engram.interop.series import Hints, Row, Series, rows_of_series
 from engram.interop.wandb_files import MARK, read_history
 from engram.results.gate.predictions import read_predictions
 
 if TYPE_CHECKING:
     import polars
 
-Series: TypeAlias = Mapping[str, Sequence[tuple[int, float]]]
-"""Values by step, for each name under which they were logged."""
-
-PATTERNS: Final = (
-    r"(?:.* - )?accuracy/task[ _](?P<task>\d+)(?:[ _].*)?",
-    r"Top1_Acc_Exp/eval_phase/.*Exp(?P<task>\d+)",
-    r"RESULT_class_acc_(?P<task>\d+)",
-    r".*acc(?:uracy)?[/_ .-]*task[/_ .-]*(?P<task>\w+)",
-    r".*task[/_ .-]*(?P<task>\w+?)[/_ .-]*acc(?:uracy)?",
-    r"(?:.*/)?(?:test|eval|val)[/_ .-]*(?P<task>\w+?)[/_ .-]*acc(?:uracy)?",
-)
-"""How tools name the accuracy of a task, engram's trackers first; the first that any name matches is used."""
-
 _NUMBER: Final = r"(?:np\.float\d+\()?(?P<value>\d[\d.eE+-]*)\)?"
 
 
-class Row(NamedTuple):
-    """The accuracy of one task at one evaluation."""
-
-    step: int
-    learning: int | str
-    task: int | str
-    accuracy: float
-
-
 def read_log(
-    path: Path, kind: str | None = None, *, pattern: str | None = None, ends: Sequence[int] | None = None
+    path: Path,
+    kind: str | None = None,
+    *,
+    pattern: str | None = None,
+    ends: Sequence[int] | None = None,
+    order: Sequence[str] | None = None,
 ) -> polars.DataFrame:
     """The accuracies in another tool's log as a long table: step, learning, task, accuracy.
 
@@ -63,9 +47,13 @@ def read_log(
         kind: The tool, one of `KINDS` (default: recognised by its files).
         pattern: For tools that log names and numbers, a regular expression with a group `task`.
         ends: For these tools, the last step of each task.
+        order: For these tools, all tasks in the order in which they were learned.
 
     Raises:
         InputError: It cannot be read, or does not say what is needed.
+
+    Warns:
+        UserWarning: Percentages were assumed, or only the last run of several is read.
 
     Example:
         >>> import tempfile
@@ -84,8 +72,9 @@ def read_log(
         raise unknown_name("kind of log", kind, KINDS)
     path = _tracked(path, kind)
     chosen = kind or _recognised(path)
+    hints = Hints(pattern, ends, order)
     try:
-        rows = KINDS[chosen](path, pattern, ends)
+        rows = _read_rows(path, chosen, hints)
     except InputError:
         raise
     except KeyError as error:
@@ -94,10 +83,54 @@ def read_log(
         raise InputError(f"cannot read {path} as a log of {chosen}: {error}") from error
     if not rows:
         raise InputError(f"{path} has no accuracies of tasks that {chosen} would have logged")
-    largest = max(row.accuracy for row in rows)
-    # Fractions are never above 1, percentages of a whole log hardly ever all below it.
-    scale = 0.01 if largest > 1 else 1.0
-    return pl.DataFrame([row._replace(accuracy=scale * row.accuracy) for row in rows], orient="row")
+    return pl.DataFrame(_as_fractions(rows, path, chosen), orient="row")
+
+
+def _read_rows(path: Path, kind: str, hints: Hints) -> list[Row]:
+    if kind in _OF_SERIES:
+        return rows_of_series(_OF_SERIES[kind](path), path, hints)
+    for name, value in hints._asdict().items():
+        if value is not None:
+            raise InputError(
+                f"--{name} has no effect on a log of {kind}, which says what is learned: leave it out"
+            )
+    return _OF_MATRICES[kind](path)
+
+
+def _as_fractions(rows: Sequence[Row], path: Path, kind: str) -> list[Row]:
+    """The rows with accuracies from 0 to 1.
+
+    Raises:
+        InputError: They are neither fractions nor percentages.
+
+    Warns:
+        UserWarning: They were taken for percentages, and the tool may write either.
+    """
+    values = [row.accuracy for row in rows if not math.isnan(row.accuracy)]
+    low, high = min(values, default=0.0), max(values, default=0.0)
+    percent = kind in _PERCENTAGES or high > _SMALLEST_PERCENTAGE
+    scale = 0.01 if percent else 1.0
+    if low < -_ROUNDING or scale * high > 1 + _ROUNDING:
+        raise InputError(
+            f"accuracies must be fractions from 0 to 1 or percentages from 0 to 100, but {path} has values "
+            f"from {low:.9g} to {high:.9g}: choose other names with --pattern, or correct the log"
+        )
+    if percent and kind not in _PERCENTAGES:
+        warnings.warn(f"{path} has accuracies up to {high:.6g}: they are taken for percentages", stacklevel=3)
+    return [row._replace(accuracy=_within_one(scale * row.accuracy)) for row in rows]
+
+
+def _within_one(value: float) -> float:
+    """A fraction without what rounding to single precision added; NaN stays."""
+    return value if math.isnan(value) else min(max(value, 0.0), 1.0)
+
+
+_ROUNDING: Final = 1e-6
+"""Single precision may end so far outside of 0 to 1."""
+_SMALLEST_PERCENTAGE: Final = 2.0
+"""No log whose best accuracy is between 1 and 2 is likely to hold fractions or percentages."""
+_PERCENTAGES: Final = ("mammoth", "pycil")
+"""Tools that write percentages only."""
 
 
 _SQLITE: Final = b"SQLite format 3"
@@ -187,7 +220,7 @@ def _recognised_text(path: Path) -> str:
 # Tools that log the accuracy matrix -----------------------------------------------------------------
 
 
-def _avalanche_csv(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+def _avalanche_csv(path: Path) -> list[Row]:
     """`eval_results.csv` of Avalanche's CSVLogger: one row per evaluated experience."""
     file = path / "eval_results.csv" if path.is_dir() else path
     rows: list[Row] = []
@@ -206,7 +239,7 @@ def _avalanche_csv(path: Path, pattern: str | None, ends: Sequence[int] | None) 
     return rows
 
 
-def _mammoth(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+def _mammoth(path: Path) -> list[Row]:
     """The last run in `logs.pyd` of Mammoth: a dictionary per line, accuracies in percent."""
     lines = [line for line in path.read_text("utf-8").splitlines() if line.strip()]
     matches = re.finditer(rf"'accuracy_(\d+)_task(\d+)': {_NUMBER}", lines[-1] if lines else "")
@@ -215,20 +248,31 @@ def _mammoth(path: Path, pattern: str | None, ends: Sequence[int] | None) -> lis
     ]
 
 
-def _pycil(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
-    """A log file of PyCIL or PILOT: after each task, a dictionary with the accuracy of groups of classes."""
-    rows: list[Row] = []
-    names: list[str] = []
-    matches = re.finditer(r"(?:CNN: |=> )(\{'total'.*\})", path.read_text("utf-8"))
-    for step, match in enumerate(matches, start=1):
+def _pycil(path: Path) -> list[Row]:
+    """The last run in a log file of PyCIL or PILOT: after each task, the accuracy of groups of classes.
+
+    Every evaluation of a run has more groups than the first one; a run that is repeated appends to the file.
+    """
+    runs: list[list[dict[str, float]]] = []
+    for match in re.finditer(r"(?:CNN: |=> )(\{'total'.*\})", path.read_text("utf-8")):
         groups = ast.literal_eval(re.sub(r"np\.float\d+\(([^)]*)\)", r"\1", match[1]))
         classes = {name: value for name, value in groups.items() if re.fullmatch(r"\d+-\d+", name)}
+        if not runs or len(classes) < len(runs[-1][-1]) or len(classes) <= len(runs[-1][0]):
+            runs.append([])
+        runs[-1].append(classes)
+    if len(runs) > 1:
+        warnings.warn(
+            f"{path} has {len(runs)} runs, one after the other: only the last one is read", stacklevel=4
+        )
+    rows: list[Row] = []
+    names: list[str] = []
+    for step, classes in enumerate(runs[-1] if runs else [], start=1):
         names += [name for name in classes if name not in names]
         rows += [Row(step, names[-1], name, float(value)) for name, value in classes.items()]
     return rows
 
 
-def _lm_eval(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+def _lm_eval(path: Path) -> list[Row]:
     """lm-eval's per-sample files: every task of one model, evaluated once."""
     frame = read_predictions(path).frame
     if "task" not in frame.columns:
@@ -243,69 +287,7 @@ def _lm_eval(path: Path, pattern: str | None, ends: Sequence[int] | None) -> lis
 # Tools that log names and numbers -------------------------------------------------------------------
 
 
-def _of_series(series: Series, path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
-    """Rows from values by name and step."""
-    by_task = _matching(series, path, pattern)
-    steps = sorted({step for values in by_task.values() for step, _ in values})
-    learning = _learned(by_task, steps, path, ends)
-    return sorted(
-        (
-            Row(step, learning[step], task, value)
-            for task, values in by_task.items()
-            for step, value in values
-        ),
-        key=lambda row: row.step,
-    )
-
-
-def _matching(
-    series: Series, path: Path, pattern: str | None
-) -> dict[int | str, Sequence[tuple[int, float]]]:
-    """The series that are accuracies of tasks, by task."""
-    try:
-        patterns = [re.compile(text, re.IGNORECASE) for text in ([pattern] if pattern else PATTERNS)]
-    except re.error as error:
-        raise InputError(f"--pattern must be a valid regular expression, got {pattern!r}: {error}") from error
-    if pattern and "task" not in patterns[0].groupindex:
-        raise InputError(rf"--pattern needs a group for the task, such as acc/(?P<task>\d+), got {pattern!r}")
-    for expression in patterns:
-        matches = {name: match for name in series if (match := expression.fullmatch(name))}
-        by_task: dict[int | str, Sequence[tuple[int, float]]] = {}
-        for name, match in matches.items():
-            task = int(match["task"]) if match["task"].isdecimal() else match["task"]
-            if task in by_task:
-                raise InputError(f"{path}: several names are the accuracy of task {task!r}: use --pattern")
-            by_task[task] = series[name]
-        if by_task:
-            return by_task
-    shown = ", ".join(sorted(series)[:8])
-    raise InputError(f"{path} has no accuracy per task among {shown or 'nothing'}: name them with --pattern")
-
-
-def _learned(
-    by_task: Mapping[int | str, Sequence[tuple[int, float]]],
-    steps: Sequence[int],
-    path: Path,
-    ends: Sequence[int] | None,
-) -> dict[int, int | str]:
-    """The task being learned at each step."""
-    first = {task: min(step for step, _ in values) for task, values in by_task.items() if values}
-    order = sorted(first, key=lambda task: (first[task], isinstance(task, str), task))
-    if ends is not None:
-        if len(ends) != len(order) or list(ends) != sorted(set(ends)):
-            raise InputError(f"--ends needs {len(order)} rising steps, one per task, got {list(ends)}")
-        return {step: order[min(bisect_left(ends, step), len(order) - 1)] for step in steps}
-    if len(set(first.values())) == len(order):
-        return {step: [task for task in order if first[task] <= step][-1] for step in steps}
-    if len(steps) == len(order):
-        # All tasks are evaluated after each of them.
-        return dict(zip(steps, order, strict=True))
-    raise InputError(
-        f"{path} does not say which task is being learned: give the last step of each with --ends"
-    )
-
-
-def _avalanche_json(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+def _avalanche_json(path: Path) -> Series:
     """What `EvaluationPlugin.get_all_metrics()` of Avalanche returns, as JSON: name → [steps, values]."""
     try:
         content = json.loads(path.read_text("utf-8"))
@@ -318,13 +300,13 @@ def _avalanche_json(path: Path, pattern: str | None, ends: Sequence[int] | None)
         }
     except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path} is not what get_all_metrics() returns: {error}") from error
-    return _of_series(series, path, pattern, ends)
+    return series
 
 
-def _mlflow(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+def _mlflow(path: Path) -> Series:
     """A run of an MLflow database, or of a file store: a file per metric in `metrics`; time, value, step."""
     if path.is_file():
-        return _of_series(_mlflow_database(path), path, pattern, ends)
+        return _mlflow_database(path)
     folder = path if path.name == "metrics" else path / "metrics"
     series: dict[str, list[tuple[int, float]]] = {}
     for file in sorted(file for file in folder.rglob("*") if file.is_file()):
@@ -334,7 +316,7 @@ def _mlflow(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list
         except (IndexError, ValueError) as error:
             raise InputError(f"{file} is not a metric of an MLflow file store: {error}") from error
         series[str(file.relative_to(folder))] = values
-    return _of_series(series, path, pattern, ends)
+    return series
 
 
 def _mlflow_database(path: Path) -> Series:
@@ -355,14 +337,14 @@ def _mlflow_database(path: Path) -> Series:
     return series
 
 
-def _wandb(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+def _wandb(path: Path) -> Series:
     """A history that Weights & Biases exported: CSV or JSON lines, one row per step.
 
     Beside each curve, tables from its pages have the least and the greatest value of a group of runs. The
     file of an offline run is read as well.
     """
     if _begins(path, MARK):
-        return _of_series(read_history(path), path, pattern, ends)
+        return read_history(path)
     with path.open(encoding="utf-8", newline="") as text:
         lines: Iterable[Mapping[str, object]]
         try:
@@ -379,7 +361,7 @@ def _wandb(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[
                 if name.endswith(("__MIN", "__MAX")):
                     continue
                 series.setdefault(name, []).append((int(float(str(step))), float(str(value))))
-    return _of_series(series, path, pattern, ends)
+    return series
 
 
 def _json_lines(lines: Iterable[str]) -> list[Mapping[str, object]]:
@@ -396,14 +378,14 @@ def _is_number(value: object) -> bool:
         return False
 
 
-def _tensorboard(path: Path, pattern: str | None, ends: Sequence[int] | None) -> list[Row]:
+def _tensorboard(path: Path) -> Series:
     """The scalars of TensorBoard's event files."""
     files = sorted(path.glob("*tfevents*")) if path.is_dir() else [path]
     series: dict[str, list[tuple[int, float]]] = {}
     for file in files:
         for step, tag, value in _scalars(file):
             series.setdefault(tag, []).append((step, value))
-    return _of_series(series, path, pattern, ends)
+    return series
 
 
 def _scalars(file: Path) -> Iterator[tuple[int, str, float]]:
@@ -430,16 +412,28 @@ def _scalars(file: Path) -> Iterator[tuple[int, str, float]]:
                     yield event.step, value.tag, value.tensor.float_val[0]
 
 
-Importer: TypeAlias = Callable[[Path, str | None, Sequence[int] | None], list[Row]]
-
-KINDS: Final[Mapping[str, Importer]] = {
+_OF_MATRICES: Final[Mapping[str, Callable[[Path], list[Row]]]] = {
     "avalanche-csv": _avalanche_csv,
-    "avalanche-json": _avalanche_json,
     "mammoth": _mammoth,
     "pycil": _pycil,
+    "lm-eval": _lm_eval,
+}
+"""The tools whose logs say which task was being learned."""
+_OF_SERIES: Final[Mapping[str, Callable[[Path], Series]]] = {
+    "avalanche-json": _avalanche_json,
     "tensorboard": _tensorboard,
     "mlflow": _mlflow,
     "wandb": _wandb,
-    "lm-eval": _lm_eval,
 }
+"""The tools that log names and numbers."""
+KINDS: Final = (
+    "avalanche-csv",
+    "avalanche-json",
+    "mammoth",
+    "pycil",
+    "tensorboard",
+    "mlflow",
+    "wandb",
+    "lm-eval",
+)
 """The tools whose logs can be read."""
