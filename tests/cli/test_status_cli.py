@@ -24,6 +24,7 @@ from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
 from engram.record.planned import note_planned
 from engram.record.run import Run
+from engram.results.status import folder_status
 
 
 def planned(seed: int) -> Experiment:
@@ -148,3 +149,25 @@ def test_a_damaged_run_counts_as_failed(tmp_path: Path, engram: Engram) -> None:
     (tmp_path / one.id / "experiment.json").write_text("{")
     state = engram("status", tmp_path, "--json").json
     assert state["counts"]["failed"] == 1 and state["failed"][0]["kind"] == "damaged"
+
+
+@pytest.mark.parametrize("name", ["result.json", "experiment.json", "trace.parquet"])
+@pytest.mark.parametrize("content", [None, b"", b"null", b"[1]", b"{}", b"\x93\x00\xff"])
+def test_finished_runs_that_are_damaged_count_as_failed(
+    tmp_path: Path, name: str, content: bytes | None
+) -> None:
+    """As `engram compare` judges them; the content of tables is for `engram verify runs`."""
+    Serial(Where(out=tmp_path))([planned(0), planned(1)])
+    file = tmp_path / planned(0).id / name
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+    state = folder_status(tmp_path)
+    if name == "result.json" and content is None:
+        assert (state.done, len(state.unfinished)) == (1, 1)
+    elif name == "trace.parquet" and content is not None:
+        assert state.done == 2
+    else:
+        assert (state.done, [run.status for run in state.failed]) == (1, ["damaged"])
+    assert state.total == 2

@@ -1,7 +1,8 @@
 """What is under way in a folder of runs: which are done, running, failed and left, and how long that takes.
 
 Everything is read from files that runs and sweeps write anyway, so any process on any machine that sees the
-folder can ask. torch is not needed, and 10,000 finished runs are only counted, not read.
+folder can ask. torch is not needed. Of finished runs the experiment and the result are read, so that damaged
+ones are noticed, and no tables: 10,000 take some seconds.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from engram.core.collection import without_collection
 from engram.core.errors import InputError
 from engram.core.folder import RESULT, has_checkpoint, looks_like_run
 from engram.core.jsons import JsonObject
@@ -125,6 +127,7 @@ class FolderStatus:
         }
 
 
+@without_collection()
 def folder_status(folder: Path) -> FolderStatus:
     """The state of all runs in a folder, and of those that sweeps are still to make there.
 
@@ -144,26 +147,24 @@ def folder_status(folder: Path) -> FolderStatus:
     if is_store(folder):
         return FolderStatus(folder, len(read_store(folder)), (), (), (), {}, 0.0)
     planned = {name: label for plan in read_planned(folder) for name, label in plan.runs.items()}
-    done: list[Path] = []
+    done: list[tuple[float, str, float]] = []
     failed: list[Run] = []
     unfinished: list[Run] = []
     held: list[tuple[Run, Holder]] = []
     for place in _run_folders(folder):
         planned.pop(place.name, None)
-        if (place / RESULT).is_file():
-            done.append(place)
-            continue
         run = load_run(place)
+        if run.finished:
+            done.append((_ended_at(place), run.label, run.seconds.total))
         # Asked once: the process may end at any moment.
-        if (holder := holder_of(place)) is not None:
+        elif (holder := holder_of(place)) is not None:
             held.append((run, holder))
-        elif run.finished:
-            done.append(place)
         elif run.status in ("failed", "damaged"):
             failed.append(run)
         else:
             unfinished.append(run)
-    expected = _Expected(_durations(done), [progress_of(run.folder) for run, _ in held if run.folder])
+    latest = [(label, seconds) for _, label, seconds in sorted(done)[-_READ:]]
+    expected = _Expected(latest, [progress_of(run.folder) for run, _ in held if run.folder])
     running = tuple(_active(run, holder, expected) for run, holder in held)
     left = [run.label for run in unfinished] + [label.rpartition(", seed ")[0] for label in planned.values()]
     return FolderStatus(
@@ -236,14 +237,11 @@ def _run_folders(folder: Path) -> list[Path]:
     )
 
 
-def _durations(done: Iterable[Path]) -> list[tuple[str, float]]:
-    """The labels and seconds of the runs that finished last."""
-    stamped = []
-    for place in done:
-        with suppress(OSError):
-            stamped.append(((place / RESULT).stat().st_mtime, place))
-    runs = [load_run(place) for _, place in sorted(stamped)[-_READ:]]
-    return [(run.label, run.seconds.total) for run in runs if run.finished]
+def _ended_at(place: Path) -> float:
+    """When a finished run ended; 0 if its folder was removed meanwhile."""
+    with suppress(OSError):
+        return (place / RESULT).stat().st_mtime
+    return 0.0
 
 
 def _named(run: Run) -> JsonObject:
