@@ -68,7 +68,9 @@ def test_a_run_that_was_killed_keeps_its_checkpoints(tmp_path: Path) -> None:
 
 def test_a_finished_run_without_checkpoints_says_what_to_do(tmp_path: Path) -> None:
     execute(small(), Where(out=tmp_path))
-    with pytest.raises(InputError, match="kept no checkpoints: run it again with --again, or leave them out"):
+    with pytest.raises(
+        InputError, match="kept no checkpoints: run it again with --again, or delete its folder"
+    ):
         execute(small(), Where(out=tmp_path, keep_checkpoints="tasks"))
 
 

@@ -34,7 +34,7 @@ from engram.record.aside import move_damaged, recover, remove_damaged
 from engram.record.description import save_description
 from engram.record.experiment import Experiment
 from engram.record.failure import Failure, FailureKind
-from engram.record.run import Run
+from engram.record.run import REPAIR, Run
 
 
 def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] = ()) -> Run:
@@ -59,7 +59,7 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
     weights = _weight_keeper(experiment, where, folder)
     before = Run.find(experiment, where.folder)
     if before.finished:
-        return _existing(before, where, observers, weights)
+        return _existing(before, where, observers)
     # A folder that cannot be written to is noticed before anything is computed.
     make_folder(folder)
     known = is_file(folder / EXPERIMENT)
@@ -69,7 +69,7 @@ def execute(experiment: Experiment, where: Where, observers: Sequence[Observer] 
         recover(folder)
         before = Run.find(experiment, where.folder)
         if before.finished:
-            return _existing(before, where, observers, weights)
+            return _existing(before, where, observers)
         _prepare(before)
         save_description(folder, experiment.as_json())
         checkpoints = Checkpoints(folder / CHECKPOINT, seconds=where.checkpoint_seconds)
@@ -206,15 +206,26 @@ def _save(folder: Path, weights: WeightKeeper | None, run: Run) -> Run:
     return run.save(folder)
 
 
-def _existing(run: Run, where: Where, observers: Sequence[Observer], weights: WeightKeeper | None) -> Run:
+def _existing(run: Run, where: Where, observers: Sequence[Observer]) -> Run:
+    check_existing(run, where)
+    _end(observers, run)
+    return run
+
+
+def check_existing(run: Run, where: Where) -> None:
+    """Refuse a finished run that does not have in its folder what is wanted of runs now.
+
+    Raises:
+        InputError: It kept no weights or no checkpoints, or does not pass `strict`.
+    """
+    assert run.folder is not None
+    weights = _weight_keeper(run.experiment, where, run.folder)
     if weights is not None:
         weights.check_finished(run)
-    if where.keep_checkpoints is not None and run.folder is not None:
+    if where.keep_checkpoints is not None:
         CheckpointKeeper(run.folder, where.keep_checkpoints).check_finished(run)
     if where.strict:
         check_card(run)
-    _end(observers, run)
-    return run
 
 
 def _prepare(before: Run) -> None:
@@ -250,9 +261,7 @@ def _saved_if_possible(failed: Run, save: Callable[[Run], Run]) -> Run:
 def check_card(run: Run) -> None:
     """Refuse a finished run whose method read data that it must not read, or that has no card."""
     if run.card is None:
-        raise InputError(
-            f"the run {run.folder} was made before cards were recorded: run it again with --again"
-        )
+        raise InputError(f"the run {run.folder} was made before cards were recorded: {REPAIR}")
     if run.card.forbidden:
         raise Forbidden(refusal(run.method, run.card.forbidden))
 

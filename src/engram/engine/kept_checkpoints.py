@@ -10,7 +10,7 @@ from engram.engine.checkpoint import write_checkpoint
 from engram.engine.observers import Step, Watcher
 from engram.methods.state import CannotKeep
 from engram.record.checkpoints import checkpoint_period, kept_checkpoints, kept_file
-from engram.record.run import Run
+from engram.record.run import REPAIR, Run
 
 
 class CheckpointKeeper(Watcher):
@@ -55,6 +55,6 @@ class CheckpointKeeper(Watcher):
         """
         if not kept_checkpoints(run.folder):
             raise InputError(
-                f"the run {run.folder} is finished and kept no checkpoints: run it again with --again, or "
-                "leave them out: engram zoom then learns from the beginning"
+                f"the run {run.folder} is finished and kept no checkpoints: {REPAIR}; without "
+                "keep_checkpoints, engram zoom learns from the beginning"
             )

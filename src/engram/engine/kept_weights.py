@@ -18,7 +18,7 @@ from engram.models.kept import Kept, save_weights
 from engram.models.network import Network
 from engram.models.weights import sha256_of
 from engram.record.experiment import Experiment
-from engram.record.run import Run
+from engram.record.run import REPAIR, Run
 from engram.record.weights import FINAL, task_file
 from engram.scenarios.values import Scenario
 
@@ -88,9 +88,7 @@ class WeightKeeper(Watcher):
             InputError: It did.
         """
         if missing := [name for name in self.files if name not in run.weights]:
-            raise InputError(
-                f"the run {run.folder} is finished and did not keep {missing[0]}: run it again with --again"
-            )
+            raise InputError(f"the run {run.folder} is finished and did not keep {missing[0]}: {REPAIR}")
 
 
 def check_keeps(experiment: Experiment) -> None:

@@ -11,7 +11,7 @@ from engram.core.errors import InputError
 from engram.core.files import make_folder
 from engram.core.stopping import StopSignals
 from engram.datasets import load
-from engram.engine.execute import check_card
+from engram.engine.execute import check_existing
 from engram.engine.observers import Observer
 from engram.engine.where import Where
 from engram.executors.shared_data import datasets_of
@@ -58,8 +58,8 @@ class Executor(ABC):
             experiments: The experiments; equal ones are run once.
 
         Raises:
-            InputError: The folder cannot be written to, a data set is missing, or a finished run does not
-                pass `strict`; then nothing was started.
+            InputError: The folder cannot be written to, a data set is missing, or a finished run did not
+                keep what is wanted, or does not pass `strict`; then nothing was started.
         """
         where = self.where
         make_folder(where.folder)
@@ -67,9 +67,8 @@ class Executor(ABC):
         runs = [Run.find(experiment, where.folder) for experiment in distinct.values()]
         done = [run for run in runs if run.finished]
         waiting = [run.experiment for run in runs if not run.finished]
-        if where.strict:
-            for run in done:
-                check_card(run)
+        for run in done:
+            check_existing(run, where)
         for run in done:
             self._ended(run)
             yield run

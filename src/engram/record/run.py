@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from engram.record.weights import NetworkSource
 
 REPAIR = "run it again with --again, or delete its folder"
-"""What to do about a run whose files are damaged."""
+"""What to do about a finished run whose files are damaged, or not those that are wanted."""
 
 Status = Literal["done", "running", "failed", "damaged", "unfinished", "missing"]
 
