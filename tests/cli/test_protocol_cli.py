@@ -298,6 +298,22 @@ def test_a_queue_tells_of_its_choice_beside_its_best_and_its_worst(protocol: Eng
         (["grid", "split-digits", "er", "--grid", "lr="], "must look like FIELD=a,b,c, got 'lr='"),
         (["grid", "split-digits", "er", "--grid", "lrr=1"], "unknown field 'lrr'; did you mean 'lr'"),
         (["grid", "split-digits", "er", "--grid", "lr=1,x"], "lr must be a number, got 'x'"),
+        (
+            ["grid", "split-digits", "er", "--grid", "lr=.1", "--lr", ".2"],
+            "--lr sets as well: use one of them",
+        ),
+        (
+            ["grid", "split-digits", "er", "--grid", "memory=5", "--set", "memory=3"],
+            "--grid memory tries values that --set memory sets as well",
+        ),
+        (
+            ["grid", "split-digits", "er", "--grid", "updates=1,2", "--updates", "1"],
+            "--grid updates tries values that --updates sets as well",
+        ),
+        (["queue", "split-digits", "er", "--grid", "epochs=1,2", "--updates", "1"], "that --updates sets"),
+        (["grid", "split-digits", "er", "--grid", "every=1,2", "--every", "3"], "that --every sets as well"),
+        (["grid", "split-digits", "er", "--on", "serial", "--jobs", "2"], "leave one of the two out"),
+        (["grid", "split-digits", "er", "--data", "nowhere"], "the data folder nowhere is not a folder"),
         (["grid", "split-digits", "er", "--select-on", "train"], "unknown data to select on 'train'"),
         (["grid", "split-digits", "er", "--every", "0"], "every must be at least 1, got 0"),
         (["grid", "split-digits", "er", "--per-epoch"], "add --every N"),

@@ -168,6 +168,7 @@ def test_a_method_of_ones_own(tmp_path: Path, engram: Engram) -> None:
         (["split-digits", "er", "--plugin", "nowhere.py"], "nowhere.py does not exist"),
         (["split-digits", "independent", "--setting", "class"], "needs task identity"),
         (["split-kmnist", "er", "--data", "nowhere"], "nowhere"),
+        (["split-digits", "er", "--data", "nowhere"], "the data folder nowhere is not a folder"),
         (["split-digits"], "missing argument 'METHOD'; see `engram run --help`"),
     ],
 )

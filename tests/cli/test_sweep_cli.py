@@ -113,6 +113,12 @@ def test_failures_are_shown_and_the_same_command_runs_what_is_missing(
         ),
         (SHORT + 'method = "er"', ["--on", "ray", "--cpus-per-run", "0"], "cpus-per-run must be above 0"),
         (SHORT + 'method = "er"', ["--done", "--dry-run"], "cannot be used together"),
+        (SHORT + 'method = "er"', ["--on", "serial", "--jobs", "3"], "leave one of the two out"),
+        (SHORT + 'method = "er"', ["--data", "nowhere"], "the data folder nowhere is not a folder"),
+        *(
+            (SHORT + 'method = "er"', [idle, "--track", "nope"], f"{idle} runs nothing: omit --track")
+            for idle in ("--done", "--dry-run", "--emit-commands")
+        ),
         (
             SHORT + 'method = "er"\nper_epoch = true\nevery = 2',
             ["--emit-commands"],

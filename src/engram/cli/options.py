@@ -96,6 +96,20 @@ def load_own(plugin: Path | None) -> None:
         load_plugin(plugin)
 
 
+def check_data(folder: Path | None) -> None:
+    """Check that a folder with data sets exists, whether or not any of them is read.
+
+    Example:
+        >>> check_data(Path("nowhere"))
+        Traceback (most recent call last):
+        engram.core.errors.InputError: the data folder nowhere is not a folder: name an existing one
+    """
+    if folder is not None:
+        from engram.datasets.find import search_folders
+
+        search_folders(folder)
+
+
 def start_computing(threads: int | None, device: str) -> None:
     """Prepare torch: threads and memory; and check that the device can be used."""
     from engram.engine.memory import keep_freed_memory

@@ -11,7 +11,7 @@ import typer
 
 from engram.cli.completion import artefact_names, completion
 from engram.cli.machines import with_machines
-from engram.cli.options import CheckpointEvery, Timeout, Track, check_seconds
+from engram.cli.options import CheckpointEvery, Timeout, Track, check_data, check_seconds
 from engram.cli.output import fail, print_json, stderr, stdout
 from engram.cli.reproduce_list import print_all
 from engram.cli.tables import Column, print_table
@@ -85,6 +85,7 @@ def reproduce(
     if seeds is not None and not 1 <= seeds <= MOST_SEEDS:
         raise InputError(f"seeds must be at least 1 and at most {MOST_SEEDS}, got {seeds}")
     check_seconds(checkpoint_every, timeout)
+    check_data(data if machines.local else None)
     start_computing(None, device if machines.local else "cpu")
     from engram.engine.where import Where
 
@@ -96,10 +97,17 @@ def reproduce(
         checkpoint_seconds=checkpoint_every,
         timeout=timeout,
     )
+    machines.check_jobs(jobs)
+    of_running: dict[str, object] = {
+        "--jobs": jobs,
+        "--timeout": timeout,
+        "--checkpoint-every": checkpoint_every,
+    }
     if name is None:
         chosen = {
             **{"--cells": cells, "--follow": follow, "--track": track},
             **{"--done": done, "--extend": extend, "--power": power},
+            **of_running,
         }
         _refuse(chosen, "{} needs a table or figure: engram reproduce lists their names")
         print_all(where, seeds=seeds, json=json)
@@ -107,13 +115,13 @@ def reproduce(
         from engram.cli.reproduce_power import print_power
 
         idle = {"--done": done, "--track": track, "--extend": extend, f"--scale {scale}": scale != "full"}
-        _refuse(idle, "--power counts recorded and finished runs and runs nothing: omit {}")
+        _refuse({**idle, **of_running}, "--power counts recorded and finished runs and runs nothing: omit {}")
         print_power(name, out, follow=follow, cells=cells, seeds=seeds, json=json)
     else:
         if extend:
             _refuse({f"--scale {scale}": scale != "full"}, "--extend adds to recorded runs: omit {}")
         if done:
-            _refuse({"--track": track}, "--done runs nothing: omit {}")
+            _refuse({"--track": track, **of_running}, "--done runs nothing: omit {}")
         wanted = _Wanted(
             name=name,
             follow=follow,

@@ -26,6 +26,7 @@ from engram.cli.options import (
     Threads,
     Timeout,
     Track,
+    check_data,
     check_seconds,
     load_own,
     precision_of,
@@ -137,8 +138,9 @@ class RunOptions:
         """Prepare torch, and load the plugin.
 
         Args:
-            here: Whether runs are made on this machine, which must then have the device.
+            here: Whether runs are made on this machine, which must then have the device and the data.
         """
+        check_data(self.data if here else None)
         start_computing(self.threads, self.device if here else "cpu")
         load_own(self.plugin)
 

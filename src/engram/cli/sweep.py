@@ -24,6 +24,7 @@ from engram.cli.options import (
     Strict,
     Timeout,
     Track,
+    check_data,
     check_seconds,
     load_own,
     precision_of,
@@ -93,7 +94,7 @@ def sweep(
     from engram.executors.forkserver import prepare_workers
 
     check_seconds(checkpoint_every, timeout)
-    one_at_most({"--dry-run": dry_run, "--done": done, "--emit-commands": emit_commands})
+    check_idle({"--dry-run": dry_run, "--done": done, "--emit-commands": emit_commands}, track)
     where = Where(
         out=out,
         data=data,
@@ -108,10 +109,12 @@ def sweep(
         save_weights=save_weights,
         keep_checkpoints=keep_checkpoints,
     )
+    machines.check_jobs(jobs)
     makes_runs = not (dry_run or done or emit_commands)
     if makes_runs and machines.on == "processes":
         # While torch is imported here, it is imported there as well.
         prepare_workers()
+    check_data(data if machines.local else None)
     # On a cluster the device is that of its nodes.
     start_computing(None, device if machines.local else "cpu")
     from engram.executors.survey import seconds_left, survey
@@ -146,17 +149,19 @@ def sweep(
         raise typer.Exit(1)
 
 
-def one_at_most(options: Mapping[str, bool]) -> None:
-    """Refuse options that exclude each other.
+def check_idle(options: Mapping[str, bool], track: Sequence[str] | None = None) -> None:
+    """Refuse several options that run nothing, and trackers beside one of them.
 
     Example:
-        >>> one_at_most({"--dry-run": True, "--done": True})
+        >>> check_idle({"--dry-run": True, "--done": True})
         Traceback (most recent call last):
         engram.core.errors.InputError: --dry-run and --done cannot be used together: use one of them
     """
     chosen = [name for name, value in options.items() if value]
     if len(chosen) > 1:
         raise InputError(f"{' and '.join(chosen)} cannot be used together: use one of them")
+    if chosen and track:
+        raise InputError(f"{chosen[0]} runs nothing: omit --track")
 
 
 def run_all(

@@ -31,8 +31,9 @@ def isolation(
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train with and without evaluation; exit with 1 if a single bit of the weights differs."""
-    from engram.cli.options import start_computing
+    from engram.cli.options import check_data, start_computing
 
+    check_data(data)
     start_computing(None, "cpu")
     load_own(plugin)
     from engram.engine.isolation import MODELS, check_isolation

@@ -9,11 +9,22 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
-from engram.cli.options import Data, Device, Json, Plugin, Threads, load_own, one_of, start_computing
+from engram.cli.options import (
+    Data,
+    Device,
+    Json,
+    Plugin,
+    Threads,
+    check_data,
+    load_own,
+    one_of,
+    start_computing,
+)
 from engram.cli.output import print_json, stderr, stdout
 from engram.core.dataset_info import INPUT_KINDS, InputKind
 from engram.core.errors import InputError
 from engram.core.words import counted
+from engram.record.zoom import PARTS
 
 if TYPE_CHECKING:
     from engram.datasets.files import Reading
@@ -75,6 +86,7 @@ def zoom(
     answers differ from those of the run: another machine, another version of torch.
     """
     first, last = steps_of(steps)
+    check_data(data)
     start_computing(threads, device)
     from engram.datasets.files import Reading
     from engram.engine.where import Where
@@ -85,7 +97,11 @@ def zoom(
 
     columns = tuple(part.strip() for part in (features or "").split(",") if part.strip())
     how = Reading(label=label, features=columns, inputs=kind_of_input(inputs), size=size)
-    check_columns(how, [*(own or []), *([Path(on)] if on else [])])
+    check_reading(how, [*(own or []), *([Path(on)] if on and on not in PARTS else [])])
+    if test_share is not None and not own:
+        raise InputError(
+            "test-share is of files that the run learned from: name them with --own, or leave it out"
+        )
     stretch = Stretch(first=first, last=last, every=every, samples=samples, on=on, how=how)
     load_own(plugin)
     load_files(own or [], model, replace(how, test_share=test_share))
@@ -128,14 +144,20 @@ def kind_of_input(word: str | None) -> InputKind | None:
     return None if word is None else cast(InputKind, one_of("kind of input", word, INPUT_KINDS))
 
 
-def check_columns(how: Reading, files: Sequence[Path]) -> None:
-    """Refuse columns where no file is a table.
+def check_reading(how: Reading, files: Sequence[Path]) -> None:
+    """Refuse columns where no file is a table, and what else no file would be read by.
 
     Raises:
-        InputError: There is none.
+        InputError: There is none, or a size is not positive.
     """
     from engram.datasets.files import is_table
 
+    if how.size is not None and how.size < 1:
+        raise InputError(f"size must be at least 1, got {how.size}")
+    if how.size is not None and not any(file.is_dir() for file in files if file.exists()):
+        raise InputError("size is that of images in folders, and none was given: leave it out")
+    if how.inputs is not None and not files:
+        raise InputError("inputs says what samples of your own are, and none were given: leave it out")
     if (how.label is not None or how.features) and not any(is_table(file) for file in files):
         raise InputError("label and features are columns of a table, and none was given: leave them out")
 

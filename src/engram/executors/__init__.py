@@ -48,7 +48,11 @@ def executor_for(where: "Where", observers: "Sequence[Observer]" = (), *, machin
         observers: Notified of every step.
         machines: Which machines. With `serial`, a run that must be ended when an update takes too long has a
             process of its own.
+
+    Raises:
+        InputError: With `serial`, several jobs are asked for.
     """
+    machines.check_jobs(where.jobs)
     from engram.executors.processes import Processes
     from engram.executors.serial import Serial
 

@@ -68,6 +68,17 @@ class Machines:
         """Whether these are processes of this machine."""
         return self.on in ("processes", "serial")
 
+    def check_jobs(self, jobs: int | None) -> None:
+        """Check that these machines make so many runs at a time.
+
+        Raises:
+            InputError: They make one after the other.
+        """
+        if self.on == "serial" and jobs is not None and jobs > 1:
+            raise InputError(
+                f"--on serial makes one run after the other, got jobs {jobs}: leave one of the two out"
+            )
+
     def check_installed(self) -> None:
         """Check that the library that these machines need is installed.
 

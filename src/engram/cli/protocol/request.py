@@ -12,10 +12,10 @@ import typer
 
 from engram.cli.machines import chosen_machines, machine_parameters
 from engram.cli.options import one_of
-from engram.cli.run_options import RunOptions, run_parameters
+from engram.cli.run_options import RunOptions, assignments, run_parameters
 from engram.cli.signature import Verb, option, with_spread
 from engram.core.errors import InputError
-from engram.core.jsons import JsonObject
+from engram.core.jsons import JsonMapping, JsonObject
 
 if TYPE_CHECKING:
     from engram.executors import Machines
@@ -156,13 +156,16 @@ class ProtocolRequest:
         options.check(subset=subset)
         if jobs < 1:
             raise InputError(f"jobs must be at least 1, got {jobs}")
+        machines.check_jobs(jobs)
         if options.chosen.get("per_epoch") and every is None:
             raise InputError("--per-epoch counts the updates of --every within each epoch: add --every N")
+        fields = values_to_try(grid or [])
+        _refuse_set_twice(fields, options, {"every": every, "subset": subset})
         return cls(
             protocol=protocol,
             scenario=scenario,
             method=method,
-            fields=values_to_try(grid or []),
+            fields=fields,
             every=every,
             subset=subset,
             jobs=jobs,
@@ -246,6 +249,26 @@ def values_to_try(pairs: Sequence[str]) -> dict[str, list[str]]:
         known = values_by_field.setdefault(name.strip().replace("-", "_"), [])
         known += [value for value in dict.fromkeys(values) if value not in known]
     return values_by_field
+
+
+_LENGTHS = ("epochs", "updates")
+
+
+def _refuse_set_twice(tried: Collection[str], options: RunOptions, others: JsonMapping) -> None:
+    """Refuse an option whose value would be replaced by those to try.
+
+    Raises:
+        InputError: There is one.
+    """
+    typed = {name: f"--{name.replace('_', '-')}" for name in options.chosen}
+    typed |= {name: f"--{name}" for name, value in others.items() if value is not None}
+    typed |= {name.removeprefix("model."): f"--set {name}" for name in assignments(options.set_ or [])}
+    for name in tried:
+        # How long a task is learned is one thing with two names.
+        names = _LENGTHS if name in _LENGTHS else (name,)
+        both = next((other for other in names if other in typed), None)
+        if both is not None:
+            raise InputError(f"--grid {name} tries values that {typed[both]} sets as well: use one of them")
 
 
 def whole_numbers(name: str, text: str) -> tuple[int, ...]:
