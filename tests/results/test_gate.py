@@ -17,11 +17,13 @@ import engram
 from engram.cli import main
 from engram.core.errors import InputError
 from engram.core.trace import Trace
+from engram.datasets.files import Reading, own_file
 from engram.metrics.flips import exact_test
+from engram.metrics.tables import read_accuracies
 from engram.record.run import Run
 from engram.record.tables import Tables
 from engram.results.gate import join, judge, of_table, parse_rule, read_predictions
-from engram.results.gate.comparing import compare_files
+from engram.results.gate.comparing import compare_files, read_answers
 from engram.results.gate.history import read_history, versions_in
 from engram.results.gate.history_page import page as history_page
 from engram.results.gate.page import page
@@ -420,3 +422,32 @@ def test_a_model_that_improved_is_said_in_plain_words(limit: str, reason: str) -
     [judgement] = engram.gate(old, new, max_drop=limit).judgements
     assert judgement.passed
     assert judgement.reason.startswith(reason)
+
+
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """One would decide, and the other would be a slice, or be ignored."""
+    file = tmp_path / "new.csv"
+    file.write_text("step,learning,task,accuracy,accuracy\n1,0,0,.5,.9\n")
+    with pytest.raises(InputError, match="has 2 columns 'accuracy': every name must occur once"):
+        read_accuracies(file)
+    with pytest.raises(InputError, match="has 2 columns 'accuracy'"):
+        own_file(file, Reading(label="task"))
+    file.write_text("id,correct, correct\n1,1,0\n2,1,0\n")
+    with pytest.raises(InputError, match="has 2 columns 'correct': every name must occur once"):
+        read_predictions(file)
+
+
+def test_answers_that_contradict_their_labels_are_refused() -> None:
+    answers = {"id": [1, 2, 3], "label": ["a", "b", None], "prediction": ["a", "c", "a"]}
+    problem = "new, row 2: correct is 1, but label is 'b' and prediction is 'c'"
+    with pytest.raises(InputError, match=problem):
+        read_answers({**answers, "correct": [1, 1, 1]}, "new")
+    assert read_answers({**answers, "correct": [1, 0, 1]}, "new").frame["correct"].to_list() == [1, 0, 1]
+    numbers = {"id": [1, 2], "label": ["3", "4"], "prediction": [3.0, 5.0], "correct": [1, 0]}
+    assert read_answers(numbers, "new").frame["correct"].to_list() == [True, False]
+
+
+def test_a_score_is_for_files_of_lm_eval(tmp_path: Path) -> None:
+    table = {"id": [1, 2], "correct": [1, 0]}
+    with pytest.raises(InputError, match=r"score chooses a metric of lm-eval's .* leave score out"):
+        compare_files(table, table, [parse_rule("max-drop", "1pp")], score="acc")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.headers import header_of, refuse_repeated_columns
 from engram.datasets.formats import Pixels
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def _frame(path: Path) -> polars.DataFrame:
         if path.suffix.lower() == ".parquet":
             return pl.read_parquet(path)
         separator = "\t" if path.suffix.lower() == ".tsv" else ","
-        return pl.read_csv(path, separator=separator, infer_schema_length=None)
+        frame = pl.read_csv(path, separator=separator, infer_schema_length=None)
+        with path.open(encoding="utf-8-sig", errors="replace", newline="") as text:
+            refuse_repeated_columns(header_of(text, separator=separator), path)
+        return frame
     except (OSError, pl.exceptions.PolarsError) as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"cannot read {path}: {first}") from error

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.headers import refuse_repeated_columns
 from engram.interop.libraries import library
 from engram.interop.series import Hints, Row, Series, rows_of_series
 from engram.interop.wandb_files import MARK, read_history
@@ -227,7 +228,7 @@ def _avalanche_csv(path: Path) -> list[Row]:
     step, evaluated = 0, set[int]()
     before: int | None = None
     with file.open(encoding="utf-8", newline="") as text:
-        for line in csv.DictReader(text):
+        for line in _lines_of_csv(text, path):
             if line.get("training_exp") in (None, "", "None"):
                 continue
             learning, task = int(line["training_exp"] or 0), int(line["eval_exp"] or 0)
@@ -348,7 +349,8 @@ def _wandb(path: Path) -> Series:
     with path.open(encoding="utf-8", newline="") as text:
         lines: Iterable[Mapping[str, object]]
         try:
-            lines = list(csv.DictReader(text)) if path.suffix.lower() == ".csv" else _json_lines(text)
+            is_csv = path.suffix.lower() == ".csv"
+            lines = list(_lines_of_csv(text, path)) if is_csv else _json_lines(text)
         except ValueError as error:
             raise InputError(f"{path} is not a history of Weights & Biases: {error}") from error
     series: dict[str, list[tuple[int, float]]] = {}
@@ -362,6 +364,17 @@ def _wandb(path: Path) -> Series:
                     continue
                 series.setdefault(name, []).append((int(float(str(step))), float(str(value))))
     return series
+
+
+def _lines_of_csv(text: Iterable[str], path: Path) -> csv.DictReader[str]:
+    """The rows of CSV by the names of its columns.
+
+    Raises:
+        InputError: A name occurs twice, so that one column would be ignored.
+    """
+    reader = csv.DictReader(text)
+    refuse_repeated_columns(reader.fieldnames or (), path)
+    return reader
 
 
 def _json_lines(lines: Iterable[str]) -> list[Mapping[str, object]]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from engram.core.errors import InputError
 from engram.core.folder import ANCHORS, TRACE
+from engram.core.headers import header_of, refuse_repeated_columns
 from engram.core.trace import COLUMNS, Trace
 from engram.metrics.arrays import Labels, Matrix, Vector
 from engram.metrics.history import Curve
@@ -133,7 +134,10 @@ def _frame(path: Path, content: bytes) -> polars.DataFrame:
         if content[:4] == b"PAR1":
             return pl.read_parquet(content)
         # All columns are read as text, so that a cell that is not a number can be named in an error.
-        return pl.read_csv(content, infer_schema=False)
+        frame = pl.read_csv(content, infer_schema=False)
+        text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", errors="replace", newline="")
+        refuse_repeated_columns(header_of(text), path)
+        return frame
     except (OSError, pl.exceptions.PolarsError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise InputError(f"cannot read {path}: {reason}") from error

@@ -13,7 +13,7 @@ from engram.record.run import Run
 from engram.record.test_data import other_tasks
 from engram.results.gate.judging import Gate, Rule, judge
 from engram.results.gate.pairs import choose_slices, join
-from engram.results.gate.predictions import Predictions, of_table, read_predictions
+from engram.results.gate.predictions import Predictions, consistent, of_table, read_predictions
 from engram.results.runs import one_run
 from engram.results.store import is_store, store_of
 
@@ -124,15 +124,23 @@ def read_all(sources: Sequence[tuple[object, str]], score: str | None = None) ->
     """The answers of several models, each with what messages call it; see `read_answers`.
 
     Raises:
-        InputError: One cannot be read, or the samples of two runs cannot be joined.
+        InputError: One cannot be read, or the samples of two runs cannot be joined; or a score is named,
+            and nothing has scores.
     """
     runs = [_as_run(source) for source, _ in sources]
     if all(run is not None for run in runs):
-        return of_runs([run for run in runs if run is not None])
-    return [
-        read_answers(source, name, score) if run is None else of_run(run)
-        for run, (source, name) in zip(runs, sources, strict=True)
-    ]
+        answers = of_runs([run for run in runs if run is not None])
+    else:
+        answers = [
+            read_answers(source, name, score) if run is None else of_run(run)
+            for run, (source, name) in zip(runs, sources, strict=True)
+        ]
+    if score is not None and not any(one.of_lm_eval for one in answers):
+        raise InputError(
+            f"score chooses a metric of lm-eval's per-sample files, and there are none, got {score!r}: leave "
+            "score out"
+        )
+    return answers
 
 
 def _as_run(source: object) -> Run | None:
@@ -171,4 +179,4 @@ def read_answers(source: object, name: str, score: str | None = None) -> Predict
         raise InputError(
             f"{name} must be a file, a run, a table or columns by name, got {type(source).__name__}"
         )
-    return of_table(source, source=name)
+    return consistent(of_table(source, source=name))

@@ -6,11 +6,12 @@ import json
 import re
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from engram.core.errors import InputError, unknown_name
+from engram.core.headers import header_of, refuse_repeated_columns
 from engram.core.words import subject
 
 if TYPE_CHECKING:
@@ -40,10 +41,12 @@ class Predictions:
         frame: The columns `id` (text) and `correct` (boolean), `label` and `prediction` where known, `text`
             and `image` for people, and any number of columns that are slices.
         source: Where it comes from, for messages.
+        of_lm_eval: Whether lm-eval wrote it, so that one of several metrics said what is right.
     """
 
     frame: polars.DataFrame
     source: str
+    of_lm_eval: bool = False
 
     @property
     def slice_columns(self) -> list[str]:
@@ -74,9 +77,10 @@ def read_predictions(path: str | Path, *, score: str | None = None) -> Predictio
     if place.is_dir():
         return _of_folder(place, score)
     frame = _frame(place)
-    if {"doc_id", "target"} <= set(frame.columns):
+    of_lm_eval = {"doc_id", "target"} <= set(frame.columns)
+    if of_lm_eval:
         frame = _of_lm_eval(frame, place, score)
-    return of_table(frame, source=str(place))
+    return replace(consistent(of_table(frame, source=str(place))), of_lm_eval=of_lm_eval)
 
 
 def of_table(table: Table, *, source: str) -> Predictions:
@@ -108,6 +112,40 @@ def of_table(table: Table, *, source: str) -> Predictions:
     return Predictions(frame, source)
 
 
+def consistent(predictions: Predictions) -> Predictions:
+    """The same predictions, where what is right is what has the prediction that the label says.
+
+    The labels and answers of runs need not be of one kind: an answer is an output of the network.
+
+    Raises:
+        InputError: An answer is said to be right and is not the label, or the other way round.
+
+    Example:
+        >>> table = {"id": [7], "label": ["cat"], "prediction": ["dog"], "correct": [1]}
+        >>> consistent(of_table(table, source="new"))
+        Traceback (most recent call last):
+        engram.core.errors.InputError: new, row 1: correct is 1, but label is 'cat' and prediction is 'dog'...
+    """
+    import polars as pl
+
+    frame = predictions.frame
+    if not {LABEL, PREDICTION} <= set(frame.columns):
+        return predictions
+    label, answer = (frame[name].cast(pl.String).str.strip_chars() for name in (LABEL, PREDICTION))
+    numbers = [column.cast(pl.Float64, strict=False) for column in (label, answer)]
+    # 3 and 3.0 are the same class, and a row without a label says nothing.
+    same = label.eq_missing(answer) | (numbers[0] == numbers[1]).fill_null(value=False)
+    wrong = (same != frame[CORRECT]) & label.is_not_null()
+    if wrong.any():
+        row = int(wrong.arg_true()[0])
+        raise InputError(
+            f"{predictions.source}, row {row + 1}: correct is {int(frame[CORRECT][row])}, but label is "
+            f"{frame[LABEL][row]!r} and prediction is {frame[PREDICTION][row]!r}: correct the row, or leave "
+            "out the column correct, or label and prediction"
+        )
+    return predictions
+
+
 # Files ----------------------------------------------------------------------------------------------
 
 
@@ -136,7 +174,10 @@ def _read_csv(path: Path) -> polars.DataFrame:
     import polars as pl
 
     # Text first: a slice `01` stays what it is, and a bad cell can be named.
-    return pl.read_csv(path, infer_schema=False)
+    frame = pl.read_csv(path, infer_schema=False)
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as text:
+        refuse_repeated_columns(header_of(text), path)
+    return frame
 
 
 def _read_parquet(path: Path) -> polars.DataFrame:
@@ -237,7 +278,8 @@ def _of_folder(folder: Path, score: str | None) -> Predictions:
             f"{folder} is neither a run nor a folder with lm-eval's samples_TASK_DATE.jsonl: name a file"
         )
     frames = [_of_lm_eval(_frame(path), path, score) for _, path in newest.values()]
-    return of_table(pl.concat(frames, how="vertical_relaxed"), source=str(folder))
+    table = of_table(pl.concat(frames, how="vertical_relaxed"), source=str(folder))
+    return replace(table, of_lm_eval=True)
 
 
 # Columns --------------------------------------------------------------------------------------------

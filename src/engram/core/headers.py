@@ -1,0 +1,44 @@
+"""The first row of CSV, which names the columns."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from engram.core.errors import InputError
+
+
+def header_of(lines: Iterable[str], *, separator: str = ",") -> list[str]:
+    """The names of the columns; empty for what is not CSV.
+
+    Example:
+        >>> header_of(["id,correct", "1,1"])
+        ['id', 'correct']
+    """
+    try:
+        return next((row for row in csv.reader(lines, delimiter=separator) if row), [])
+    except csv.Error:
+        return []
+
+
+def refuse_repeated_columns(names: Sequence[str], path: Path) -> None:
+    """Refuse two columns of one name, of which readers take the first or the last.
+
+    Args:
+        names: The names as they are in the file.
+        path: The file, for the message.
+
+    Raises:
+        InputError: There are.
+
+    Example:
+        >>> refuse_repeated_columns(["id", "correct", "correct"], Path("new.csv"))
+        Traceback (most recent call last):
+        engram.core.errors.InputError: new.csv has 2 columns 'correct': every name must occur once
+    """
+    stripped = [name.strip() for name in names]
+    repeated = next((name for name in stripped if name and stripped.count(name) > 1), None)
+    if repeated is not None:
+        count = stripped.count(repeated)
+        raise InputError(f"{path} has {count} columns {repeated!r}: every name must occur once")
