@@ -51,6 +51,9 @@ def test_the_command_line_comes_first(file: Path, tmp_path: Path, engram: Engram
         ("set = 3", "set must be a table of FIELD = VALUE"),
         ("lr = ", "cannot read the configuration"),
         ('scenario = "split-digits"\nmethod = "er"\nlr = "x"', "invalid value for '--lr'"),
+        ('scenario = "split-digits"\nmethod = "er"\nupdates = true', "invalid value for '--updates'"),
+        ('scenario = "split-digits"\nmethod = "er"\nupdates = 1.5', "invalid value for '--updates'"),
+        ('scenario = "split-digits"\nmethod = "er"\nlr = false', "invalid value for '--lr'"),
         ('scenario = "split-digits"', "missing argument 'METHOD'; see `engram run --help`"),
     ],
 )

@@ -70,3 +70,12 @@ def test_options_that_change_nothing_are_named() -> None:
     assert "no effect" not in describe_run(
         [experiment("split-digits", "er", tasks="all")], chosen={"tasks": "all"}
     )
+
+
+def test_no_larger_batches_are_promised_than_there_are_samples() -> None:
+    """A batch is never larger than a task, and takes no longer."""
+    every = {"evaluation": {"every": 100}, "epochs": 1}
+    rows = describe_run(planned(batch_size=99_999_999_999, **every))
+    assert "batches of all samples of a task, about 288, 1 epoch" in rows["training"]
+    huge, whole = (forecast(planned(batch_size=size, **every)).seconds for size in (99_999_999_999, 300))
+    assert huge == whole

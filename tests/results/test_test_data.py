@@ -15,6 +15,7 @@ from engram.record.test_data import TestData
 from engram.results.compare import compare_runs
 from engram.results.report import write_report
 from engram.results.runs import Runs, group_runs
+from engram.results.table import table_of
 from engram.results.test_data import other_data_among, other_data_between
 
 DIGITS = TestData(10, "labels", 10, "digits", "some")
@@ -113,3 +114,11 @@ def test_the_report_says_that_seeds_differ(tmp_path: Path) -> None:
 def test_experiments_without_a_common_seed_are_judged_by_their_first_runs() -> None:
     groups = group_runs([a_run("a", 0, DIGITS, DIGITS), a_run("b", 1, OTHERS, DIGITS)])
     assert other_data_between(groups).endswith("cannot be compared: a; b.")
+
+
+def test_a_table_says_that_its_rows_cannot_be_compared() -> None:
+    other = table_of([*runs_of("a", DIGITS, DIGITS), *runs_of("b", DIGITS, OTHERS)], ["ACC"])
+    [note] = other.notes
+    assert note.startswith("Not all experiments were evaluated on the same test data")
+    assert note in other.markdown()
+    assert not table_of([*runs_of("a", DIGITS, DIGITS), *runs_of("b", DIGITS, DIGITS)], ["ACC"]).notes

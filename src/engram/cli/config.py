@@ -51,7 +51,13 @@ def with_config(verb: Verb) -> Verb:
 def _take_defaults(context: typer.Context, value: Path | None) -> Path | None:
     if value is not None and not context.resilient_parsing:
         known = {str(parameter.name) for parameter in context.command.params} - {"config", "help"}
-        context.default_map = {**(context.default_map or {}), **read_defaults(value, known)}
+        flags = {str(item.name) for item in context.command.params if getattr(item, "is_flag", False)}
+        typed = {
+            # As text: click would take true for 1.
+            name: str(item) if isinstance(item, bool) and name not in flags else item
+            for name, item in read_defaults(value, known).items()
+        }
+        context.default_map = {**(context.default_map or {}), **typed}
     return value
 
 

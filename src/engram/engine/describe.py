@@ -5,7 +5,7 @@ from __future__ import annotations
 from engram.core.words import counted, every
 from engram.datasets.loading import OWN
 from engram.engine.composed import infos_of
-from engram.engine.effects import evaluated_samples
+from engram.engine.effects import evaluated_samples, learned_samples
 from engram.engine.options import parts
 from engram.record.experiment import Experiment
 from engram.record.two_level import small_level
@@ -66,7 +66,17 @@ def _training(experiment: Experiment) -> str:
     else:
         passes = counted(experiment.epochs, "epoch")
     augmented = ", images cropped and mirrored" if experiment.augment else ""
-    return f"{optimizer.name} {rates}, batches of {experiment.batch_size}, {passes}{augmented}"
+    return f"{optimizer.name} {rates}, {_batches(experiment)}, {passes}{augmented}"
+
+
+def _batches(experiment: Experiment) -> str:
+    """How large batches are: never larger than what there is to learn from at a time."""
+    most = learned_samples(experiment)
+    # Classes may have more or fewer samples than the average, which is what is known.
+    if most is not None and experiment.batch_size > _UNEVEN * most:
+        at_once = "everything" if len(experiment.scenario.phases) == 1 else "a task"
+        return f"batches of all samples of {at_once}, about {most:,}"
+    return f"batches of {experiment.batch_size:,}"
 
 
 def _evaluation(experiment: Experiment) -> str:

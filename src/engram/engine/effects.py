@@ -126,6 +126,25 @@ def without_effect(planned: Experiment, chosen: JsonMapping) -> dict[str, str]:
     return {name: reason for name, reason in reasons.items() if name in chosen}
 
 
+def learned_samples(planned: Experiment) -> int | None:
+    """About how many samples the largest phase is learned from; None where that is unknown.
+
+    Example:
+        >>> from engram.engine.recipe import experiment
+        >>> learned_samples(experiment("split-digits", "er"))
+        288
+    """
+    sizes = []
+    for phase in planned.scenario.phases:
+        sources = [planned.scenario.tasks[place].source for place in phase]
+        infos = [DATASETS[source.dataset] for source in sources]
+        if not all(info.train and info.classes for info in infos):
+            return None
+        pairs = zip(sources, infos, strict=True)
+        sizes.append(sum((info.train - x.unused) * len(x.classes) / info.classes for x, info in pairs))
+    return round(max(sizes) * (1 - planned.scenario.held_out))
+
+
 def evaluated_samples(planned: Experiment, task: Task) -> int | None:
     """About how many samples a task is evaluated on if there is no subset; None where that is unknown.
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from engram.core.dataset_info import DATASETS
 from engram.datasets.find import locate
 from engram.datasets.transforms import prepared_shape
+from engram.engine.effects import learned_samples
 from engram.engine.operations import Operations
 from engram.models import build
 from engram.models.image_input import sample_for
@@ -146,7 +147,8 @@ def operations(planned: Experiment) -> float:
     one = forward(planned.model, shape, planned.scenario.n_units)
     updates = updates_of(planned)
     again = 2.0 if any(name in planned.settings for name in ("memory", "memory_batch")) else 1.0
-    learned = 3 * updates * planned.batch_size * GENERATORS.get(planned.method, again)
+    batch = min(planned.batch_size, learned_samples(planned) or planned.batch_size)
+    learned = 3 * updates * batch * GENERATORS.get(planned.method, again)
     phases = len(planned.scenario.phases)
     samples = planned.evaluation.subset or 2_000
     rounds = max(updates // planned.evaluation.every_in(updates // phases), phases)

@@ -15,6 +15,7 @@ from engram.record.run import Run
 from engram.results.compare import chosen_metrics, compare_runs, scenario_variants
 from engram.results.runs import RunGroup, Runs, group_runs, settings_of
 from engram.results.summaries import over_runs
+from engram.results.test_data import other_data_between
 
 if TYPE_CHECKING:
     import polars
@@ -201,7 +202,8 @@ def _rows(
     groups: Sequence[RunGroup], metrics: Sequence[str], by: Sequence[str], *, best: bool
 ) -> tuple[tuple[Row, ...], tuple[str, ...]]:
     """The rows of one scenario, and the notes on them."""
-    marks, notes = _best(groups, metrics) if best else ({}, ())
+    apart = other_data_between(groups)
+    marks, notes = _best(groups, metrics) if best else ({}, (apart,) if apart else ())
     rows = [
         Row(
             names,
