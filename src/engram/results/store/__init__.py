@@ -7,8 +7,8 @@ run; the tables of the runs are in files by scenario and method, in the order of
     trace/split-mnist-class-er-0.parquet   id, step, learning, task, correct, total, bits
     ends/..., probes/...
 
-A run keeps its id and its sealed result. The index and each table of a run have a digest, which is checked when
-they are read.
+A run keeps its id and its sealed result. The index and each table of a run have a digest, which is checked
+when they are read.
 """
 
 from engram.results.store.reading import is_remote, is_store, read_store, store_of
