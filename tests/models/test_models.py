@@ -265,3 +265,15 @@ def test_a_head_that_is_not_there_is_refused_with_those_that_are() -> None:
         Network.wrap(Theirs())
     with pytest.raises(InputError, match="has none at all"):
         Network.wrap(nn.ReLU())
+
+
+def test_a_new_head_has_the_data_type_of_the_one_that_it_replaces() -> None:
+    network = Network(nn.Flatten(1), nn.Linear(4, 1000, dtype=torch.float64))
+    head = network.with_units("flat", (2, 2), 10).head
+    assert head.weight.dtype == torch.float64
+    assert head.bias.dtype == torch.float64
+
+
+def test_a_new_head_is_on_the_device_of_the_one_that_it_replaces() -> None:
+    network = Network(nn.Flatten(1), nn.Linear(4, 1000, device="meta"))
+    assert network.with_units("flat", (2, 2), 10).head.weight.device.type == "meta"

@@ -56,6 +56,8 @@ class Network(nn.Module):
     def with_units(self, name: str, shape: tuple[int, ...], n_units: int) -> Network:
         """The same network, checked on samples of some shape, with a new head if the number of units differs.
 
+        The new head has the data type and the device of the old one.
+
         Example:
             >>> Network(nn.Flatten(1), nn.Linear(4, 1000)).with_units("flat", (2, 2), 10).head.out_features
             10
@@ -70,7 +72,9 @@ class Network(nn.Module):
                 f"head that takes {self.width}: let it give one flat row per sample"
             )
         if self.head.out_features != n_units:
-            self.head = nn.Linear(self.width, n_units)
+            like = self.head.weight
+            # Drawn on the CPU, whose generator is seeded.
+            self.head = nn.Linear(self.width, n_units, dtype=like.dtype).to(like.device)
         return self
 
     @classmethod
