@@ -1,6 +1,8 @@
 """Importance of weights against one sample at a time, and parabolas against their naive sum."""
 
+import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Literal
 
 import pytest
@@ -115,7 +117,9 @@ def one_by_one(
         else:
             right = units.index(int(y)) if label == "true" else int(scores.argmax())
             loss = nn.functional.cross_entropy(scores, torch.tensor([right]))
-        for sum_, gradient in zip(total, torch.autograd.grad(loss, list(network.parameters())), strict=True):
+        weights = list(network.parameters())
+        gradients = torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
+        for sum_, gradient in zip(total, gradients, strict=True):
             sum_ += size(gradient) / len(batch)
     return total
 
@@ -138,6 +142,156 @@ def test_fisher_is_that_of_single_samples(name: str, heads: str, label: Label) -
     assert network.training
     assert all(torch.equal(*pair) for pair in zip(buffers, network.buffers(), strict=True))
     assert_close(fisher, one_by_one(network, batch, HEADS[heads][2], label=label, size=torch.square))
+
+
+class Layers(nn.Module):
+    """Two dense layers, with room for what ordinary networks do between them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(16, 7)
+        self.second = nn.Linear(7, 6)
+
+    def between(self, h: Tensor) -> Tensor:
+        return h
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.first(x.flatten(1)))
+        scores: Tensor = self.second(self.between(h))
+        return scores
+
+
+class LayerAside(Layers):
+    """A layer whose output the scores do not depend on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aside = nn.Linear(7, 3)
+
+    def between(self, h: Tensor) -> Tensor:
+        self.aside(h)
+        return h
+
+
+class Scaling(Layers):
+    """A weight outside of dense layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(1.5))
+
+    def between(self, h: Tensor) -> Tensor:
+        return h * self.factor
+
+
+class Branching(Scaling):
+    def between(self, h: Tensor) -> Tensor:
+        return super().between(h) if h.sum() > 0 else h
+
+
+class Remembering(Scaling):
+    """It keeps its activations."""
+
+    def between(self, h: Tensor) -> Tensor:
+        self.latest = h
+        return super().between(h)
+
+
+class NamedInput(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        scores: Tensor = self.second(input=torch.tanh(self.first(input=x.flatten(1))))
+        return scores
+
+
+class FixedFeatures(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            h = torch.tanh(self.first(x.flatten(1)))
+        scores: Tensor = self.second(h)
+        return scores
+
+
+def with_hook() -> nn.Module:
+    """A dense layer whose output a hook replaces."""
+    network = Layers()
+    network.first.register_forward_hook(lambda layer, inputs, result: 3 * result)
+    return network
+
+
+def with_own_forward() -> nn.Module:
+    network = Layers()
+    plain = network.first.forward
+    network.first.forward = lambda x: 3 * plain(x)  # type: ignore[method-assign]
+    return network
+
+
+def with_normed_weight() -> nn.Module:
+    network = Layers()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        nn.utils.weight_norm(network.first)
+    return network
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        LayerAside,
+        Branching,
+        Remembering,
+        NamedInput,
+        FixedFeatures,
+        with_hook,
+        with_own_forward,
+        with_normed_weight,
+    ],
+)
+def test_networks_of_ones_own_have_the_fisher_of_single_samples(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    network, batch = make(), questions("seen so far")
+    fisher = diagonal_fisher(network, [batch], label="true")
+    assert_close(fisher, one_by_one(network, batch, HEADS["seen so far"][2], label="true", size=torch.square))
+
+
+def test_activations_that_a_network_keeps_can_be_used_afterwards() -> None:
+    network, batch = Remembering(), questions("all units")
+    network(batch.x)
+    diagonal_fisher(network, [batch])
+    assert torch.isfinite(network.latest).all()
+
+
+@pytest.mark.parametrize("label", ["predicted", "true"])
+def test_tokens_into_dense_layers(label: Label) -> None:
+    class Tokens(Layers):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.float())
+
+    torch.manual_seed(0)
+    network, numbers = Tokens(), questions("all units")
+    batch = Batch((5 * numbers.x).long(), numbers.y, heads=numbers.heads)
+    fisher = diagonal_fisher(network, [batch], label=label)
+    assert_close(fisher, one_by_one(network, batch, list(range(6)), label=label, size=torch.square))
+
+
+@pytest.mark.parametrize(
+    ("make", "measure"),
+    [
+        (dense, partial(diagonal_fisher, label="true")),
+        (dense, batch_fisher),
+        (dense, output_sensitivity),
+        (dense, partial(output_sensitivity, kind="sample")),
+        (convolutional, partial(diagonal_fisher, label="true")),
+    ],
+)
+def test_sums_of_many_batches_in_half_precision(
+    make: Callable[[], Network], measure: Callable[..., list[Tensor]]
+) -> None:
+    """In bfloat16, a sum of equal parts does not grow after the 256th."""
+    network, batch = make().bfloat16(), questions("all units", n=2)
+    one = Batch(batch.x.bfloat16(), batch.y, heads=batch.heads)
+    once, often = measure(network, [one]), measure(network, [one] * 300)
+    assert all(mean.dtype == torch.bfloat16 for mean in often)
+    assert all(torch.equal(*pair) for pair in zip(once, often, strict=True))
 
 
 def test_fisher_with_a_head_for_each_sample() -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, NamedTuple, Protocol
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from engram.core.errors import NonFinite
@@ -82,7 +83,8 @@ def diagonal_fisher(
 
     One batched pass: for linear layers the squared gradient of the weight from unit i to o is δ_o²·a_i², so
     the sum over samples is a product of two matrices; networks with other layers, or with weights that are
-    used more than once, go through `torch.func`.
+    used more than once, go through `torch.func`, and one sample at a time where that refuses them. Sums are
+    kept in single precision at least.
 
     Example:
         >>> layer = nn.Linear(1, 2, bias=False)
@@ -194,7 +196,7 @@ def _mean_over_samples(
     generator: torch.Generator | None = None,
 ) -> list[Tensor]:
     """The mean over samples of the magnitude of the gradient of each sample's loss."""
-    total = [torch.zeros_like(p) for p in network.parameters()]
+    total = _zeros(network)
     count = 0
     with evaluating(network):
         for batch in batches:
@@ -212,7 +214,7 @@ def _mean_over_samples(
             for sum_, part in zip(total, sums, strict=True):
                 sum_ += part
             count += len(batch)
-    return [sum_ / max(count, 1) for sum_ in total]
+    return _means(network, total, count)
 
 
 def _mean_over_batches(
@@ -227,9 +229,8 @@ def _mean_over_batches(
 
     Parameters that do not learn (`requires_grad=False`) get 0.
     """
-    parameters = list(network.parameters())
-    total = [torch.zeros_like(p) for p in parameters]
-    learning = [(p, sum_) for p, sum_ in zip(parameters, total, strict=True) if p.requires_grad]
+    total = _zeros(network)
+    learning = [(p, sum_) for p, sum_ in zip(network.parameters(), total, strict=True) if p.requires_grad]
     learned = [p for p, _ in learning]
     count = 0
     with evaluating(network):
@@ -238,9 +239,22 @@ def _mean_over_batches(
             gradients = torch.autograd.grad(loss(batch), learned, allow_unused=True)
             for (_, sum_), gradient in zip(learning, gradients, strict=True):
                 if gradient is not None:
-                    sum_ += factor * magnitude(gradient)
+                    sum_ += factor * magnitude(gradient.to(sum_.dtype))
             count += 1
-    return [sum_ / max(count, 1) for sum_ in total]
+    return _means(network, total, count)
+
+
+def _zeros(network: nn.Module) -> list[Tensor]:
+    """A sum for each parameter; in half precision, it would soon stop growing."""
+    return [torch.zeros_like(p, dtype=_at_least_single(p)) for p in network.parameters()]
+
+
+def _means(network: nn.Module, total: list[Tensor], count: int) -> list[Tensor]:
+    return [(sum_ / max(count, 1)).to(p.dtype) for sum_, p in zip(total, network.parameters(), strict=True)]
+
+
+def _at_least_single(tensor: Tensor) -> torch.dtype:
+    return torch.promote_types(tensor.dtype, torch.float32)
 
 
 class _Called(NamedTuple):
@@ -255,21 +269,24 @@ def _traced(network: nn.Module, x: Tensor) -> tuple[Tensor, list[_Called] | None
     """The scores of inputs, and the calls of layers behind them.
 
     None instead of the calls, and scores without a graph, if not all weights belong to dense layers of their
-    own.
+    own, or if the inputs are tokens, which have no gradient.
     """
-    layers = [part for part in network.modules() if type(part) is nn.Linear]
-    inside = {id(p) for layer in layers for p in layer.parameters()}
-    together = sum(1 for layer in layers for _ in layer.parameters())
-    if len(inside) != together or any(id(p) not in inside for p in network.parameters()):
+    layers = [part for part in network.modules() if type(part) is nn.Linear and "forward" not in vars(part)]
+    own = [id(p) for layer in layers for p in (layer.weight, layer.bias) if p is not None]
+    of_layers = len(set(own)) == len(own) and {id(p) for p in network.parameters()} <= set(own)
+    if not of_layers or not x.is_floating_point():
         with torch.no_grad():
             return network(x), None
     calls: list[_Called] = []
 
-    def note(layer: nn.Linear, layer_inputs: tuple[Tensor], result: Tensor) -> None:
-        # The node in the graph, not the tensor, which an in-place ReLU overwrites with its own output.
-        calls.append(_Called(layer, layer_inputs[0].detach(), get_gradient_edge(result)))
+    def note(layer: nn.Linear, args: tuple[Tensor, ...], named: dict[str, Tensor], result: Tensor) -> None:
+        if result.requires_grad:
+            inputs = args[0] if args else named["input"]
+            # The node in the graph, not the tensor, which an in-place ReLU overwrites with its own output.
+            calls.append(_Called(layer, inputs.detach(), get_gradient_edge(result)))
 
-    hooks = [layer.register_forward_hook(note) for layer in layers]
+    # Before other hooks, which may replace the layer's output.
+    hooks = [layer.register_forward_hook(note, prepend=True, with_kwargs=True) for layer in layers]
     try:
         with torch.enable_grad():
             # Because the input has a gradient, every layer has one, even if its weights are frozen.
@@ -288,11 +305,14 @@ def _dense_sums(
         return None
     if any(call.inputs.dim() != 2 for call in calls) or not _used_once(loss, network.parameters()):
         return None
-    sums: dict[int, Tensor] = {}
-    deltas = torch.autograd.grad(loss, [call.output for call in calls])
+    sums = {id(p): zero for p, zero in zip(network.parameters(), _zeros(network), strict=True)}
+    deltas = torch.autograd.grad(loss, [call.output for call in calls], allow_unused=True)
     for (layer, inputs, _), delta in zip(calls, deltas, strict=True):
-        size = magnitude(delta)
-        sums[id(layer.weight)] = size.T @ magnitude(inputs)
+        if delta is None:  # The loss does not depend on what this layer gave.
+            continue
+        wide = _at_least_single(layer.weight)
+        size = magnitude(delta.to(wide))
+        sums[id(layer.weight)] = size.T @ magnitude(inputs.to(wide))
         if layer.bias is not None:
             sums[id(layer.bias)] = size.sum(dim=0)
     return [sums[id(p)] for p in network.parameters()]
@@ -332,14 +352,48 @@ def _any_sums(
         logits = torch.func.functional_call(network, (weights, buffers), (x[None],))
         return losses(logits, y[None], allowed[None])[0]
 
-    one_by_one = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0, 0))
     size = max(1, CHUNK_BYTES // (4 * sum(p.numel() for p in parameters.values())))
-    total = [torch.zeros_like(p) for p in parameters.values()]
-    for x, y, allowed in zip(*(part.split(size) for part in questions), strict=True):
-        gradients = one_by_one(parameters, x, y, allowed)
-        for sum_, name in zip(total, parameters, strict=True):
-            sum_ += magnitude(gradients[name]).sum(dim=0)
+    total = _zeros(network)
+    with _without_traces(network):
+        for chunk in zip(*(part.split(size) for part in questions), strict=True):
+            for sum_, gradients in zip(total, _sample_gradients(loss, parameters, chunk), strict=True):
+                sum_ += magnitude(gradients.to(sum_.dtype)).sum(dim=0)
     return total
+
+
+@contextmanager
+def _without_traces(network: nn.Module) -> Iterator[None]:
+    """Restore attributes that hold activations: those of `torch.func` cannot be used outside of it."""
+    before = [(part, dict(vars(part))) for part in network.modules()]
+    try:
+        yield
+    finally:
+        for part, attributes in before:
+            for name, value in list(vars(part).items()):
+                if isinstance(value, Tensor) and is_functorch_wrapped_tensor(value):
+                    del vars(part)[name]
+                    vars(part).update({name: attributes[name]} if name in attributes else {})
+
+
+def _sample_gradients(
+    loss: Callable[..., Tensor], parameters: dict[str, Tensor], questions: tuple[Tensor, ...]
+) -> list[Tensor]:
+    """The gradients of each sample's loss, one row per sample."""
+    try:
+        together = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0, 0))
+        gradients = together(parameters, *questions)
+        return [gradients[name] for name in parameters]
+    except RuntimeError:
+        # A network that branches on a value, for example, takes one sample at a time; its own errors recur.
+        leaves = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+        singles = []
+        for question in zip(*questions, strict=True):
+            with torch.enable_grad():
+                value = loss(leaves, *question)
+            singles.append(
+                torch.autograd.grad(value, list(leaves.values()), allow_unused=True, materialize_grads=True)
+            )
+        return [torch.stack(rows) for rows in zip(*singles, strict=True)]
 
 
 class Anchors:
