@@ -3,6 +3,7 @@
 import io
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from tests.methods.toy import same_after_resuming
 
 from engram.core.errors import InputError
 from engram.core.values import Batch
+from engram.methods.base import Learner, Terms
 from engram.methods.state import CannotKeep, State, capture, kept_bytes, restore
 
 
@@ -139,3 +142,123 @@ def test_bytes_are_counted_wherever_they_are_held() -> None:
     plain = replace(BATCH, head=0)
     owner = holder(a=deque([torch.ones(2)]), b=np.ones(3), c=(torch.ones(1),), d=plain)
     assert kept_bytes(owner) == 8 + 24 + 4 + (24 + 16)
+
+
+def restored(old: SimpleNamespace, fresh: SimpleNamespace) -> SimpleNamespace:
+    restore(fresh, written_and_read(capture(old)))
+    return fresh
+
+
+def test_an_object_with_several_names_stays_one() -> None:
+    everything: list[object] = [1]
+    rows, numbers = torch.zeros(2), np.zeros(2)
+    old = holder(
+        all=everything, kinds={"all": everything}, rows=rows, queue=deque([rows]), a=numbers, b=[numbers]
+    )
+    fresh = restored(old, holder())
+    assert fresh.kinds["all"] is fresh.all
+    assert fresh.queue[0] is fresh.rows
+    assert fresh.b[0] is fresh.a
+
+
+def test_functions_with_several_names_stay_those_of_the_new_object() -> None:
+    fresh = restored(holder(f=len, g=len), holder(f=max, g=min))
+    assert (fresh.f, fresh.g) == (max, min)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        lambda memory: memory[2:],
+        lambda memory: memory[:, 1],
+        lambda memory: memory.T,
+        lambda memory: memory.view(-1)[3:7],
+        lambda memory: memory.detach(),
+    ],
+)
+def test_tensors_that_share_memory_still_do(part: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    memory = torch.arange(20.0).reshape(10, 2)[1:7]
+    old = holder(part=part(memory), memory=memory)
+    fresh = restored(old, holder())
+    assert torch.equal(fresh.memory, memory) and torch.equal(fresh.part, old.part)
+    for one in (old, fresh):
+        one.memory += 1
+        one.part *= 2
+    assert torch.equal(fresh.memory, memory) and torch.equal(fresh.part, old.part)
+
+
+def test_restoring_changes_no_state() -> None:
+    memory = torch.zeros(4)
+    state = capture(holder(memory=memory, first=memory[:2]))
+    first, second = holder(), holder()
+    restore(first, state)
+    first.memory.fill_(7)
+    restore(second, state)
+    assert first.first.tolist() == [7, 7] and second.first.tolist() == [0, 0]
+
+
+def test_parts_of_a_tensor_that_do_not_overlap_are_stored_alone() -> None:
+    everything = torch.zeros(100_000, 2)
+    file = io.BytesIO()
+    torch.save(capture(holder(a=everything[0], b=everything[1], c=everything[-1])), file)
+    assert file.tell() < 10_000
+
+
+def test_states_of_before_are_restored() -> None:
+    """They have a state of its own for each name."""
+    tensor = {"kind": "tensor", "value": torch.ones(2), "grad": False, "parameter": False}
+    series = {"kind": "list", "value": [{"kind": "plain", "value": 1}]}
+    fresh = holder()
+    restore(fresh, written_and_read({"a": tensor, "b": dict(tensor), "c": series, "d": {**series}}))
+    assert (fresh.a.tolist(), fresh.b.tolist(), fresh.c, fresh.d) == ([1, 1], [1, 1], [1], [1])
+    assert fresh.a is not fresh.b and fresh.c is not fresh.d
+
+
+PARAMETER = torch.nn.Parameter(torch.zeros(4))
+ARRAY = np.zeros(4)
+
+
+@pytest.mark.parametrize(
+    ("whole", "part"),
+    [
+        (ARRAY, ARRAY[2:]),
+        (ARRAY, ARRAY[::-1]),
+        (ARRAY, torch.from_numpy(ARRAY)),
+        (torch.zeros(0).set_(PARAMETER.data), PARAMETER.data.view(torch.int32)),
+        (PARAMETER, PARAMETER.detach()[1:]),
+    ],
+)
+def test_memory_that_cannot_be_shared_again_is_named(whole: object, part: object) -> None:
+    names = r"SimpleNamespace\.(whole|part)"
+    with pytest.raises(CannotKeep, match=rf"{names} and {names} share memory, .*: hold a copy"):
+        capture(holder(whole=whole, part=part))
+
+
+def test_what_contains_itself_is_named() -> None:
+    loop: list[object] = []
+    loop.append({"up": loop})
+    with pytest.raises(CannotKeep, match=r"SimpleNamespace.held\[0\]\['up'\] contains itself"):
+        capture(holder(held=loop))
+
+
+@dataclass(kw_only=True, eq=False)
+class Sharing(Learner):
+    """It pulls outputs towards the first rows of a memory, by as much as a list is long."""
+
+    def setup(self) -> None:
+        self.memory = torch.zeros(8, 6)
+        self.first = self.memory[:4]
+        self.all: list[int] = []
+        self.by_kind = {"all": self.all}
+
+    def loss(self, batch: Batch) -> Terms:
+        away = self.network(batch.x).mean(dim=0) - self.first.mean(dim=0)
+        return super().loss(batch).plus(0.01 * len(self.by_kind["all"]) * away.square().sum())
+
+    def after_step(self, batch: Batch) -> None:
+        self.memory[self.step_in_task % 8] = batch.y.float().mean()
+        self.all.append(1)
+
+
+def test_a_method_that_shares_resumes_with_the_same_bits() -> None:
+    assert same_after_resuming(Sharing)

@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -66,18 +66,24 @@ def capture(owner: object) -> State:
     """The state of everything that `owner` holds, attribute by attribute.
 
     It consists of tensors, dictionaries, lists and plain values only, so that it can be written and read
-    without pickle. Functions, classes and paths are configuration, which a new object already has.
+    without pickle. Functions, classes and paths are configuration, which a new object already has. An object
+    with several names has a single state, and tensors that share memory share it in the state, so that
+    `restore` makes them one again.
 
     Raises:
         CannotKeep: An attribute is of another kind; nothing is left out silently.
     """
-    return {name: _pack(value, f"{type(owner).__name__}.{name}") for name, value in vars(owner).items()}
+    title, packs = type(owner).__name__, _Packs()
+    state = {name: _pack(value, f"{title}.{name}", packs) for name, value in vars(owner).items()}
+    _share_memory(packs.values())
+    return state
 
 
 def restore(owner: object, state: State) -> None:
     """Restore what `capture` returned, in an object that was made with the same configuration."""
+    whole = _Restored(owner, {}, {})
     for name, packed in state.items():
-        setattr(owner, name, _unpack(packed, vars(owner).get(name), owner))
+        setattr(owner, name, _unpack(packed, vars(owner).get(name), whole))
 
 
 def kept_bytes(owner: object, *, beside: tuple[str, ...] = ("network", "optimizer")) -> int:
@@ -104,8 +110,33 @@ def _bytes(value: object) -> int:
     return value.nbytes if isinstance(value, np.ndarray) else 0
 
 
-def _pack(value: object, name: str) -> State:
-    packed = _packed(value, name)
+class _Pack(NamedTuple):
+    """An object, where it was met first, and its state, which is empty while it is being packed."""
+
+    value: object
+    name: str
+    state: State
+
+
+_Packs = dict[int, _Pack]
+"""What was packed, by identity."""
+
+
+def _pack(value: object, name: str, packs: _Packs) -> State:
+    if type(value) in PLAIN:
+        return {"kind": "plain", "value": value}
+    if isinstance(value, _CONFIGURATION):
+        return {"kind": "configuration", "value": None}
+    if id(value) not in packs:
+        pack = packs[id(value)] = _Pack(value, name, {})
+        pack.state.update(_pack_first(value, name, packs))
+    elif not packs[id(value)].state:
+        raise CannotKeep(f"{name} contains itself, which a checkpoint cannot keep: hold it in one place")
+    return packs[id(value)].state
+
+
+def _pack_first(value: object, name: str, packs: _Packs) -> State:
+    packed = _packed(value, name, packs)
     if packed is None:
         raise CannotKeep(
             f"{name} is a {type(value).__name__}, which a checkpoint cannot keep: hold tensors, arrays, "
@@ -115,10 +146,8 @@ def _pack(value: object, name: str) -> State:
     return {"kind": kind, **kept}
 
 
-def _packed(value: object, name: str) -> tuple[str, State] | None:
+def _packed(value: object, name: str, packs: _Packs) -> tuple[str, State] | None:
     """The kind of a value and what is stored of it; None if it cannot be stored."""
-    if type(value) in PLAIN:
-        return "plain", {"value": value}
     if isinstance(value, Tensor):
         flags = {"grad": value.requires_grad, "parameter": isinstance(value, nn.Parameter)}
         return "tensor", {"value": value.detach().clone(), **flags}
@@ -130,13 +159,11 @@ def _packed(value: object, name: str) -> tuple[str, State] | None:
         modes = [module.training for module in value.modules()]
         grads = [p.requires_grad for p in value.parameters()]
         return "module", {"value": _cloned(value.state_dict()), "modes": modes, "grads": grads}
-    if isinstance(value, _CONFIGURATION):
-        return "configuration", {"value": None}
     if isinstance(value, Optimizer | Stateful):
         return "stateful", {"value": _cloned(value.state_dict())}
     if is_dataclass(value) and not isinstance(value, type):
-        return _packed_dataclass(value, name)
-    return _packed_container(value, name)
+        return _packed_dataclass(value, name, packs)
+    return _packed_container(value, name, packs)
 
 
 def _packed_generator(
@@ -157,7 +184,7 @@ def _packed_array(value: object) -> tuple[str, State] | None:
     return "array", {"value": numbers, "scalar": isinstance(value, np.generic)}
 
 
-def _packed_dataclass(value: DataclassInstance, name: str) -> tuple[str, State] | None:
+def _packed_dataclass(value: DataclassInstance, name: str, packs: _Packs) -> tuple[str, State] | None:
     kind = next((kind for kind, of in _VALUES.items() if isinstance(value, of)), "dataclass")
     parts = [item.name for item in fields(value) if item.init]
     attributes = vars(value) if hasattr(value, "__dict__") else ()
@@ -171,63 +198,140 @@ def _packed_dataclass(value: DataclassInstance, name: str) -> tuple[str, State] 
         held = {part: slots[part].__get__(value) for part in parts}
     else:
         held = {part: getattr(value, part) for part in parts}
-    return kind, {"value": {part: _pack(item, f"{name}.{part}") for part, item in held.items()}}
+    return kind, {"value": {part: _pack(item, f"{name}.{part}", packs) for part, item in held.items()}}
 
 
-def _packed_container(value: object, name: str) -> tuple[str, State] | None:
+def _packed_container(value: object, name: str, packs: _Packs) -> tuple[str, State] | None:
     kind = type(value)
     if isinstance(value, dict) and (kind in _DICTIONARIES.values() or kind is defaultdict):
-        pairs = [(_pack(key, name), _pack(item, f"{name}[{key!r}]")) for key, item in value.items()]
+        pairs = [
+            (_pack(key, name, packs), _pack(item, f"{name}[{key!r}]", packs)) for key, item in value.items()
+        ]
         return kind.__name__, {"value": pairs}
     if isinstance(value, deque) and kind is deque:
-        return "deque", {"value": _packs(value, name), "longest": value.maxlen}
+        return "deque", {"value": _pack_all(value, name, packs), "longest": value.maxlen}
     if isinstance(value, Iterable) and kind in _SERIES.values():
-        return kind.__name__, {"value": _packs(value, name)}
+        return kind.__name__, {"value": _pack_all(value, name, packs)}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return "named tuple", {"value": _packs(value, name)}
+        return "named tuple", {"value": _pack_all(value, name, packs)}
     return None
 
 
-def _packs(values: Iterable[object], name: str) -> list[State]:
-    return [_pack(item, f"{name}[{place}]") for place, item in enumerate(values)]
+def _pack_all(values: Iterable[object], name: str, packs: _Packs) -> list[State]:
+    return [_pack(item, f"{name}[{place}]", packs) for place, item in enumerate(values)]
 
 
-def _unpack(packed: State, present: Any, owner: object) -> Any:
-    kind, value = packed["kind"], packed["value"]
-    if kind == "plain":
-        return value
-    if kind == "configuration":
+class _Span(NamedTuple):
+    """The memory of a tensor or an array: its first address, and the one after its last."""
+
+    device: str
+    start: int
+    stop: int
+    pack: _Pack
+
+
+def _share_memory(packs: Iterable[_Pack]) -> None:
+    """Let tensors that overlap in memory overlap in the state, too."""
+    spans = [span for pack in packs if (span := _span(pack)) is not None]
+    group: list[_Span] = []
+    stop = 0
+    for span in sorted(spans, key=lambda span: span[:2]):
+        if group and (span.device != group[0].device or span.start >= stop):
+            _share(group, stop)
+            group, stop = [], 0
+        group.append(span)
+        stop = max(stop, span.stop)
+    if group:
+        _share(group, stop)
+
+
+def _share(group: list[_Span], stop: int) -> None:
+    """Replace what is stored of tensors that overlap by views of one copy of the memory that they cover."""
+    if len(group) == 1:
+        return
+    packs = [span.pack for span in group]
+    tensors = [pack.value for pack in packs if type(pack.value) is Tensor]
+    kinds = {(t.dtype, t.is_conj(), t.is_neg(), t.untyped_storage().data_ptr()) for t in tensors}
+    if len(tensors) < len(packs) or len(kinds) > 1:
+        raise CannotKeep(
+            f"{packs[0].name} and {packs[1].name} share memory, which a checkpoint cannot keep: hold a copy "
+            "instead of one of them, or give the method state_dict and load_state_dict"
+        )
+    first = tensors[0].storage_offset()
+    length = (stop - group[0].start) // tensors[0].element_size()
+    memory = tensors[0].detach().as_strided((length,), (1,), first).clone()
+    for pack, tensor in zip(packs, tensors, strict=True):
+        view = memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset() - first)
+        pack.state.update(value=view, shared=True)
+
+
+def _span(pack: _Pack) -> _Span | None:
+    """The memory of a value; None if it has none."""
+    value = pack.value
+    if isinstance(value, Tensor) and type(value) in (Tensor, nn.Parameter) and value.layout is torch.strided:
+        size, address, device = value.element_size(), value.data_ptr(), str(value.device)
+        strides = [size * stride for stride in value.stride()]
+    elif isinstance(value, np.ndarray):
+        size, address, device, strides = value.itemsize, value.ctypes.data, "cpu", [*value.strides]
+    else:
+        return None
+    if 0 in value.shape or device == "meta":
+        return None
+    steps = [(n - 1) * stride for n, stride in zip(value.shape, strides, strict=True)]
+    below, above = sum(min(0, step) for step in steps), sum(max(0, step) for step in steps)
+    return _Span(device, address + below, address + above + size, pack)
+
+
+class _Restored(NamedTuple):
+    """What a state is restored in; objects by the identities of their states; memory by its old address."""
+
+    owner: object
+    objects: dict[int, object]
+    memory: dict[int, Tensor]
+
+
+def _unpack(packed: State, present: Any, whole: _Restored) -> Any:
+    if packed["kind"] == "plain":
+        return packed["value"]
+    if packed["kind"] == "configuration":
         return present
+    if id(packed) not in whole.objects:
+        whole.objects[id(packed)] = _unpack_first(packed, present, whole)
+    return whole.objects[id(packed)]
+
+
+def _unpack_first(packed: State, present: Any, whole: _Restored) -> object:
+    kind, value = packed["kind"], packed["value"]
     if kind == "tensor":
-        return _tensor(packed, present)
+        return _tensor(packed, present, whole)
     if kind == "array":
         return value.numpy().copy()[()] if packed["scalar"] else value.numpy().copy()
     if kind == "module":
-        return _loaded(packed, present, owner)
+        return _loaded(packed, present, whole.owner)
     if kind in _VALUES:
-        return _VALUES[kind](**{part: _unpack(item, None, owner) for part, item in value.items()})
+        return _VALUES[kind](**{part: _unpack(item, None, whole) for part, item in value.items()})
     if kind in _SERIES or kind == "deque":
-        items = _unpacked(value, present, owner)
+        items = _unpacked(value, present, whole)
         return deque(items, packed["longest"]) if kind == "deque" else _SERIES[kind](items)
     if kind in _DICTIONARIES:
-        return _DICTIONARIES[kind](_pairs(value, present, owner))
-    return _into(packed, present, owner)
+        return _DICTIONARIES[kind](_pairs(value, present, whole))
+    return _into(packed, present, whole)
 
 
-def _into(packed: State, present: Any, owner: object) -> object:
+def _into(packed: State, present: Any, whole: _Restored) -> object:
     """Restore what needs an existing object of the same kind."""
     kind, value = packed["kind"], packed["value"]
     if present is None:
         raise InputError(
-            f"the checkpoint does not fit: a new {type(owner).__name__} has nothing to restore a {kind} "
-            "into; create one in setup or __post_init__, and remove the checkpoint"
+            f"the checkpoint does not fit: a new {type(whole.owner).__name__} has nothing to restore a "
+            f"{kind} into; create one in setup or __post_init__, and remove the checkpoint"
         )
     if kind == "defaultdict":
-        return defaultdict(present.default_factory, _pairs(value, present, owner))
+        return defaultdict(present.default_factory, _pairs(value, present, whole))
     if kind == "named tuple":
-        return type(present)(*_unpacked(value, present, owner))
+        return type(present)(*_unpacked(value, present, whole))
     if kind == "dataclass":
-        parts = {part: _unpack(item, getattr(present, part), owner) for part, item in value.items()}
+        parts = {part: _unpack(item, getattr(present, part), whole) for part, item in value.items()}
         return replace(present, **parts)
     if kind == "generator":
         present.set_state(value)
@@ -240,20 +344,22 @@ def _into(packed: State, present: Any, owner: object) -> object:
     return present
 
 
-def _unpacked(values: list[State], present: Iterable[object] | None, owner: object) -> list[object]:
+def _unpacked(values: list[State], present: Iterable[object] | None, whole: _Restored) -> list[object]:
     filled = [*(present or ()), *[None] * len(values)]
-    return [_unpack(item, old, owner) for item, old in zip(values, filled, strict=False)]
+    return [_unpack(item, old, whole) for item, old in zip(values, filled, strict=False)]
 
 
 def _pairs(
-    values: list[tuple[State, State]], present: Mapping[object, object] | None, owner: object
+    values: list[tuple[State, State]], present: Mapping[object, object] | None, whole: _Restored
 ) -> dict[object, object]:
-    pairs = [(_unpack(key, None, owner), item) for key, item in values]
-    return {key: _unpack(item, (present or {}).get(key), owner) for key, item in pairs}
+    pairs = [(_unpack(key, None, whole), item) for key, item in values]
+    return {key: _unpack(item, (present or {}).get(key), whole) for key, item in pairs}
 
 
-def _tensor(packed: State, present: object) -> Tensor:
+def _tensor(packed: State, present: object, whole: _Restored) -> Tensor:
     value: Tensor = packed["value"]
+    if packed.get("shared"):
+        return _view(value, whole.memory).requires_grad_(packed["grad"])
     if not packed["parameter"]:
         return value.clone().requires_grad_(packed["grad"])
     if isinstance(present, nn.Parameter) and present.shape == value.shape:
@@ -261,6 +367,15 @@ def _tensor(packed: State, present: object) -> Tensor:
         present.data.copy_(value)
         return present.requires_grad_(packed["grad"])
     return nn.Parameter(value.clone(), requires_grad=packed["grad"])
+
+
+def _view(value: Tensor, memory: dict[int, Tensor]) -> Tensor:
+    """A view like this one of a copy of its memory, which is copied once."""
+    address = value.untyped_storage().data_ptr()
+    if address not in memory:
+        whole = value.untyped_storage().nbytes() // value.element_size()
+        memory[address] = value.as_strided((whole,), (1,), 0).clone()
+    return memory[address].as_strided(value.shape, value.stride(), value.storage_offset())
 
 
 def _loaded(packed: State, present: object, owner: object) -> nn.Module:
