@@ -794,6 +794,26 @@ def test_the_cache_of_a_method_is_counted() -> None:
     assert retained(keeper, (1, 8, 8)) == Retained(50 * 64 * 4, 50)
 
 
+@pytest.mark.parametrize(
+    ("loss", "samples"),
+    [
+        ("self.network(batch.x)", 0),
+        ("x.sum()", 50),
+        ("(lambda: x)", 50),
+        ("shelf.x", 50),
+    ],
+)
+def test_an_attribute_with_the_name_of_a_global_is_not_that_global(loss: str, samples: int) -> None:
+    """As in a script that has its data in `x`: a method that only uses `batch.x` does not hold them."""
+    shelf = ModuleType("shelf")
+    vars(shelf)["x"] = torch.rand(50, 1, 8, 8)
+    script: dict[str, Any] = {"__name__": "script", "network": nn.Linear(64, 10), "x": vars(shelf)["x"]}
+    if "shelf" in loss:
+        script |= {"shelf": shelf, "x": 0}
+    exec(f"class Mine:\n    def loss(self, batch):\n        return {loss}", script)
+    assert retained(script["Mine"](), (1, 8, 8)) == Retained(samples * 64 * 4, samples)
+
+
 @pytest.mark.parametrize("kind", [io.BytesIO, io.StringIO])
 def test_closed_files_hold_nothing(kind: type[io.BytesIO | io.StringIO]) -> None:
     class Keeper:

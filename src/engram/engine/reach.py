@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import dis
 import gc
 import io
 import mmap
@@ -50,6 +51,8 @@ _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
 _CACHED: type = type(lru_cache(len))
 """What `functools.lru_cache` and `functools.cache` make of a function."""
 _HOLDERS = (*_CONTAINERS, *_RAW, _CACHED, Tensor, torch.UntypedStorage, np.ndarray, nn.Module)
+_OF_GLOBALS = frozenset({"LOAD_GLOBAL", "STORE_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"})
+"""The instructions that use a global; those of class bodies may."""
 _TEST_TOOLS = frozenset({"pytest", "_pytest", "pluggy", "hypothesis"})
 _LIBRARIES = frozenset({"engram", "torch", "numpy", "pydantic"}) | _TEST_TOOLS | sys.stdlib_module_names
 """Their classes, functions and globals are not followed: they are not a method's. An `assert` in a test
@@ -358,8 +361,8 @@ def _of_function(function: FunctionType) -> Iterator[object]:
     yield from vars(function).values()
     if _foreign(function.__module__):
         return
-    names = set(_names(function.__code__))
-    for name in names & function.__globals__.keys():
+    used, names = _names(function.__code__)
+    for name in used & function.__globals__.keys():
         value = function.__globals__[name]
         if isinstance(value, ModuleType) and not _foreign(value.__name__):
             inside = [vars(value)[inner] for inner in names & vars(value).keys()]
@@ -368,11 +371,16 @@ def _of_function(function: FunctionType) -> Iterator[object]:
             yield value
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
+@lru_cache(maxsize=1024)
+def _names(code: CodeType) -> tuple[frozenset[str], frozenset[str]]:
+    """The globals that code uses, and all its names, with those of attributes: `x` in `batch.x`."""
+    used = {step.argval for step in dis.get_instructions(code) if step.opname in _OF_GLOBALS}
+    names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            further = _names(constant)
+            used, names = used | further[0], names | further[1]
+    return frozenset(used), frozenset(names)
 
 
 def _is_store(value: object) -> bool:
