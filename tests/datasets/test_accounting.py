@@ -1,6 +1,9 @@
 """The account of what was read: typed, stopped where it is strict, and kept over a resume."""
 
+import copy
 import json
+import pickle
+from dataclasses import replace
 
 import pytest
 import torch
@@ -46,6 +49,24 @@ def test_what_should_not_be_read_is_recorded_as_values() -> None:
     assert ledger.samples[2, "method", "train", (2,)] == 8
     assert ledger.identity_reads == 1
     assert ledger.answers_by_task
+
+
+def test_only_reading_the_identity_of_a_task_counts() -> None:
+    ledger = Ledger(DIGITS, method="mine", strict=True)
+    known = TaskInfo(1, 7, (2, 3), samples=9, steps=1, epochs=1, batch_size=9)
+    task, same, guess = (watched(info) for info in (known, known, replace(known, identity=8)))
+    with ledger.reading("method"):
+        assert "identity" not in f"{task}" and "classes=(2, 3), samples=9" in repr(task)
+        assert task == same and hash(task) == hash(same) and len({task, copy.copy(task)}) == 1
+        assert copy.deepcopy([task]) == [task]
+        # Else comparing with every number would tell the identity.
+        assert task == guess and hash(task) == hash(guess)
+        assert task != watched(replace(known, index=2)) and task != known
+    assert ledger.identity_reads == 0
+    assert copy.deepcopy(task).identity == 7
+    for read in (lambda: task.identity, lambda: pickle.dumps(task), lambda: replace(task, index=2)):
+        with pytest.raises(Forbidden, match="task identity"), ledger.reading("method"):
+            read()
 
 
 def test_an_account_goes_on_after_a_resume() -> None:

@@ -294,13 +294,37 @@ def opened(dataset: str) -> None:
 
 
 _IDENTITY = vars(TaskInfo)["identity"]
+_SHOWN = tuple(name for name in TaskInfo.__dataclass_fields__ if name != "identity")
 
 
 @final
 class WatchedTask(TaskInfo):
-    """What may be known of a task; it is recorded when a method reads the task's identity."""
+    """What may be known of a task; it is recorded when a method reads the task's identity.
+
+    Printing, comparing and copying a task do not read it. They show nothing of it either: a comparison that
+    did would tell the identity to a method that compares with every number.
+    """
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in _SHOWN)
+        return f"TaskInfo({shown})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WatchedTask):
+            return NotImplemented
+        return all(getattr(self, name) == getattr(other, name) for name in _SHOWN)
+
+    def __hash__(self) -> int:
+        return hash(tuple(getattr(self, name) for name in _SHOWN))
+
+    def __copy__(self) -> WatchedTask:
+        return self
+
+    def __deepcopy__(self, memo: object) -> WatchedTask:
+        # It never changes.
+        return self
 
     # A property of the class is read by `object.__getattribute__` as well.
     @property
