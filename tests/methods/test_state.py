@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from tests.methods.toy import same_after_resuming
+from torch import nn
 
 from engram.core.errors import InputError
 from engram.core.values import Batch
@@ -262,3 +263,19 @@ class Sharing(Learner):
 
 def test_a_method_that_shares_resumes_with_the_same_bits() -> None:
     assert same_after_resuming(Sharing)
+
+
+def test_memory_counts_once_and_the_network_not_at_all() -> None:
+    memory, numbers, network = torch.zeros(100, 64), np.zeros((10, 4)), nn.Linear(4, 2)
+    views = holder(memory=memory, recent=memory[:50], rows=numbers[2:], row=numbers[2], whole=numbers)
+    assert kept_bytes(views) == 100 * 64 * 4 + 10 * 4 * 8
+    assert kept_bytes(holder(recent=memory[:50], numbers=numbers[2:])) == 50 * 64 * 4 + 8 * 4 * 8
+    assert kept_bytes(holder(sparse=torch.eye(4).to_sparse())) == 4 * 4 * 4
+    learner = holder(network=network, trained=list(network.parameters()), bias=network.bias.detach())
+    assert kept_bytes(learner) == 0
+    assert kept_bytes(learner, beside=()) == (4 * 2 + 2) * 4
+    # An optimiser of the method's own has averages of its own.
+    learner.second = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    network(torch.ones(1, 4)).sum().backward()
+    learner.second.step()
+    assert kept_bytes(learner) == (4 * 2 + 2) * 4

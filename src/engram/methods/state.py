@@ -5,14 +5,15 @@ from __future__ import annotations
 import copy
 import random
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -43,6 +44,7 @@ _CONFIGURATION = (
 )
 
 
+_Array: TypeAlias = Tensor | npt.NDArray[Any]
 State = dict[str, Any]
 """A complete state, as tensors and plain values."""
 
@@ -89,25 +91,53 @@ def restore(owner: object, state: State) -> None:
 def kept_bytes(owner: object, *, beside: tuple[str, ...] = ("network", "optimizer")) -> int:
     """How many bytes of tensors `owner` holds, without the network that learns and its optimiser.
 
-    Counted from the tensors themselves: memories, importance, older networks, generative models.
+    Counted from the tensors themselves: memories, importance, older networks, generative models. Views of the
+    same memory count once; those of the network's weights do not count.
     """
-    return sum(_bytes(value) for name, value in vars(owner).items() if name not in beside)
+    parts = vars(owner)
+    own = [tensor for name in beside for tensor in _weights(parts.get(name))]
+    kept = [array for name, value in parts.items() if name not in beside for array in _arrays(value)]
+    uncounted = {_memory(tensor)[0] for tensor in own}
+    sizes: dict[int, int] = {}
+    for array in kept:
+        key, whole = _memory(array)
+        if key not in uncounted:
+            sizes[key] = min(whole, sizes.get(key, 0) + _size(array))
+    return sum(sizes.values())
 
 
-def _bytes(value: object) -> int:
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, nn.Module | Optimizer) or (
+def _weights(network: object) -> list[_Array]:
+    return list(_arrays(network)) if isinstance(network, nn.Module) else []
+
+
+def _arrays(value: object) -> Iterator[_Array]:
+    """The tensors and arrays in a value."""
+    if isinstance(value, Tensor | np.ndarray):
+        yield value
+    elif isinstance(value, nn.Module | Optimizer) or (
         isinstance(value, Stateful) and not isinstance(value, torch.Generator)
     ):
-        return _bytes(value.state_dict())
-    if isinstance(value, dict):
-        return sum(_bytes(item) for item in value.values())
-    if isinstance(value, list | tuple | set | frozenset | deque):
-        return sum(_bytes(item) for item in value)
-    if isinstance(value, Batch):
-        return sum(_bytes(getattr(value, name)) for name in Batch.__dataclass_fields__)
-    return value.nbytes if isinstance(value, np.ndarray) else 0
+        yield from _arrays(value.state_dict())
+    elif isinstance(value, dict | list | tuple | set | frozenset | deque):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _arrays(item)
+    elif isinstance(value, Batch):
+        for name in Batch.__dataclass_fields__:
+            yield from _arrays(getattr(value, name))
+
+
+def _memory(array: _Array) -> tuple[int, int]:
+    """What identifies the memory of an array while it exists, and its size in bytes."""
+    if isinstance(array, Tensor) and array.layout == torch.strided:
+        storage = array.untyped_storage()
+        return storage._cdata, storage.nbytes()
+    while isinstance(array, np.ndarray) and isinstance(array.base, np.ndarray):
+        array = array.base
+    return id(array), _size(array)
+
+
+def _size(array: _Array) -> int:
+    return array.numel() * array.element_size() if isinstance(array, Tensor) else array.nbytes
 
 
 class _Pack(NamedTuple):
