@@ -370,6 +370,33 @@ def test_penalties_have_operations() -> None:
         assert flops[method] >= flops["finetune"] + 3 * weights
 
 
+@pytest.mark.parametrize("method", ["finetune", "er"])
+def test_watching_gradients_is_not_work(method: str) -> None:
+    spec = plan(method).evaluation
+    plain, watched = (
+        run(plan(method, evaluation=replace(spec, gradients=gradients))).account
+        for gradients in (False, True)
+    )
+    assert plain is not None and watched is not None
+    assert watched.work == plain.work and watched.flops == plain.flops
+
+
+def test_a_gradient_of_a_method_is_work_even_if_it_is_taken_as_for_watchers() -> None:
+    @final
+    @dataclass(kw_only=True, eq=False)
+    class Borrows(Learner):
+        def after_step(self, batch: Batch) -> None:
+            self._gradient_of(self.loss(batch).total())
+
+    METHODS.add("test-borrows", Borrows)
+    try:
+        account = run(plan("test-borrows")).account
+    finally:
+        del METHODS._entries["test-borrows"]
+    assert account is not None
+    assert account.work[0].in_updates.backward_passes == 2 * 4
+
+
 def test_a_fit_before_answers_is_work_and_training() -> None:
     often = EvaluationSpec(every=2, subset=20)
     planned = plan("gdumb", settings={"memory": 100, "epochs": 5}, evaluation=often)

@@ -28,8 +28,12 @@ MOVES = frozenset(
 )
 """Operations that make, move, order or choose values, and compute none."""
 
-_WEIGHTS = {"mm": 1, "addmm": 2, "linear": 1, "convolution": 1, "conv2d": 1, "_convolution": 1}
-"""Which argument of a layer's operation has its weights; the one before it has the samples."""
+_LAYERS = {
+    **dict.fromkeys(("mm", "linear", "convolution", "conv2d", "_convolution"), (0, 1)),
+    "addmm": (1, 2),
+    "mkldnn_rnn_layer": (5, 1),
+}
+"""Which arguments of a layer's operation have one row per sample, and its weights."""
 
 Cost = Callable[[Sequence[Any], Mapping[str, Any], Any], int]
 
@@ -80,9 +84,9 @@ class Operations(TorchDispatchMode):
         if cost is None:
             cost = _COSTS[func] = _cost_of(func)
         self.flops += cost(args, options, result)
-        place = _WEIGHTS.get(func._overloadpacket.__name__)
-        if place is not None and torch._C._current_graph_task_id() == -1:
-            samples, weights = args[place - 1 : place + 1]
+        places = _LAYERS.get(func._overloadpacket.__name__)
+        if places is not None and torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1:
+            samples, weights = (args[place] for place in places)
             if weights.requires_grad:
                 key = weights.untyped_storage()._cdata
                 self._rows[key] = self._rows.get(key, 0) + len(samples)
@@ -123,9 +127,7 @@ def _cost_of(func: Any) -> Cost:
     name = packet.__name__
     if name in MOVES or func.is_view:
         return _nothing
-    return {"linear": _linear, "matmul": _matmul, "conv2d": _conv, "mv": _twice, "dot": _twice}.get(
-        name, _per_value
-    )
+    return _FORMULAS.get(name, _per_value)
 
 
 def _nothing(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
@@ -144,6 +146,15 @@ def _conv(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
     return int(2 * result.numel() * args[1][0].numel())
 
 
+def _recurrent(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    inputs, weights, between = args[:3]
+    return int(2 * inputs.numel() // inputs.shape[-1] * (weights.numel() + between.numel()))
+
+
+def _recurrent_backward(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
+    return 2 * _recurrent(args, options, result)
+
+
 def _twice(args: Sequence[Any], options: Mapping[str, Any], result: Any) -> int:
     return 2 * _per_value(args, options, result)
 
@@ -158,3 +169,14 @@ def _values(value: object) -> int:
     if isinstance(value, list | tuple):
         return sum(map(_values, value))
     return 0
+
+
+_FORMULAS: dict[str, Cost] = {
+    "linear": _linear,
+    "matmul": _matmul,
+    "conv2d": _conv,
+    "mkldnn_rnn_layer": _recurrent,
+    "mkldnn_rnn_layer_backward": _recurrent_backward,
+    "mv": _twice,
+    "dot": _twice,
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
@@ -13,6 +14,7 @@ import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 from engram.engine.operations import Operations, counting_operations
+from engram.methods.base import Learner
 from engram.methods.state import State
 from engram.record.account import Done, PhaseWork
 
@@ -253,8 +255,18 @@ def _count_backward_passes() -> None:
 
     def counted(*arguments: object, **options: object) -> object:
         call = _UNDER_WAY.call
-        if call is not None and torch._C._current_graph_task_id() == -1:
+        if call is not None and torch._C._current_graph_task_id() == -1 and not _for_watchers():
             call.backward()
         return run(*arguments, **options)
 
     autograd["_engine_run_backward"] = counted
+
+
+def _for_watchers() -> bool:
+    """Whether a backward pass is made only because somebody watches gradients: where `observe` makes one."""
+    gradient_of = sys._getframe(3)
+    before = gradient_of.f_back
+    return gradient_of.f_code is _GRADIENT_OF and before is not None and before.f_code is _OBSERVE
+
+
+_GRADIENT_OF, _OBSERVE = Learner._gradient_of.__code__, Learner.observe.__code__

@@ -10,6 +10,7 @@ from typing import Protocol, final, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _disable_current_modes
 
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
 from engram.methods.augment import BLACK, Black, black_of, crop_and_flip
@@ -167,14 +168,16 @@ class Learner(ABC):
     def _gradient_of(self, loss: Tensor) -> list[Tensor]:
         # On the graph of the update and before its backward pass, so that its bits do not change.
         parameters = [p for p in self.network.parameters() if p.requires_grad]
-        gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+        with _disable_current_modes():  # Watching is no work of the method: see `engram.engine.work`.
+            gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
         return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, gradients, strict=True)]
 
     def _note_norms(self, new: list[Tensor]) -> None:
         """Split the update's gradient into that of the new samples (plasticity) and the rest (stability)."""
         parameters = [p for p in self.network.parameters() if p.requires_grad]
-        rest = [(-g if p.grad is None else p.grad - g) for p, g in zip(parameters, new, strict=True)]
-        self.gradient_norms = {"plasticity-gradient": _norm(new), "stability-gradient": _norm(rest)}
+        with _disable_current_modes():
+            rest = [(-g if p.grad is None else p.grad - g) for p, g in zip(parameters, new, strict=True)]
+            self.gradient_norms = {"plasticity-gradient": _norm(new), "stability-gradient": _norm(rest)}
 
     def _note_parts(self, terms: Terms) -> None:
         """Split the update's loss in the same way; each part includes its weight."""
