@@ -3,7 +3,7 @@
 import io
 import string
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -304,7 +304,62 @@ class Exemplars(Learner):
             self.kept.setdefault(y, (2 * x + 1).clone())
 
 
-@pytest.mark.parametrize(("method", "samples"), [(Means, 0), (Exemplars, 6)])
+@final
+@dataclass(kw_only=True, eq=False)
+class Statistics(Learner):
+    """Four statistics of each class."""
+
+    def setup(self) -> None:
+        self.means: dict[int, Tensor] = {}
+        self.variances: dict[int, Tensor] = {}
+        self.least: dict[int, Tensor] = {}
+        self.most: dict[int, Tensor] = {}
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        data = list(batches)
+        x, y = torch.cat([batch.x for batch in data]), torch.cat([batch.y for batch in data])
+        for unit in y.unique().tolist():
+            rows = x[y == unit]
+            self.means[unit], self.variances[unit] = rows.mean(0), rows.var(0)
+            self.least[unit], self.most[unit] = rows.amin(0), rows.amax(0)
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Shapes(Learner):
+    """An anchor, an importance and snapshots of the first layer, a counter, a projector of inputs."""
+
+    def setup(self) -> None:
+        self.anchor = next(self.network.parameters()).detach().clone()
+        self.importance, self.count = torch.zeros_like(self.anchor), torch.zeros(())
+        self.snapshots = torch.zeros(0, *self.anchor.shape)
+        self.projector = torch.eye(64)
+
+    def end_task(self, batches: Iterable[Batch]) -> None:
+        weight = next(self.network.parameters()).detach()
+        self.importance += weight.square()
+        self.snapshots = torch.cat([self.snapshots, weight[None]])
+        for batch in batches:
+            change = self.projector @ batch.x.flatten(1).mean(dim=0)
+            self.projector -= torch.outer(change, change) / (1 + change @ change)
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Flat(Learner):
+    """Samples that do not look like images, and have no labels beside them."""
+
+    def setup(self) -> None:
+        self.kept: list[Tensor] = []
+
+    def after_step(self, batch: Batch) -> None:
+        self.kept.append(batch.x.flatten(1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("method", "samples"),
+    [(Means, 0), (Exemplars, 6), (Statistics, 0), (Shapes, 0), (Flat, 12 * 32)],
+)
 def test_means_are_not_samples(method: type[Learner], samples: int) -> None:
     METHODS.add("test-few", method)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Protocol, Unpack
@@ -53,8 +53,8 @@ class Meter:
         experiment: The experiment; its budget is enforced.
         network: The network before it learned anything.
         shape: The shape of one input.
-        samples_among: How many rows of an array are samples of tasks up to a phase, for what could be means
-            (default: all).
+        samples_among: How many rows of arrays are samples of tasks up to a phase, for what could also be
+            something else, such as means (default: all).
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Meter:
         experiment: Experiment,
         network: nn.Module,
         shape: tuple[int, ...],
-        samples_among: Callable[[Array, int], int] | None = None,
+        samples_among: Callable[[Sequence[Array], int], int] | None = None,
     ) -> None:
         self.experiment, self.shape = experiment, shape
         self.samples_among = samples_among
@@ -146,11 +146,10 @@ class Meter:
         return method.held(self.shape, **self.known)
 
     def _samples_in_doubt(self, retained: Retained) -> int:
-        """How many samples there are among arrays that could be means."""
+        """How many samples there are among arrays that could also be something else."""
         if self.samples_among is None:
             return 0
-        phase = len(self.kept_bytes) - 1
-        return sum(self.samples_among(values, phase) for values in retained.doubtful)
+        return self.samples_among(retained.doubtful, len(self.kept_bytes) - 1)
 
     def account(self, parameters: int) -> Account:
         """What was measured so far, for a network with this many weights."""

@@ -25,9 +25,6 @@ from engram.engine.reach import (
 from engram.engine.reach import network_of as network_of
 from engram.models.network import Network
 
-PLACES = 3
-"""Means may be held in so many places; more rows that look like samples are samples."""
-
 
 class Known(TypedDict):
     """What is known of a run before its method learns.
@@ -35,7 +32,8 @@ class Known(TypedDict):
     Attributes:
         network: The shapes of the network's parameters and buffers.
         modules: The names of Python modules.
-        few: So many samples in one place could be means, of all classes or of all data.
+        few: So many samples in one place could be means, of all classes or of all data. With 0, nothing is
+            doubtful.
     """
 
     network: Shapes
@@ -49,7 +47,7 @@ class Retained(NamedTuple):
     Attributes:
         bytes: Bytes of storages and byte strings.
         samples: Samples among them.
-        doubtful: Arrays of few samples, which could also be means of many.
+        doubtful: Arrays that could also be something else, such as means of many samples, or projectors.
     """
 
     bytes: int
@@ -85,7 +83,8 @@ def retained(
         network: The shapes of its network before it learned (default: its present shapes).
         answering: The network that predicted last, if it is another one.
         modules: The names of Python modules before: what was added is followed.
-        few: Up to so many samples in one place are doubtful: they could be means of many.
+        few: Up to so many samples in one place are doubtful: they could be means of many. Whatever has only
+            the size of samples is doubtful as well. With 0, nothing is.
 
     Example:
         >>> from collections import deque
@@ -106,33 +105,31 @@ def retained(
     size, samples, doubtful = storages.beyond(initial_tensors(method, network, answering)), 0, []
     for group in groups(method, network, answering, modules):
         size += group.raw_bytes + sum(storages.add(values) for values in group.counted)
-        alike = _samples(group.arrays, shape, parameters, wide=wide)
-        rows = sum(_rows(tuple(values.shape), shape) for values in alike)
-        if rows <= few:
-            doubtful += alike
-        else:
-            samples += rows
-    several = sum(_rows(tuple(values.shape), shape) for values in doubtful)
-    if several > PLACES * few:
-        return Retained(size, samples + several)
+        certain, possible = _samples(group.arrays, shape, parameters, wide=wide)
+        rows = _rows_of(certain, shape)
+        if few:
+            doubtful += possible + (certain if rows <= few else [])
+        samples += (rows if rows > few else 0) if few else rows + _rows_of(possible, shape)
     return Retained(size, samples, tuple(doubtful))
 
 
 # Which arrays are samples ---------------------------------------------------------------------------
 
 
-def _samples(arrays: list[Array], shape: Shape, parameters: set[Shape], *, wide: bool) -> list[Array]:
-    """Which arrays of one container hold samples.
+def _samples(
+    arrays: list[Array], shape: Shape, parameters: set[Shape], *, wide: bool
+) -> tuple[list[Array], list[Array]]:
+    """Which arrays of one container hold samples, and which others could.
 
-    Images are recognised by their shape. An array with as many values as an input could also hold weights of
-    the first layer, their importance, or features. It counts as samples if as many labels are stored with
-    it; if the container has several such arrays that are not the weights of consecutive layers; and on its
-    own, if it has several rows, does not have the shape of a weight, and features are not as wide as inputs
-    (`wide`). Masks and integers of more than one byte do not count.
+    Images are recognised by their shape, and others if as many labels are stored with them. Another array
+    with as many values as an input could also hold weights of the first layer, their importance, or features.
+    It is possible that it holds samples if the container has several such arrays that are not the weights of
+    consecutive layers; and on its own, if it has several rows, does not have the shape of a weight, and
+    features are not as wide as inputs (`wide`). Masks and integers of more than one byte do not count.
     """
     labels = {len(values) for values in arrays if is_labels(values)}
     certain: list[Array] = []
-    candidates: list[Array] = []
+    possible: list[Array] = []
     for values in arrays:
         dimensions = tuple(values.shape)
         rows = _rows(dimensions, shape)
@@ -140,17 +137,19 @@ def _samples(arrays: list[Array], shape: Shape, parameters: set[Shape], *, wide:
         if exact or (rows and values.ndim > 1 and dimensions[0] in labels):
             certain.append(values)
         elif rows and not is_index(values):
-            candidates.append(values)
-    if not candidates or math.prod(shape) < SHORT_INPUT:
-        return certain
+            possible.append(values)
+    if not possible or math.prod(shape) < SHORT_INPUT:
+        return certain, []
     shapes = {tuple(values.shape) for values in arrays}
     if len(shapes) > 1 and shapes <= parameters:
-        return certain
-    if len(candidates) > 1:
-        return certain + candidates
-    dimensions = tuple(candidates[0].shape)
+        return certain, []
+    dimensions = tuple(possible[0].shape)
     alone = _rows(dimensions, shape) > 1 and not wide and dimensions not in parameters
-    return certain + candidates if alone else certain
+    return certain, possible if len(possible) > 1 or alone else []
+
+
+def _rows_of(arrays: list[Array], shape: Shape) -> int:
+    return sum(_rows(tuple(values.shape), shape) for values in arrays)
 
 
 def _rows(dimensions: Shape, shape: Shape) -> int:
