@@ -6,7 +6,7 @@ import io
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -25,7 +25,7 @@ from engram.core.folder import CHECKPOINT, RESULT, finite
 from engram.core.trace import Trace
 from engram.core.values import Batch, TaskInfo
 from engram.datasets import load
-from engram.datasets.accounting import Forbidden, Ledger
+from engram.datasets.accounting import Forbidden, Ledger, watched
 from engram.datasets.stream import Stream
 from engram.engine.card import LaterStatistics, later_through_normalisation
 from engram.engine.checkpoint import read_checkpoint, save_checkpoint, write_checkpoint
@@ -739,6 +739,16 @@ def in_names() -> object:
     return SimpleNamespace(**{row.tobytes().hex(): 1 for row in rows})
 
 
+def in_a_task() -> object:
+    task = TaskInfo(0, None, (), samples=1, steps=1, epochs=1, batch_size=1)
+    return replace(watched(task), classes=(None, torch.rand(50, 1, 8, 8)))  # type: ignore[arg-type]
+
+
+def numbers() -> list[float]:
+    values: list[float] = torch.rand(50 * 64).tolist()
+    return values
+
+
 def in_short_bytes() -> object:
     return {row.tobytes(): 1 for row in torch.rand(50 * 8, 8).numpy()}
 
@@ -757,7 +767,13 @@ PLACES: dict[str, tuple[Callable[[], object], int]] = {
     "exception": (in_an_exception, 50),
     "names of attributes": (in_names, 0),
     "short byte strings": (in_short_bytes, 0),
-    "numbers in a dictionary": (lambda: dict(enumerate(torch.rand(50 * 64).tolist())), 0),
+    "numbers in a dictionary": (lambda: dict(enumerate(numbers())), 0),
+    "numbers in a deque": (lambda: deque(numbers()), 0),
+    "integers in a deque": (lambda: deque(int(16 * number) for number in numbers()), 0),
+    "numbers after something else": (lambda: [None, *numbers()], 0),
+    "pairs in a set": (lambda: frozenset(enumerate(numbers())), 0),
+    "pairs in a dictionary": (lambda: {n: (n, number) for n, number in enumerate(numbers())}, 0),
+    "task": (in_a_task, 50),
 }
 
 
@@ -771,6 +787,19 @@ def test_bytes_are_counted_wherever_they_are(name: str) -> None:
     keeper.kept = make()
     held = retained(keeper, (1, 8, 8))
     assert 50 * 64 * 4 <= held.bytes <= 2 * 50 * 64 * 4 and held.samples == samples
+
+
+def test_few_or_different_numbers_are_not_data() -> None:
+    class Keeper:
+        kept: object
+
+    keeper, ledger = Keeper(), Ledger(DIGITS, method="mine", strict=True)
+    # Settings, classes, indices, integers that no array holds; and a task, whose identity is not read.
+    task = watched(TaskInfo(0, 1, tuple(range(100)), samples=1, steps=1, epochs=1, batch_size=1))
+    keeper.kept = [deque([0.5] * 15), deque(range(1000)), deque([1 << 200] * 20), {1: (0.5, 2)}, task]
+    with ledger.reading("method"):
+        held = retained(keeper, (1, 8, 8))
+    assert held == Retained(0, 0)
 
 
 def test_what_hooks_of_all_modules_hold_is_counted() -> None:

@@ -41,7 +41,7 @@ SHORT_TEXT = 256
 """Texts up to this length are names and descriptions."""
 SHORT_INPUT = 16
 """Inputs with fewer values could be anything: they count as samples only if labels are stored with them."""
-_PLAIN = (float, complex, type(None), TaskInfo, torch.Generator, torch.device, torch.dtype)
+_PLAIN = (float, complex, type(None), torch.Generator, torch.device, torch.dtype)
 _OF_C = (ctypes.Array, ctypes.Structure, ctypes.Union)
 _RAW = (
     *(int, str, bytes, bytearray, memoryview, array.array, io.BytesIO, io.StringIO, mmap.mmap),
@@ -199,6 +199,8 @@ def _inside(value: object) -> Iterable[object]:
         return [*_attached(value.tensor), *_large_gradient(value.tensor), *_saved_in_graph(value.tensor)]
     if isinstance(value, FunctionType):
         return _of_function(value)
+    if isinstance(value, TaskInfo):
+        return _of_task(value)
     if isinstance(value, type):
         return _of_class(value)
     if isinstance(value, ModuleType):
@@ -209,10 +211,9 @@ def _inside(value: object) -> Iterable[object]:
 def _items(value: object) -> Iterable[object]:
     """The items of a container; what an object that is not made of Python refers to."""
     if isinstance(value, dict):
-        numbers = [number for number in value.values() if isinstance(number, float)]
-        return [*value.values(), *value, numbers]
+        return [*value.values(), *value, *_numbers(value.values(), integers=False)]
     if isinstance(value, _CONTAINERS):
-        return value
+        return [*value, *_numbers(value, integers=True)]
     if isinstance(value, np.ndarray):
         return list(value.ravel().tolist())
     if isinstance(value, partial):
@@ -223,6 +224,27 @@ def _items(value: object) -> Iterable[object]:
         # Running generators, iterators, cells, caches.
         return [inner for inner in gc.get_referents(value) if not isinstance(inner, type | ModuleType)]
     return ()
+
+
+def _numbers(items: Iterable[object], *, integers: bool) -> list[Array]:
+    """The numbers of a container, and of short tuples and lists in it, as one array if they are many."""
+    floats: list[object] = []
+    whole: list[object] = []
+    for item in items:
+        if isinstance(item, float):
+            floats.append(item)
+        elif isinstance(item, int):
+            whole.append(item)
+        elif isinstance(item, tuple | list) and len(item) < SHORT_INPUT:
+            floats += [number for number in item if isinstance(number, float)]
+    together = _array(floats + whole if integers else floats)
+    return [] if together is None else [together]
+
+
+def _of_task(task: TaskInfo) -> list[object]:
+    """The fields of a task, past the watch: following them is not reading its identity."""
+    fields = [vars(TaskInfo)[name].__get__(task) for name in TaskInfo.__dataclass_fields__]
+    return [*fields, *getattr(task, "__dict__", {}).values()]
 
 
 def _attributes(value: object) -> Iterator[object]:
