@@ -2,6 +2,7 @@
 
 import errno
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -146,3 +147,52 @@ def test_what_is_replaced_can_be_kept(tmp_path: Path) -> None:
     for text in ("one", "two", "three"):
         write_whole(place, lambda beside, text=text: beside.write_text(text), keep=before)  # type: ignore[misc]
     assert (place.read_text(), before.read_text()) == ("three", "two")
+
+
+# What a path names ---------------------------------------------------------------------------------
+
+
+def test_a_symbolic_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+    target, link, dangling = tmp_path / "far" / "note.txt", tmp_path / "link", tmp_path / "dangling"
+    write_whole(target, lambda beside: beside.write_text("old"))
+    link.symlink_to(target)
+    dangling.symlink_to("near.txt")
+    for place in (link, dangling):
+        write_whole(place, lambda beside: beside.write_text("new"))
+        assert place.is_symlink() and place.read_text() == "new"
+    assert target.read_text() == "new" and (tmp_path / "near.txt").read_text() == "new"
+    assert [place.name for place in target.parent.iterdir()] == ["note.txt"]
+
+
+def test_links_in_a_circle_are_one_line(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(link)
+    with pytest.raises(InputError, match=r"cannot write .*link"):
+        write_whole(link, lambda beside: beside.write_text("new"))
+    assert link.is_symlink()
+
+
+def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    # With a reader, opening it for writing does not wait.
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, lambda place: place.write_text("whole"))
+        assert os.read(reader, 100) == b"whole"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_folder_a_socket_and_an_empty_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("socket")
+        for name in ("", "link", "socket"):
+            with pytest.raises(InputError, match=r"cannot write .*; (name a file|choose another name)"):
+                write_json(Path(name), {})
+    assert {place.name for place in tmp_path.iterdir()} == {"link", "socket"}

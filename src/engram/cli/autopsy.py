@@ -27,11 +27,12 @@ def autopsy(
     Runs with `--answers` show what samples were taken for, runs with `--losses --gradients` the losses and
     gradient norms around the dip.
     """
-    from engram.cli.output import print_json, stderr, stdout
+    from engram.cli.output import check_output, print_json, stderr, stdout
     from engram.results.autopsy import examine
     from engram.results.autopsy_page import write_autopsy
     from engram.results.runs import one_run
 
+    check_output(out, run)
     examined = examine(one_run(run), task=task, step=step)
     write_autopsy(examined, out)
     if json:

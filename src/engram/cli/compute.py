@@ -30,7 +30,7 @@ def compute(
     The accuracy is the mean over all tasks of the stream, at the last evaluation that a method could afford;
     a task that it had not begun by then counts 0.
     """
-    from engram.cli.output import name_incomplete, print_json, stderr, stdout
+    from engram.cli.output import check_output, name_incomplete, print_json, stderr, stdout
     from engram.cli.tables import Column, print_table
     from engram.results.compute import ASSUMED, at_compute, write_compute
     from engram.results.gate.writing import percent
@@ -38,6 +38,7 @@ def compute(
 
     if at is not None and not at > 0:
         raise InputError(f"--at must be above 0 operations, got {at:g}")
+    check_output(out, *runs)
     finished = without_damaged(find_runs(runs))
     name_incomplete(finished)
     if len(finished.by_scenario()) > 1:

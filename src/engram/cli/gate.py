@@ -62,12 +62,15 @@ def gate(
     A limit ends in :safe (fails unless it is shown that the model keeps it, the default) or :harm (fails only
     if it is shown that it does not).
     """
-    from engram.cli.output import print_json
+    from engram.cli.output import check_output, print_json
     from engram.results.gate.comparing import compare_files
     from engram.results.gate.judging import rules_of
 
     rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
     chosen = None if slices is None else [name.strip() for name in slices.split(",") if name.strip()]
+    network = None if model is None else model.partition(":")[0]
+    for out in (junit, markdown, html):
+        check_output(out, old, new, data, network)
     first, second = _answers(old, new, data, model)
     outcome = compare_files(
         first, second, rules, slices=chosen, min_samples=min_samples, common=common, score=score, level=level

@@ -28,7 +28,7 @@ def history(
     Versions are the prediction files (as for `engram gate`) or runs in FOLDER, in the order of their names;
     numbers in names count by their value.
     """
-    from engram.cli.output import print_json, stderr, stdout
+    from engram.cli.output import check_output, print_json, stderr, stdout
     from engram.cli.tables import Column, print_table
     from engram.results.gate.history import read_history, versions_in
     from engram.results.gate.history_page import write_history
@@ -36,9 +36,9 @@ def history(
     from engram.results.gate.writing import p_value, percent
 
     chosen = None if slices is None else [name.strip() for name in slices.split(",") if name.strip()]
-    read = read_history(
-        versions_in(folder), slices=chosen, min_samples=min_samples, common=common, score=score
-    )
+    versions = versions_in(folder)
+    check_output(out, *versions)
+    read = read_history(versions, slices=chosen, min_samples=min_samples, common=common, score=score)
     write_history(read, out)
     if json:
         print_json({**read.as_json(), "page": str(out)})

@@ -39,7 +39,7 @@ def import_(
     names and numbers only need `--ends`, and `--order` if tasks have names instead of numbers, where it does
     not follow which task is being learned.
     """
-    from engram.cli.output import print_json, stderr
+    from engram.cli.output import check_output, print_json, stderr
     from engram.core.errors import InputError
     from engram.core.files import write_parquet, write_whole
     from engram.core.words import counted
@@ -47,13 +47,15 @@ def import_(
 
     if out.suffix not in (".csv", ".parquet"):
         raise InputError(f"--out must end in .csv or .parquet, got {out}")
+    # In the folder of a tool, this is the only table that can be read.
+    check_output(out, log, log / "eval_results.csv")
     steps = None if ends is None else [_whole(cell) for cell in ends.split(",")]
     tasks = None if order is None else [name.strip() for name in order.split(",")]
     table = read_log(log, kind, pattern=pattern, ends=steps, order=tasks)
     if out.suffix == ".parquet":
         write_parquet(out, table)
     else:
-        write_whole(out, lambda beside: table.write_csv(beside))
+        write_whole(out, lambda beside: beside.write_bytes(table.write_csv().encode()))
     summary = {"rows": len(table), "tasks": table["task"].n_unique(), "table": str(out)}
     if json:
         print_json(summary)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from rich.console import Console
 
+from engram.core.errors import InputError
+from engram.core.folder import EXPERIMENT
 from engram.core.jsons import Json, JsonObject
 
 if TYPE_CHECKING:
@@ -25,6 +28,45 @@ _verbose = False
 def print_json(value: Json) -> None:
     """Print one JSON object on stdout; undefined numbers are null."""
     sys.stdout.write(json.dumps(value, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def check_output(out: Path | None, *inputs: str | Path | None) -> None:
+    """Refuse to write over what a command reads, or into the folder of a run.
+
+    Args:
+        out: The file that is to be written, if there is one.
+        inputs: The files, runs and stores that are read.
+
+    Raises:
+        InputError: It is one of these, or belongs to a store, or lies in the folder of a run.
+
+    Example:
+        >>> check_output(Path("report.html"), "runs")
+        >>> check_output(None, "runs")
+    """
+    if out is None:
+        return
+    place = out.resolve()
+    if (place.parent / EXPERIMENT).is_file():
+        raise InputError(f"cannot write {out}: {out.parent} is the folder of a run; name a file elsewhere")
+    if place.is_file() and any(_belongs(place, Path(read)) for read in inputs if read is not None):
+        raise InputError(f"cannot write {out}: this command reads it; name another file")
+
+
+def _belongs(place: Path, read: Path) -> bool:
+    """Whether a file is the one that is read, or a table of the compact store that is read."""
+    from engram.results.store.layout import INDEX
+
+    if read.is_file():
+        return place.samefile(read)
+    store = read if read.is_dir() else read.parent
+    return (store / INDEX).is_file() and place.suffix == ".parquet" and store.resolve() in place.parents
+
+
+def print_written(out: Path) -> None:
+    """Print the path of a file on stdout; nothing for a pipe such as /dev/stdout, which has the content."""
+    if out.is_file():
+        sys.stdout.write(f"{out}\n")
 
 
 def fail(message: str, *, code: int = 2) -> NoReturn:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from engram.cli.options import Plugin, RunPlaces, load_own
-from engram.cli.output import name_incomplete
+from engram.cli.output import check_output, name_incomplete, print_written
 from engram.core.collection import without_collection
 
 
@@ -23,6 +23,7 @@ def report(
     from engram.results.report import write_report
     from engram.results.runs import find_runs
 
+    check_output(out, *runs, plugin)
     load_own(plugin)
     name_incomplete(write_report(find_runs(runs), out))
-    typer.echo(out)
+    print_written(out)

@@ -25,7 +25,7 @@ def samples(
 
     A forgetting event is a change from right to wrong between two evaluations of a sample.
     """
-    from engram.cli.output import print_json, stderr, stdout
+    from engram.cli.output import check_output, print_json, stderr, stdout
     from engram.cli.tables import Column, print_table
     from engram.core.files import write_parquet, write_whole
     from engram.results.runs import one_run
@@ -33,6 +33,7 @@ def samples(
 
     if out is not None and out.suffix not in (".csv", ".parquet"):
         raise InputError(f"the file must end in .csv or .parquet, got {out}")
+    check_output(out, run)
     table = sample_table(one_run(run))
     if out is not None and out.suffix == ".parquet":
         write_parquet(out, table)

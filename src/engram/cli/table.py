@@ -59,7 +59,7 @@ def table(
     Markdown and LaTeX (with booktabs) have percentages; CSV, Parquet and JSON have fractions, with the SD,
     the 95 % interval and the number of seeds in columns of their own.
     """
-    from engram.cli.output import name_incomplete
+    from engram.cli.output import check_output, name_incomplete, print_written
     from engram.results.runs import find_runs
     from engram.results.table import table_of
 
@@ -67,6 +67,7 @@ def table(
     beside = SPREADS[one_of("spread", spread, tuple(SPREADS))]
     if best is not None:
         one_of("way to mark the best", best, ("bold",))
+    check_output(out, *runs, plugin)
     load_own(plugin)
     finished = find_runs(runs)
     name_incomplete(finished)
@@ -78,7 +79,7 @@ def table(
     elif out is None:
         typer.echo(_text(made, kind, beside, digits))
     else:
-        typer.echo(out)
+        print_written(out)
     if kind in ("csv", "parquet") and not json:
         _print_notes(made)
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +28,7 @@ _ADVICE = {
     errno.EDQUOT: "free some space",
     errno.EFBIG: "free some space",
     errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EISDIR: "name a file",
 }
 _PART = ".part"
 _DAY = 24 * 3600
@@ -89,7 +91,8 @@ def remove_file(path: Path) -> None:
 def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | None = None) -> None:
     """Let `write` make a file beside `path`, then rename it into place; on any failure nothing is left.
 
-    What a killed process left beside this path is removed.
+    What a killed process left beside this path is removed. A symbolic link stays, and its target is replaced.
+    A pipe or a terminal is written to as it is.
 
     Args:
         path: The file.
@@ -106,9 +109,14 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
         >>> place.read_text(), [p.name for p in place.parent.iterdir()]
         ('whole', ['note.txt'])
     """
-    make_folder(path.parent)
-    remove_left_over(path.parent, of=path.name)
-    beside = temporary_path(path)
+    if _is_stream(path):
+        with as_input_error(f"cannot write {path}"):
+            write(path)
+        return
+    place = Path(os.path.realpath(path)) if path.is_symlink() else path
+    make_folder(place.parent)
+    remove_left_over(place.parent, of=place.name)
+    beside = temporary_path(place)
     _unfinished.add(beside)
     try:
         with as_input_error(f"cannot write {path}", "; choose another folder"):
@@ -117,13 +125,31 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
                 os.fsync(file.fileno())
             if keep is not None:
                 with suppress(FileNotFoundError):
-                    path.replace(keep)
-            beside.replace(path)
+                    place.replace(keep)
+            beside.replace(place)
     finally:
         # What prevented the write may prevent this as well: the first error is the one that matters.
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         _unfinished.discard(beside)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is a pipe or a character device such as a terminal, which must not be replaced.
+
+    Raises:
+        InputError: It is a folder, or nothing that can be written to.
+    """
+    with as_input_error(f"cannot write {path}", "; choose another folder"):
+        try:
+            mode = path.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
+        raise InputError(f"cannot write {path}: it must be a file or a pipe; choose another name")
+    return not stat.S_ISREG(mode)
 
 
 def temporary_path(path: Path, *, ending: str = _PART) -> Path:
