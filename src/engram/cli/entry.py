@@ -1,11 +1,13 @@
 """From arguments to an exit code: errors are one line, warnings as well."""
 
 import errno
+import io
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 
 import typer
 
@@ -16,14 +18,19 @@ from engram.cli.output import INTERRUPTED, fail, is_verbose, set_verbosity, stde
 from engram.core.errors import InputError, nearest, needs_torch
 from engram.core.stopping import exit_code
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
 
 def run_command(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit, as `engram.cli.main` says."""
     set_verbosity()
+    _escape_what_encodings_lack()
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _warn
             code = app(args=arguments, prog_name="engram", standalone_mode=False)
+            # Here an error is one line; Python itself flushes when it is too late for that.
+            sys.stdout.flush()
     except InputError as error:
         if is_verbose():
             sys.stderr.write("".join(traceback.format_exception(error)))
@@ -57,10 +64,42 @@ def _lacking(error: Exception) -> str | None:
         return f"out of memory ({text}): raise the limit of the process (ulimit -v)" if mapped else None
     if "No usable temporary directory" in text:
         return "no folder for temporary files can be written to: set TMPDIR to another folder"
-    if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
-        place = getattr(error, "filename", None) or "the folder of temporary files"
-        return f"cannot write {place}: {os.strerror(errno.ENOSPC)}; free some space, or set TMPDIR"
-    return None
+    return _unusable(error) if isinstance(error, OSError) else None
+
+
+def _unusable(error: OSError) -> str | None:
+    """Which file cannot be used, and why; None if the error does not say it."""
+    reason = error.strerror or " ".join(str(error).split())
+    name = os.fsdecode(error.filename) or "''" if isinstance(error.filename, str | bytes) else None
+    if name is None and error.errno in _FULL and _stdout_fails():
+        return f"cannot write to standard output: {reason}; send it elsewhere"
+    if error.errno in _FULL:
+        place = name or "the folder of temporary files"
+        return f"cannot write {place}: {reason}; free some space, or set TMPDIR"
+    if name is None:
+        return None
+    advice = "choose another path, or let `engram -v` show where it is used"
+    return f"cannot use {name}: {reason}; {advice}"
+
+
+def _stdout_fails() -> bool:
+    """Whether nothing can be printed; stdout is closed then, so that Python does not try again as it ends."""
+    try:
+        # What failed before may not be in the buffer any more.
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            sys.stdout.close()
+        return True
+    return False
+
+
+def _escape_what_encodings_lack() -> None:
+    r"""Print characters that the encoding of a terminal does not have as \xe9 or \u2026."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _usage_message(error: Click) -> str:

@@ -27,7 +27,9 @@ _verbose = False
 
 def print_json(value: Json) -> None:
     """Print one JSON object on stdout; undefined numbers are null."""
-    sys.stdout.write(json.dumps(value, allow_nan=False, ensure_ascii=False) + "\n")
+    # Other encodings lack characters, for which JSON has escapes of its own.
+    ascii_only = (sys.stdout.encoding or "utf-8").lower() not in ("utf-8", "utf8")
+    sys.stdout.write(json.dumps(value, allow_nan=False, ensure_ascii=ascii_only) + "\n")
 
 
 def check_output(out: Path | None, *inputs: str | Path | None) -> None:

@@ -53,7 +53,11 @@ def samples(
     )
     if most and len(worst):
         stdout.print("forgotten most often:", markup=False)
-        lines = worst.head(most).select("name", "position", "id", "label", "events", "kind").rows()
+        lines = (
+            worst.head(min(most, len(worst)))
+            .select("name", "position", "id", "label", "events", "kind")
+            .rows()
+        )
         cells = [["–" if value is None else str(value) for value in row] for row in lines]
         print_table(
             [Column("task"), *(Column(title, right=True) for title in _NUMBERS), Column("kind")],

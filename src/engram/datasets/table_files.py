@@ -68,10 +68,12 @@ def _frame(path: Path) -> polars.DataFrame:
     import polars as pl
 
     try:
-        if path.suffix.lower() == ".parquet":
-            return pl.read_parquet(path)
         separator = "\t" if path.suffix.lower() == ".tsv" else ","
-        frame = pl.read_csv(path, separator=separator, infer_schema_length=None)
+        # Polars itself opens only files whose names are UTF-8.
+        with path.open("rb") as file:
+            if path.suffix.lower() == ".parquet":
+                return pl.read_parquet(file)
+            frame = pl.read_csv(file, separator=separator, infer_schema_length=None)
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as text:
             refuse_repeated_columns(header_of(text, separator=separator), path)
         return frame

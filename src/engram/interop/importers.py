@@ -80,8 +80,11 @@ def read_log(
         raise
     except KeyError as error:
         raise InputError(f"cannot read {path} as a log of {chosen}: it has no {error}") from error
-    except (OSError, ValueError, SyntaxError, struct.error) as error:
+    except (OSError, ValueError, SyntaxError, struct.error, RecursionError, OverflowError) as error:
         raise InputError(f"cannot read {path} as a log of {chosen}: {error}") from error
+    large = [number for row in rows for number in row[:3] if isinstance(number, int) and number >= 2**63]
+    if large:
+        raise InputError(f"{path}: steps and numbers of tasks must be below 2^63, got {large[0]}")
     if not rows:
         raise InputError(f"{path} has no accuracies of tasks that {chosen} would have logged")
     return pl.DataFrame(_as_fractions(rows, path, chosen), orient="row")

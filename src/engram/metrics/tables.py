@@ -144,7 +144,7 @@ def _frame(path: Path, content: bytes) -> polars.DataFrame:
 
 
 def _long_table(frame: polars.DataFrame, path: Path) -> Curve:
-    frame = frame.rename(lambda name: name.strip())
+    frame = strip_names(frame, path)
     counted = {"correct", "total"} <= set(frame.columns)
     wanted = ["step", "learning", "task", *(("correct", "total") if counted else ("accuracy",))]
     missing = [name for name in wanted if name not in frame.columns]
@@ -165,6 +165,31 @@ def _long_table(frame: polars.DataFrame, path: Path) -> Curve:
         )
     except InputError as error:
         raise error if str(error).startswith(str(path)) else InputError(f"{path}: {error}") from error
+
+
+def strip_names(frame: polars.DataFrame, source: object) -> polars.DataFrame:
+    """A table whose columns are named without spaces at either end.
+
+    Args:
+        frame: The table.
+        source: What messages call it.
+
+    Raises:
+        InputError: Two columns have the same name then.
+
+    Example:
+        >>> import polars as pl
+        >>> strip_names(pl.DataFrame({" step": [1], "task": [0]}), "log.csv").columns
+        ['step', 'task']
+        >>> strip_names(pl.DataFrame({" step": [1], "step": [0]}), "log.csv")
+        Traceback (most recent call last):
+        engram.core.errors.InputError: log.csv has two columns 'step': rename or remove one of them
+    """
+    names = [name.strip() for name in frame.columns]
+    repeated = [name for place, name in enumerate(names) if name in names[:place]]
+    if repeated:
+        raise InputError(f"{source} has two columns {repeated[0]!r}: rename or remove one of them")
+    return frame.rename(dict(zip(frame.columns, names, strict=True)))
 
 
 def _numbers(column: polars.Series, path: Path) -> Vector:

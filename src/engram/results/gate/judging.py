@@ -19,6 +19,9 @@ from engram.results.gate.pairs import Counted, Pairs, count
 Quantity = Literal["max-drop", "max-flips", "max-worst-slice-drop"]
 Shown = Literal["safe", "harm"]
 
+LEAST_LEVEL: Final = 1e-9
+"""Below it, 1 - level divided among many slices is not told apart from 1."""
+
 MEANING: Final = {
     "safe": "fails unless it is shown that the value is within the limit",
     "harm": "fails only if it is shown that the value is beyond the limit",
@@ -258,10 +261,10 @@ def judge(
         sources: What the two models are called.
 
     Raises:
-        InputError: `level` is not between 0 and 0.5, or a rule about slices has none to judge.
+        InputError: `level` is not between `LEAST_LEVEL` and 0.5, or a rule about slices has none to judge.
     """
-    if not 0 < level < 0.5:
-        raise InputError(f"level must be above 0 and below 0.5, got {level:g}")
+    if not LEAST_LEVEL <= level < 0.5:
+        raise InputError(f"level must be at least {LEAST_LEVEL:g} and below 0.5, got {level:g}")
     counted = count(pairs, min_samples=min_samples)
     changes = _changes(counted, level)
     slices = sorted(changes[1:], key=lambda change: (change.change, change.name))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.words import subject
-from engram.results.gate.predictions import ID, IMAGE, LABEL, PREDICTION, TEXT, Predictions, listed
+from engram.results.gate.predictions import ID, IMAGE, LABEL, PREDICTION, TEXT, Predictions, as_text, listed
 
 if TYPE_CHECKING:
     import polars
@@ -99,7 +99,7 @@ def join(old: Predictions, new: Predictions, *, common: bool = False) -> Pairs:
 
     frame = pl.DataFrame(columns)
     if LABEL in frame.columns:
-        frame = frame.with_columns(frame[LABEL].cast(pl.String).alias(CLASS))
+        frame = frame.with_columns(as_text(frame[LABEL], old.source).alias(CLASS))
         slices.append(CLASS)
     return Pairs(frame, tuple(slices))
 
@@ -194,6 +194,11 @@ def _of_column(frame: polars.DataFrame, name: str) -> polars.DataFrame:
     """The slices of one column: one per value; samples without a value are in none."""
     import polars as pl
 
+    if isinstance(frame[name].dtype, pl.List | pl.Array | pl.Binary):
+        raise InputError(
+            f"the column {name!r} has {frame[name].dtype} and cannot be a slice: name those that are with "
+            "--slices"
+        )
     values = frame.select(OLD, NEW, pl.col(name).alias("value")).filter(pl.col("value").is_not_null())
     grouped = values.group_by("value").agg(_sums()).sort("value")
     return grouped.select(pl.format("{}={}", pl.lit(name), pl.col("value")).alias("name"), *_COUNTED)
@@ -245,21 +250,21 @@ def _agreed(
     name: str, first: polars.DataFrame, second: polars.DataFrame, old: Predictions, new: Predictions
 ) -> list[polars.Series]:
     """A column that one or both have; where both have it, it must be the same."""
-    import polars as pl
 
     both = [frame[name] for frame in (first, second) if name in frame.columns]
     if len(both) < 2 or name in (TEXT, IMAGE):
         return both[:1]
     if both[0].dtype != both[1].dtype:
-        both = [column.cast(pl.String) for column in both]
+        both = [as_text(column, model.source) for column, model in zip(both, (old, new), strict=True)]
     differ = both[0].ne_missing(both[1])
     if differ.any():
-        words = [set(column.drop_nulls().cast(pl.String).unique().to_list()) for column in both]
-        if name == LABEL and not words[0] & words[1]:
-            raise InputError(
-                f"labels have different vocabularies: {old.source} has {listed(words[0])}, "
-                f"{new.source} has {listed(words[1])}"
-            )
+        if name == LABEL:
+            words = [set(as_text(column.drop_nulls(), old.source).unique().to_list()) for column in both]
+            if not words[0] & words[1]:
+                raise InputError(
+                    f"labels have different vocabularies: {old.source} has {listed(words[0])}, "
+                    f"{new.source} has {listed(words[1])}"
+                )
         row = int(differ.arg_true()[0])
         raise InputError(
             f"{name!r} differs between {old.source} and {new.source} for {int(differ.sum())} samples, "

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from engram.core.errors import InputError, unknown_name
 from engram.core.headers import header_of, refuse_repeated_columns
 from engram.core.words import subject
+from engram.metrics.tables import strip_names
 
 if TYPE_CHECKING:
     import polars
@@ -100,7 +101,7 @@ def of_table(table: Table, *, source: str) -> Predictions:
         frame = table if isinstance(table, pl.DataFrame) else pl.DataFrame(dict(table), strict=False)
     except (pl.exceptions.PolarsError, TypeError, ValueError) as error:
         raise InputError(f"{source} is not a table of predictions: {_first_line(error)}; {LAYOUT}") from error
-    frame = frame.rename({name: name.strip() for name in frame.columns})
+    frame = strip_names(frame, source)
     if ID not in frame.columns:
         raise InputError(f"{source} has no column 'id': {LAYOUT}")
     if not len(frame):
@@ -165,6 +166,8 @@ def _frame(path: Path) -> polars.DataFrame:
         raise
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, pl.exceptions.PolarsError) as error:
         raise InputError(f"cannot read {path}: {_first_line(error)}") from error
+    except RecursionError as error:
+        raise InputError(f"cannot read {path}: it is nested too deeply") from error
     if not frame.width:
         raise InputError(f"{path} is empty: {LAYOUT}")
     return frame
@@ -174,7 +177,9 @@ def _read_csv(path: Path) -> polars.DataFrame:
     import polars as pl
 
     # Text first: a slice `01` stays what it is, and a bad cell can be named.
-    frame = pl.read_csv(path, infer_schema=False)
+    # Polars itself opens only files whose names are UTF-8.
+    with path.open("rb") as file:
+        frame = pl.read_csv(file, infer_schema=False)
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as text:
         refuse_repeated_columns(header_of(text), path)
     return frame
@@ -183,7 +188,8 @@ def _read_csv(path: Path) -> polars.DataFrame:
 def _read_parquet(path: Path) -> polars.DataFrame:
     import polars as pl
 
-    return pl.read_parquet(path)
+    with path.open("rb") as file:
+        return pl.read_parquet(file)
 
 
 def _read_jsonl(path: Path) -> polars.DataFrame:
@@ -196,7 +202,8 @@ def _read_jsonl(path: Path) -> polars.DataFrame:
     except (ValueError, AttributeError) as error:
         raise InputError(f"cannot read {path}: its first line is not a JSON object") from error
     if not nested:
-        return pl.read_ndjson(path, infer_schema_length=None)
+        with path.open("rb") as file:
+            return pl.read_ndjson(file, infer_schema_length=None)
     # lm-eval nests whole documents whose types differ from row to row: only what is needed is read.
     rows = []
     with path.open(encoding="utf-8") as file:
@@ -211,6 +218,8 @@ def _flat_row(line: str, path: Path, number: int) -> dict[str, object]:
         row = json.loads(line)
     except ValueError as error:
         raise InputError(f"cannot read {path}, line {number}: {error}") from error
+    if not isinstance(row, dict):
+        raise InputError(f"cannot read {path}, line {number}: it is not a JSON object")
     plain: dict[str, object] = {
         name: value for name, value in row.items() if isinstance(value, str | int | float | bool)
     }
@@ -286,12 +295,26 @@ def _of_folder(folder: Path, score: str | None) -> Predictions:
 
 
 def _identities(column: polars.Series, source: str) -> polars.Series:
-    import polars as pl
 
     missing = int(column.is_null().sum())
     if missing:
         raise InputError(f"{source}: {subject(missing, 'sample')} no id; every row needs one")
-    return column.cast(pl.String).str.strip_chars().alias(ID)
+    return as_text(column, source).str.strip_chars().alias(ID)
+
+
+def as_text(column: polars.Series, source: str) -> polars.Series:
+    """A column as text.
+
+    Raises:
+        InputError: It has lists, or bytes that are not text.
+    """
+    import polars as pl
+
+    try:
+        return column.cast(pl.String)
+    except pl.exceptions.PolarsError as error:
+        what = f"the column {column.name!r} must have text or numbers"
+        raise InputError(f"{source}: {what}, got {column.dtype}: {_first_line(error)}") from error
 
 
 def _refuse_repeated(frame: polars.DataFrame, source: str) -> None:
@@ -304,7 +327,6 @@ def _refuse_repeated(frame: polars.DataFrame, source: str) -> None:
 
 def _correctness(frame: polars.DataFrame, source: str) -> polars.Series:
     """Which answers are right: the column `correct`, or whether `prediction` equals `label`."""
-    import polars as pl
 
     if CORRECT in frame.columns:
         return _booleans(frame[CORRECT], source)
@@ -312,7 +334,7 @@ def _correctness(frame: polars.DataFrame, source: str) -> polars.Series:
     if missing:
         what = "correct" if len(missing) == 2 else missing[0]
         raise InputError(f"{source} has no column {what!r}: {LAYOUT}")
-    label, prediction = frame[LABEL].cast(pl.String), frame[PREDICTION].cast(pl.String)
+    label, prediction = as_text(frame[LABEL], source), as_text(frame[PREDICTION], source)
     blank = int(label.is_null().sum())
     if blank:
         raise InputError(f"{source}: {subject(blank, 'sample')} no label; every row needs one")
@@ -332,7 +354,7 @@ def _booleans(column: polars.Series, source: str) -> polars.Series:
     if column.dtype == pl.Boolean:
         right, wrong = column, column.is_null()
     else:
-        words = column.cast(pl.String).str.strip_chars().str.to_lowercase().fill_null("")
+        words = as_text(column, source).str.strip_chars().str.to_lowercase().fill_null("")
         right, wrong = words.is_in(_TRUE), ~words.is_in([*_TRUE, *_FALSE])
     if wrong.any():
         row = int(wrong.arg_true()[0])
