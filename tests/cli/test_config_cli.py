@@ -43,6 +43,16 @@ def test_the_command_line_comes_first(file: Path, tmp_path: Path, engram: Engram
     assert written["settings"]["weight"] == 0.3 and written["settings"]["memory"] == 50
 
 
+def test_fields_may_have_dashes(tmp_path: Path, engram: Engram) -> None:
+    place = tmp_path / "run.toml"
+    place.write_text("set.memory-batch = 5")
+    command = ["run", "split-digits", "er", "--updates", 2, "--config", place, "--out", tmp_path, "--json"]
+    for options in ([], ["--set", "memory=50"]):
+        [run] = engram(*command, *options).json["runs"]
+        written = json.loads((Path(run["folder"]) / "experiment.json").read_text())
+        assert written["settings"]["memory_batch"] == 5
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [

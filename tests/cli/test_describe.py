@@ -41,6 +41,19 @@ def test_finished_runs_tell_how_long_the_others_take(tmp_path: Path) -> None:
     assert not forecast(planned(3, updates=6, hidden=(8,)), tmp_path).measured
 
 
+def test_finished_runs_that_are_made_again_are_to_do(tmp_path: Path) -> None:
+    (run,) = planned(updates=6)
+    execute(run, Where(out=tmp_path))
+    assert describe_run([run], tmp_path)["to do"] == "nothing: 1 run is finished already"
+    assert describe_run([run], tmp_path, again=True)["to do"].startswith("30 updates, 31 evaluations, about ")
+
+
+def test_updates_that_follow_from_sizes_are_not_promised() -> None:
+    text = describe_run(planned(epochs=1))["to do"]
+    assert text.startswith("about 45 updates, about 46 evaluations, about ")
+    assert not describe_run(planned(updates=9))["to do"].startswith("about")
+
+
 def test_singular_and_plural() -> None:
     one = describe_run(planned(epochs=1))
     assert one["training"].endswith("1 epoch") and one["seeds"] == "1 seed, 0"

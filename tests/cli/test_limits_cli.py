@@ -45,6 +45,16 @@ def test_too_many_seeds_of_a_sweep_are_refused() -> None:
         expand({"scenario": "split-digits", "method": "er", "seeds": 10**8})
 
 
+def test_too_many_combinations_of_a_sweep_are_refused() -> None:
+    """Each axis on its own is short enough."""
+    grid = {"lr": [0.001 * (n + 1) for n in range(199)], "seeds": 1000}
+    fields = {"er": {"memory": list(range(1, 200))}, "ewc": {"strength": [1.0, 2.0]}}
+    table = {"scenario": "split-digits", "method": ["er", "ewc"], "set": fields, **grid}
+    with pytest.raises(InputError, match="at most 100,000 runs, got 39,999,000"):
+        expand(table)
+    assert len(expand({**table, "seeds": 1, "lr": 0.1}).experiments) == 201
+
+
 def test_a_configuration_that_is_nested_too_deeply(engram: Engram, tmp_path: Path) -> None:
     file = tmp_path / "deep.toml"
     file.write_text("x = " + "[" * 20000 + "]" * 20000)

@@ -12,7 +12,8 @@ import torch
 import engram
 from engram.core.errors import InputError
 from engram.core.trace import Trace
-from engram.engine.observers import Watcher
+from engram.engine.observers import Step, Watcher
+from engram.engine.zoom import Stretch, zoom
 from engram.record.checkpoints import kept_checkpoints, kept_file
 from engram.record.run import Run
 from engram.record.tables import Tables
@@ -97,6 +98,19 @@ def test_the_beginning_and_the_end_belong_to_the_run(run: Run, everything: Run) 
     assert bits(last.trace, 60, 60) == bits(everything.trace, 60, 60)
     # All of it is in the checkpoints: nothing is learned.
     assert facts(last).learned == 0
+
+
+def test_observers_are_told_of_what_is_learned_again(tmp_path: Path) -> None:
+    """Updates before the checkpoint that a zoom starts from are no part of it."""
+    told: list[Step] = []
+
+    class Noting(Watcher):
+        def updated(self, step: Step) -> None:
+            told.append(step)
+
+    whole = small(updates=4, every=4, keep_checkpoints="tasks", out=tmp_path)
+    zoom(whole, Stretch(first=5, last=7), observers=[Noting()])
+    assert [(step.step, step.steps, step.resumed) for step in told] == [(1, 3, 0), (2, 3, 0), (3, 3, 0)]
 
 
 def test_every_n_updates(run: Run) -> None:

@@ -15,6 +15,7 @@ import duckdb
 import polars as pl
 import pytest
 import torch
+from tests.results.simulated import write_run
 
 import engram
 from engram.core.errors import Damaged, InputError
@@ -205,6 +206,30 @@ def test_a_file_of_tables_that_is_gone_is_damage(store: Path, tmp_path: Path) ->
     runs = without_damaged(engram.load(place))
     assert [run.method for run in runs] == ["finetune"] * 2
     assert [run.status for run in runs.incomplete] == ["damaged"] * 2
+
+
+def test_a_damaged_run_is_left_out_and_a_failure_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(3):
+        write_run(tmp_path / "runs", "er", seed=seed, tasks=2, updates=5)
+    trace = tmp_path / "runs" / "er-1" / "trace.parquet"
+    trace.write_bytes(trace.read_bytes()[:100])
+    place = tmp_path / "store"
+    with monkeypatch.context() as patch:
+        patch.setattr("engram.results.store.writing._row", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            compact(engram.load(tmp_path / "runs"), place)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+    place.mkdir()
+    written = compact(engram.load(tmp_path / "runs"), place)
+    assert (written.folder, written.runs) == (place, 2)
+    assert [run.id for run in written.damaged] == ["er-1"]
+    assert [run.id for run in engram.load(place)] == ["er-0", "er-2"]
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "store"}
+    with pytest.raises(InputError, match=r"no run to compact: .*er-1"):
+        compact([engram.load(tmp_path / "runs")[1]], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
 
 
 def test_what_cannot_be_compacted_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def compact(
     from engram.cli.output import name_incomplete, print_json, stderr
     from engram.core.words import counted
     from engram.record.checkpoints import KeptSize
-    from engram.results.runs import find_runs
+    from engram.results.runs import Runs, find_runs
     from engram.results.store import compact as write_store
 
     place = runs.with_name(f"{runs.resolve().name}-compact") if out is None else out
@@ -39,6 +39,7 @@ def compact(
     name_incomplete(finished)
     shown = track(finished, "compacting", console=stderr, transient=True, disable=not stderr.is_terminal)
     written = write_store(shown, place)
+    name_incomplete(Runs((), incomplete=written.damaged))
     if json:
         print_json({"store": str(place), "runs": written.runs, "files": written.files, "bytes": written.size})
     else:

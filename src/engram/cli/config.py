@@ -115,7 +115,7 @@ def _value(path: Path, key: str, value: Json) -> Json:
     if key == "set":
         if not isinstance(value, Mapping) or any(isinstance(item, Mapping | list) for item in value.values()):
             raise InputError(f"{path}: set must be a table of FIELD = VALUE, such as set.memory = 100")
-        return [f"{field}={item}" for field, item in value.items()]
+        return [f"{field.replace('-', '_')}={item}" for field, item in value.items()]
     if key == "track":
         texts = value if isinstance(value, list) else [value]
         if not all(isinstance(text, str) for text in texts):

@@ -28,6 +28,7 @@ class Forecast:
         evaluations: How many evaluations they make, in all.
         seconds: About how long they take one after the other; None where that is not known.
         measured: Whether the time is judged by finished runs of the same kind, not by a formula.
+        exact: Whether the numbers of updates and evaluations are known exactly.
     """
 
     runs: int
@@ -36,6 +37,7 @@ class Forecast:
     evaluations: int
     seconds: float | None
     measured: bool
+    exact: bool = True
 
     def text(self, *, jobs: int = 1) -> str:
         """The forecast in words.
@@ -50,23 +52,30 @@ class Forecast:
             '100 updates, 101 evaluations, about 10 min (as finished runs took); 2 runs are finished already'
             >>> Forecast(0, 1, 0, 0, 0.0, measured=True).text()
             'nothing: 1 run is finished already'
+            >>> Forecast(1, 0, 45, 46, None, measured=False, exact=False).text()
+            'about 45 updates, about 46 evaluations'
         """
         already = f"{counted(self.finished, 'run')} {'is' if self.finished == 1 else 'are'} finished already"
         if not self.runs:
             return f"nothing: {already}"
-        parts = [counted(self.updates, "update"), counted(self.evaluations, "evaluation")]
+        about = "" if self.exact else "about "
+        parts = [
+            f"{about}{counted(self.updates, 'update')}",
+            f"{about}{counted(self.evaluations, 'evaluation')}",
+        ]
         if self.seconds is not None:
             how = "as finished runs took" if self.measured else "a rough estimate"
             parts.append(f"about {duration(self.seconds / min(jobs, self.runs))} ({how})")
         return ", ".join(parts) + (f"; {already}" if self.finished else "")
 
 
-def forecast(experiments: Sequence[Experiment], out: Path | None = None) -> Forecast:
+def forecast(experiments: Sequence[Experiment], out: Path | None = None, *, again: bool = False) -> Forecast:
     """What experiments will take, judged by finished runs in `out`, or else by a formula.
 
     Args:
         experiments: What is to be run.
         out: Where runs are kept; those that are finished are not run again.
+        again: Whether these are run again, too.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -77,7 +86,9 @@ def forecast(experiments: Sequence[Experiment], out: Path | None = None) -> Fore
     from engram.core.files import is_file
     from engram.core.folder import RESULT
 
-    left = [planned for planned in experiments if out is None or not is_file(out / planned.id / RESULT)]
+    left = [
+        planned for planned in experiments if again or out is None or not is_file(out / planned.id / RESULT)
+    ]
     times = [_measured_seconds(planned, out) if out is not None else None for planned in left]
     measured = bool(left) and all(seconds is not None for seconds in times)
     if not measured:
@@ -89,6 +100,7 @@ def forecast(experiments: Sequence[Experiment], out: Path | None = None) -> Fore
         evaluations=sum(evaluations_of(planned) for planned in left),
         seconds=None if None in times else sum(seconds for seconds in times if seconds is not None),
         measured=measured,
+        exact=all(_knows_updates(planned) for planned in left),
     )
 
 
@@ -97,6 +109,12 @@ def updates_of(planned: Experiment) -> int:
     from engram.papers.sizes import updates_of as judged_by_sizes
 
     return judged_by_sizes(planned)
+
+
+def _knows_updates(planned: Experiment) -> bool:
+    """Whether the number of updates is set, and does not follow from the sizes of the tasks."""
+    phases = range(len(planned.scenario.phases))
+    return all(planned.steps(1, phase=phase) == planned.steps(10**9, phase=phase) for phase in phases)
 
 
 def evaluations_of(planned: Experiment) -> int:
@@ -169,6 +187,7 @@ def describe_run(
     start: str = "",
     jobs: int = 1,
     chosen: JsonMapping | None = None,
+    again: bool = False,
 ) -> dict[str, str]:
     """What `engram run` is about to do, defaults included, by short labels.
 
@@ -178,6 +197,7 @@ def describe_run(
         start: The weights that it starts from, in words.
         jobs: Parallel runs.
         chosen: The options that were set; those that change nothing are named.
+        again: Whether finished runs are run again.
 
     Example:
         >>> from engram.engine.recipe import experiment
@@ -197,7 +217,7 @@ def describe_run(
         "start": start,
         "seeds": _seeds([planned.seed for planned in experiments]),
         "no effect": "; ".join(f"{name}: {reason}" for name, reason in idle.items()),
-        "to do": forecast(experiments, out).text(jobs=jobs),
+        "to do": forecast(experiments, out, again=again).text(jobs=jobs),
     }
     return {label: text for label, text in rows.items() if text}
 

@@ -60,7 +60,10 @@ def run(
     experiments = options.experiments(scenario, method)
     if not options.json:
         start = start_of(experiments[0])
-        print_description(describe_run(experiments, options.out, start=start, chosen=options.chosen))
+        described = describe_run(
+            experiments, options.out, start=start, chosen=options.chosen, again=options.again
+        )
+        print_description(described)
     where = options.where()
     runs = run_all(experiments, where, options.trackers(), again=options.again)
     print_sampling(runs)

@@ -384,7 +384,7 @@ class _Zooming:
     def _told(self, step: Step, begun: Run, accuracies: dict[int, float], start: _Start) -> Step:
         """What observers are told: only what is learned again counts."""
         done, left = step.step - start.step, self.stretch.last - start.step
-        return replace(step, run=begun, step=done, steps=left, accuracies=accuracies)
+        return replace(step, run=begun, step=done, steps=left, resumed=0, accuracies=accuracies)
 
     def _look(self, state: RunState, *, ends_task: bool) -> dict[int, float]:
         """Evaluate, if it is due, on what is looked at, and on what the run was evaluated on to compare."""

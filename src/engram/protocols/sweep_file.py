@@ -25,6 +25,7 @@ together.
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ from pathlib import Path
 
 from engram.core.errors import InputError, unknown_name
 from engram.core.jsons import Json, JsonMapping, JsonObject
-from engram.core.limits import MOST_SEEDS
+from engram.core.limits import MOST_RUNS, MOST_SEEDS
 from engram.core.schema import Option
 from engram.engine.check import check_needs, warn_redrawn
 from engram.engine.composed import check_scenario_name, find_benchmark
@@ -159,6 +160,10 @@ def expand(table: JsonMapping) -> SweepPlan:
         mistakes += shared.unused_fields(*(block.methods for block in blocks))
         for group, block in zip(groups, blocks, strict=True):
             mistakes += group.unused_fields(block.methods)
+    if (runs := sum(block.size for block in blocks)) > MOST_RUNS:
+        raise InputError(
+            f"a sweep must have at most {MOST_RUNS:,} runs, got {runs:,}: divide it into several files"
+        )
     gathered = _Gathered(mistakes)
     for block in blocks:
         gathered.take(block)
@@ -274,6 +279,14 @@ class _Block:
     def methods(self) -> tuple[str, ...]:
         """The methods of the block."""
         return self.options.get("method", ())
+
+    @property
+    def size(self) -> int:
+        """How many combinations there are, without making them."""
+        shared = math.prod(len(values) for name, values in self.options.items() if name != "method")
+        grids = [{**self.fields, **self.method_fields.get(name, {})} for name in self.methods]
+        each = sum(math.prod(map(len, grid.values())) for grid in grids)
+        return shared * each * len(self.seeds or (0,))
 
     def unused_fields(self, *methods: tuple[str, ...]) -> list[str]:
         """Error messages for fields of methods that are not run."""

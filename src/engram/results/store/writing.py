@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import copy
 import re
+import shutil
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from engram.core.errors import InputError
-from engram.core.files import write_parquet
+from engram.core.errors import Damaged, InputError
+from engram.core.files import as_input_error, make_folder, remove_left_over, temporary_path, write_parquet
 from engram.core.folder import EXPERIMENT, finite
 from engram.core.jsons import Json, JsonObject
 from engram.core.trace import Trace
+from engram.record.failure import Failure, FailureKind
+from engram.record.incomplete import why_incomplete
 from engram.record.run import Run
 from engram.record.seal import CHECKSUMS, digest_of, sealed
 from engram.results.store.layout import (
@@ -49,12 +52,14 @@ class Compacted:
         runs: How many runs are in it.
         files: How many files it has.
         size: How many bytes these take.
+        damaged: The runs that were left out because a table is not what was written.
     """
 
     folder: Path
     runs: int
     files: int
     size: int
+    damaged: tuple[Run, ...] = ()
 
 
 def compact(
@@ -62,22 +67,43 @@ def compact(
 ) -> Compacted:
     """Write finished runs to a compact store, which `engram.load` and all commands read like run folders.
 
-    Every table is checked against its checksum as it is read. The index comes last, so its presence means
-    that the store is complete.
+    Every table is checked against its checksum as it is read; runs whose tables are damaged are left out, and
+    returned. The store is written beside its place and then moved there. The index comes last, so its
+    presence means that the store is complete.
 
     Args:
         runs: The runs.
         folder: The store: a folder that does not exist or is empty.
-        told: Called with the number of runs that are written, after each.
+        told: Called with the number of runs that are done, after each.
 
     Raises:
         InputError: A run is not finished, two runs have the same id, the folder is not empty or cannot be
-            written.
-        Damaged: A file of a run is not what was written.
+            written, or all runs are damaged.
     """
     place = Path(folder)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise InputError(f"{place} is not empty: name a folder that does not exist yet")
+    target = place.resolve()
+    remove_left_over(target.parent, of=target.name)
+    beside = temporary_path(target)
+    try:
+        written = _written(runs, beside, told)
+        _move(beside, target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return replace(written, folder=place)
+
+
+def _move(beside: Path, place: Path) -> None:
+    """Move a store to its place; the index comes last."""
+    make_folder(place)
+    with as_input_error(f"cannot write {place}", "; choose another folder"):
+        for entry in sorted(beside.iterdir(), key=lambda entry: entry.name == INDEX):
+            entry.rename(place / entry.name)
+
+
+def _written(runs: Iterable[Run], place: Path, told: Callable[[int], None]) -> Compacted:
+    """Write a store to a folder that does not exist yet."""
     parts: dict[str, list[Run]] = {}
     ids: set[str] = set()
     for run in runs:
@@ -90,20 +116,27 @@ def compact(
     if not parts:
         raise InputError("there is no finished run to compact")
     rows: list[JsonObject] = []
+    damaged: list[Run] = []
     for part, members in sorted(parts.items()):
         writer = _Writer(place, part)
         for member in sorted(members, key=lambda run: run.id):
             # What is read of it is not kept: all runs together may not fit into memory.
             run = replace(member, tables=copy.copy(member.tables))
-            rows.append(_row(run) | writer.add(run))
-            told(len(rows))
+            try:
+                rows.append(_row(run) | writer.add(run))
+            except Damaged as error:
+                failure = Failure(FailureKind.DAMAGED, str(error))
+                damaged.append(replace(member, finished=False, failure=failure))
+            told(len(rows) + len(damaged))
         writer.flush()
+    if not rows:
+        raise InputError(f"there is no run to compact: {damaged[0].folder}: {why_incomplete(damaged[0])}")
     import polars as pl
 
     index = pl.DataFrame(rows, infer_schema_length=None)
     write_parquet(place / INDEX, index.with_columns(pl.lit(digest_of_index(index)).alias(DIGEST)))
     files = list(place.rglob("*.parquet"))
-    return Compacted(place, len(rows), len(files), sum(path.stat().st_size for path in files))
+    return Compacted(place, len(rows), len(files), sum(path.stat().st_size for path in files), tuple(damaged))
 
 
 def _part(run: Run) -> str:
