@@ -87,7 +87,7 @@ def test_options_that_change_nothing_are_named() -> None:
 
 def test_no_larger_batches_are_promised_than_there_are_samples() -> None:
     """A batch is never larger than a task, and takes no longer."""
-    every = {"evaluation": {"every": 100}, "epochs": 1}
+    every: dict[str, Any] = {"evaluation": {"every": 100}, "epochs": 1}
     rows = describe_run(planned(batch_size=99_999_999_999, **every))
     assert "batches of all samples of a task, about 288, 1 epoch" in rows["training"]
     huge, whole = (forecast(planned(batch_size=size, **every)).seconds for size in (99_999_999_999, 300))

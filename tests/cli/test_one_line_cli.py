@@ -52,8 +52,8 @@ def test_a_name_that_is_too_long(engram: Engram, command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "name", "content", "words"),
     [
-        ("metrics", "a.csv", "step, step,learning,task,accuracy\n1,1,0,0,0.5\n", "two columns 'step'"),
-        ("gate", "a.csv", "id,correct, correct\n1,1,1\n2,0,0\n", "two columns 'correct'"),
+        ("metrics", "a.csv", "step, step,learning,task,accuracy\n1,1,0,0,0.5\n", "2 columns 'step'"),
+        ("gate", "a.csv", "id,correct, correct\n1,1,1\n2,0,0\n", "2 columns 'correct'"),
         ("gate", "a.jsonl", '{"id": [1], "correct": 1}\n', "column 'id' must have text or numbers"),
         ("gate", "a.jsonl", '{"id": 1, "correct": [1]}\n', "column 'correct' must have text or numbers"),
         ("gate", "a.jsonl", '{"id": 1, "correct": 1, "label": [1]}\n', "column 'label' must have text"),
@@ -92,8 +92,12 @@ def test_lists_that_are_no_slices_may_be_left_out(engram: Engram, tmp_path: Path
 def test_predictions_in_a_file_whose_name_is_not_utf8(engram: Engram, tmp_path: Path, ending: str) -> None:
     frame = pl.DataFrame({"id": ["a", "b"], "correct": [1, 0]})
     written = tmp_path / f"new.{ending}"
-    write = {"csv": frame.write_csv, "jsonl": frame.write_ndjson, "parquet": frame.write_parquet}[ending]
-    write(written)
+    if ending == "csv":
+        frame.write_csv(written)
+    elif ending == "jsonl":
+        frame.write_ndjson(written)
+    else:
+        frame.write_parquet(written)
     file = os.fsdecode(os.fsencode(tmp_path) + b"/\xff." + ending.encode())
     written.rename(file)
     done = engram("gate", file, file)
@@ -130,7 +134,7 @@ def test_a_terminal_that_is_not_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(sys, "stdout", printed)
         with pytest.raises(SystemExit) as end:
             main(["gate", str(file), str(file), *options])
-        text = printed.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+        text = printed.buffer.getvalue().decode(encoding)
         assert end.value.code == 1
         assert json.loads(text)["old"] == str(file) if options else r"\u2026" in text
 

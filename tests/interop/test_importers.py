@@ -8,6 +8,7 @@ import sqlite3
 import struct
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,7 +152,7 @@ def test_what_is_learned_follows_from_first_evaluations_or_ends(tmp_path: Path) 
     file = tmp_path / "history.jsonl"
     lines = [{"_step": step, "a": 0.1 * step, "b": 0.05 * step} for step in range(1, 7)]
     file.write_text("\n".join(map(json.dumps, lines)))
-    options = {"pattern": "(?P<task>[ab])", "order": ["a", "b"]}
+    options: dict[str, Any] = {"pattern": "(?P<task>[ab])", "order": ["a", "b"]}
     with pytest.raises(InputError, match="give the last step of each with --ends"):
         rows(file, **options)
     learned = {step: learning for step, learning, _, _ in rows(file, **options, ends=[2, 6])}

@@ -221,7 +221,7 @@ def with_hook() -> nn.Module:
 def with_own_forward() -> nn.Module:
     network = Layers()
     plain = network.first.forward
-    network.first.forward = lambda x: 3 * plain(x)  # type: ignore[method-assign]
+    network.first.forward = lambda x: 3 * plain(x)  # type: ignore[assignment, method-assign]
     return network
 
 

@@ -225,7 +225,7 @@ ARRAY = np.zeros(4)
         (ARRAY, ARRAY[2:]),
         (ARRAY, ARRAY[::-1]),
         (ARRAY, torch.from_numpy(ARRAY)),
-        (torch.zeros(0).set_(PARAMETER.data), PARAMETER.data.view(torch.int32)),
+        (PARAMETER.data.view_as(PARAMETER), PARAMETER.data.view(torch.int32)),
         (PARAMETER, PARAMETER.detach()[1:]),
     ],
 )

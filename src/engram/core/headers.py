@@ -1,10 +1,9 @@
-"""The first row of CSV, which names the columns."""
+"""The names of columns, such as the first row of CSV."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 
 from engram.core.errors import InputError
 
@@ -22,18 +21,18 @@ def header_of(lines: Iterable[str], *, separator: str = ",") -> list[str]:
         return []
 
 
-def refuse_repeated_columns(names: Sequence[str], path: Path) -> None:
+def refuse_repeated_columns(names: Sequence[str], source: object) -> None:
     """Refuse two columns of one name, of which readers take the first or the last.
 
     Args:
         names: The names as they are in the file.
-        path: The file, for the message.
+        source: What the message calls it, such as a path.
 
     Raises:
         InputError: There are.
 
     Example:
-        >>> refuse_repeated_columns(["id", "correct", "correct"], Path("new.csv"))
+        >>> refuse_repeated_columns(["id", "correct", " correct"], "new.csv")
         Traceback (most recent call last):
         engram.core.errors.InputError: new.csv has 2 columns 'correct': every name must occur once
     """
@@ -41,4 +40,4 @@ def refuse_repeated_columns(names: Sequence[str], path: Path) -> None:
     repeated = next((name for name in stripped if name and stripped.count(name) > 1), None)
     if repeated is not None:
         count = stripped.count(repeated)
-        raise InputError(f"{path} has {count} columns {repeated!r}: every name must occur once")
+        raise InputError(f"{source} has {count} columns {repeated!r}: every name must occur once")

@@ -183,12 +183,10 @@ def strip_names(frame: polars.DataFrame, source: object) -> polars.DataFrame:
         ['step', 'task']
         >>> strip_names(pl.DataFrame({" step": [1], "step": [0]}), "log.csv")
         Traceback (most recent call last):
-        engram.core.errors.InputError: log.csv has two columns 'step': rename or remove one of them
+        engram.core.errors.InputError: log.csv has 2 columns 'step': every name must occur once
     """
-    names = [name.strip() for name in frame.columns]
-    repeated = [name for place, name in enumerate(names) if name in names[:place]]
-    if repeated:
-        raise InputError(f"{source} has two columns {repeated[0]!r}: rename or remove one of them")
+    refuse_repeated_columns(frame.columns, source)
+    names = [name.strip() or name for name in frame.columns]
     return frame.rename(dict(zip(frame.columns, names, strict=True)))
 
 
