@@ -5,6 +5,7 @@ import torch
 from tests.methods.toy import accuracy, batches, info, learn, make, network, same_after_resuming
 from torch import nn
 
+from engram.core.errors import InputError
 from engram.core.values import OptimizerSpec
 from engram.methods.packnet import Packed, PackNet
 from engram.models.network import Network
@@ -108,3 +109,10 @@ def test_no_task_is_forgotten() -> None:
 
 def test_it_resumes_with_the_same_bits() -> None:
     assert same_after_resuming(PackNet, setting="task")
+
+
+def test_several_tasks_at_once_are_refused() -> None:
+    """They would share weights that are found by the identity of a single task."""
+    hidden = info(0, batches(0))
+    with pytest.raises(InputError, match="packnet learns one task at a time and must know which: use the"):
+        make(PackNet).begin_task(hidden)

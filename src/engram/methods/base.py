@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import _disable_current_modes
 
+from engram.core.errors import InputError
+from engram.core.registries import METHODS
 from engram.core.values import Batch, OptimizerSpec, TaskInfo
 from engram.methods.augment import BLACK, Black, black_of, crop_and_flip
 from engram.methods.losses import Terms, batch_loss, cross_entropy
@@ -113,8 +115,13 @@ class Learner(ABC):
         self._follow_schedule()
         self.network.train()
         self.optimizer.zero_grad(set_to_none=True)
-        joined = self.augmented(self.rehearse(batch))
+        rehearsed = self.rehearse(batch)
+        if not isinstance(rehearsed, Batch):
+            raise _wrong_return(self, "rehearse", "a Batch", rehearsed, "return the samples of this update")
+        joined = self.augmented(rehearsed)
         terms = self.loss(joined)
+        if not isinstance(terms, Terms):
+            raise _wrong_return(self, "loss", "Terms", terms, "return engram.Terms(loss)")
         loss = terms.total()
         new = self._gradient_of(terms.new) if self.split_gradients else None
         loss.backward()
@@ -185,11 +192,31 @@ class Learner(ABC):
         self.loss_parts = {"plasticity-loss": float(terms.new.detach()), "stability-loss": old}
 
 
+def _wrong_return(method: Learner, function: str, wanted: str, got: object, remedy: str) -> InputError:
+    name = METHODS.name_of(type(method)) or type(method).__name__
+    return InputError(f"method {name}: {function} must return {wanted}, got {type(got).__name__}: {remedy}")
+
+
 def _norm(tensors: list[Tensor]) -> float:
     return math.sqrt(sum(float(t.double().square().sum()) for t in tensors))
 
 
 declare(Learner, learner=True)
+
+
+def identity_of(task: TaskInfo, method: str) -> int:
+    """The identity of a task; an error if several are learned at once or if the setting hides it.
+
+    Example:
+        >>> identity_of(TaskInfo(0, 3, (6, 7), samples=1, steps=1, epochs=1, batch_size=1), "independent")
+        3
+    """
+    if task.identity is None:
+        raise InputError(
+            f"method {method} learns one task at a time and must know which: use the task setting, with one "
+            "task per phase"
+        )
+    return task.identity
 
 
 def as_learner(method: Method) -> Learner | None:

@@ -8,10 +8,9 @@ from typing import Annotated, final
 from pydantic import Field
 from torch import Tensor, nn
 
-from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
 from engram.methods import method
-from engram.methods.base import Learner
+from engram.methods.base import Learner, identity_of
 from engram.methods.optimizers import build_optimizer
 from engram.methods.traits import Settings
 
@@ -57,7 +56,7 @@ class Independent(Learner):
     def begin_task(self, task: TaskInfo) -> None:
         """Go back to the initial weights."""
         if self.keep:
-            identity_of(task)
+            identity_of(task, "independent")
         super().begin_task(task)
         self.network.load_state_dict(self.initial.state_dict())
         self.optimizer = build_optimizer(self.optimizer_spec, self.network.parameters())
@@ -66,14 +65,15 @@ class Independent(Learner):
         """Keep the network of this task."""
         assert self.task is not None
         if self.keep:
-            self.learned[identity_of(self.task)] = copy.deepcopy(self.network).requires_grad_(False)
+            number = identity_of(self.task, "independent")
+            self.learned[number] = copy.deepcopy(self.network).requires_grad_(False)
 
     def predictor(self) -> nn.Module:
         """All networks, each for its own task; the newest where they are not kept."""
         if self.task is None or not self.keep:
             return self.network
-        networks = {**self.learned, identity_of(self.task): self.network}
-        return Routed(networks, current=identity_of(self.task), otherwise=self.initial)
+        current = identity_of(self.task, "independent")
+        return Routed({**self.learned, current: self.network}, current=current, otherwise=self.initial)
 
 
 @final
@@ -107,17 +107,3 @@ class Routed(nn.Module):
         """The scores of all output units, by the current network."""
         scores: Tensor = self.route(self.current)(x)
         return scores
-
-
-def identity_of(task: TaskInfo) -> int:
-    """The identity of a task; an error if several are learned at once or if the setting hides it.
-
-    Example:
-        >>> identity_of(TaskInfo(0, 3, (6, 7), samples=1, steps=1, epochs=1, batch_size=1))
-        3
-    """
-    if task.identity is None:
-        raise InputError(
-            "method independent learns one task at a time and must know which: use a task stream"
-        )
-    return task.identity

@@ -11,7 +11,7 @@ from torch.func import functional_call
 
 from engram.core.values import Batch, TaskInfo
 from engram.methods import method
-from engram.methods.base import Learner, Terms
+from engram.methods.base import Learner, Terms, identity_of
 from engram.models.network import Network
 
 
@@ -62,10 +62,10 @@ class PackNet(Learner):
 
     def begin_task(self, task: TaskInfo) -> None:
         """Number the task; it may use all free weights."""
+        identity = identity_of(task, "packnet")
         super().begin_task(task)
         self.pruned = False
-        if task.identity is not None:
-            self.number_of[task.identity] = task.index + 1
+        self.number_of[identity] = task.index + 1
 
     def loss(self, batch: Batch) -> Terms:
         """The loss of the new samples; batch norm is held after the first task."""
