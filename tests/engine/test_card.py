@@ -517,7 +517,7 @@ def test_weights_features_and_old_networks_are_not_samples() -> None:
         for method in ("ewc", "si", "imm-mode", "lwf", "packnet"):
             network = build(ModelSpec(hidden=hidden), shape=(1, 8, 8), n_units=10, seed=0)
             learner = METHODS[method](network=network)
-            learner.begin_task(TaskInfo(0, None, (0, 1), samples=32, steps=1, epochs=1, batch_size=32))
+            learner.begin_task(TaskInfo(0, 0, (0, 1), samples=32, steps=1, epochs=1, batch_size=32))
             batch = Batch(torch.rand(32, 1, 8, 8), torch.arange(32) % 2, heads=(tuple(range(10)),))
             learner.observe(batch)
             learner.end_task([batch])
