@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -197,6 +198,14 @@ def test_a_text_that_is_no_json_is_damage(store: Path, tmp_path: Path) -> None:
         index.with_columns(pl.lit("[{").alias(name)).write_parquet(place / "runs.parquet")
         with pytest.raises(Damaged, match=r"^the run \S+ in \S+ is damaged: "):
             everything(place)
+
+
+def test_runs_without_metrics_have_a_store(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs", "er", seed=0, tasks=2, updates=5)
+    (run,) = engram.load(tmp_path / "runs")
+    compact([replace(run, stored={})], tmp_path / "store")
+    (back,) = engram.load(tmp_path / "store")
+    assert back.stored == {} and back.trace == run.trace
 
 
 def test_a_file_of_tables_that_is_gone_is_damage(store: Path, tmp_path: Path) -> None:

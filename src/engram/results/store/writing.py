@@ -167,7 +167,8 @@ def _row(run: Run) -> JsonObject:
         "evaluations": run.evaluations,
         "train_seconds": run.seconds.train,
         "evaluate_seconds": run.seconds.evaluate,
-        "metrics": dict(run.stored),
+        # Parquet has no structures without fields.
+        "metrics": dict(run.stored) or None,
         "classes": None if run.classes is None else list(run.classes),
         "sizes": None if run.sizes is None else list(run.sizes),
         "phases": _text(whole["phases"]),
