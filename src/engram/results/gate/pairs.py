@@ -250,7 +250,6 @@ def _agreed(
     name: str, first: polars.DataFrame, second: polars.DataFrame, old: Predictions, new: Predictions
 ) -> list[polars.Series]:
     """A column that one or both have; where both have it, it must be the same."""
-
     both = [frame[name] for frame in (first, second) if name in frame.columns]
     if len(both) < 2 or name in (TEXT, IMAGE):
         return both[:1]

@@ -295,7 +295,6 @@ def _of_folder(folder: Path, score: str | None) -> Predictions:
 
 
 def _identities(column: polars.Series, source: str) -> polars.Series:
-
     missing = int(column.is_null().sum())
     if missing:
         raise InputError(f"{source}: {subject(missing, 'sample')} no id; every row needs one")
@@ -327,7 +326,6 @@ def _refuse_repeated(frame: polars.DataFrame, source: str) -> None:
 
 def _correctness(frame: polars.DataFrame, source: str) -> polars.Series:
     """Which answers are right: the column `correct`, or whether `prediction` equals `label`."""
-
     if CORRECT in frame.columns:
         return _booleans(frame[CORRECT], source)
     missing = [name for name in (LABEL, PREDICTION) if name not in frame.columns]
