@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -211,6 +212,37 @@ class FixedFeatures(Layers):
         return scores
 
 
+class Patches(Layers):
+    """Its layers see several patches of each sample at once, as rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(8, 4)
+        self.second = nn.Linear(8, 6)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.tanh(self.first(x.reshape(-1, 8)))
+        scores: Tensor = self.second(h.reshape(len(x), 8))
+        return scores
+
+
+class OverwrittenInput(Layers):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.sub_(0.1))
+
+
+class OverwrittenInputOfOtherLayers(Scaling):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.sub_(0.1))
+
+
+class Preprocessed(Layers):
+    """It prepares its input with NumPy."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(torch.from_numpy(np.sign(x.numpy())))
+
+
 def with_hook() -> nn.Module:
     """A dense layer whose output a hook replaces."""
     network = Layers()
@@ -241,6 +273,10 @@ def with_normed_weight() -> nn.Module:
         Remembering,
         NamedInput,
         FixedFeatures,
+        Patches,
+        OverwrittenInput,
+        OverwrittenInputOfOtherLayers,
+        Preprocessed,
         with_hook,
         with_own_forward,
         with_normed_weight,
@@ -308,10 +344,11 @@ def test_fisher_with_a_head_for_each_sample() -> None:
     assert_close(diagonal_fisher(network, [mixed], label="true"), mean)
 
 
-def test_fisher_of_frozen_layers_is_found_too() -> None:
-    network, batch = dense(), questions("all units")
+@pytest.mark.parametrize("make", [dense, OverwrittenInput])
+def test_fisher_of_frozen_layers_is_found_too(make: Callable[[], nn.Module]) -> None:
+    network, batch = make(), questions("all units")
     expected = diagonal_fisher(network, [batch])
-    network.features.requires_grad_(False)
+    next(network.children()).requires_grad_(False)
     assert_close(diagonal_fisher(network, [batch]), expected)
 
 

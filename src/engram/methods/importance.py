@@ -208,7 +208,7 @@ def _mean_over_samples(
             if calls is not None:
                 with torch.enable_grad():
                     loss = losses(logits, y, allowed).sum()
-                sums = _dense_sums(network, loss, calls, magnitude=magnitude)
+                sums = _dense_sums(network, loss, calls, samples=len(batch), magnitude=magnitude)
             if sums is None:
                 sums = _any_sums(network, (batch.x, y, allowed), losses, magnitude=magnitude)
             for sum_, part in zip(total, sums, strict=True):
@@ -276,7 +276,7 @@ def _traced(network: nn.Module, x: Tensor) -> tuple[Tensor, list[_Called] | None
     of_layers = len(set(own)) == len(own) and {id(p) for p in network.parameters()} <= set(own)
     if not of_layers or not x.is_floating_point():
         with torch.no_grad():
-            return network(x), None
+            return network(x.clone()), None
     calls: list[_Called] = []
 
     def note(layer: nn.Linear, args: tuple[Tensor, ...], named: dict[str, Tensor], result: Tensor) -> None:
@@ -289,21 +289,29 @@ def _traced(network: nn.Module, x: Tensor) -> tuple[Tensor, list[_Called] | None
     hooks = [layer.register_forward_hook(note, prepend=True, with_kwargs=True) for layer in layers]
     try:
         with torch.enable_grad():
-            # Because the input has a gradient, every layer has one, even if its weights are frozen.
-            return network(x.detach().requires_grad_()), calls
+            # A copy, because the network may overwrite its input, with an in-place ReLU for example.
+            return network(_traceable(x, network.parameters()).clone()), calls
     finally:
         for hook in hooks:
             hook.remove()
 
 
+def _traceable(x: Tensor, parameters: Iterable[Tensor]) -> Tensor:
+    """The input, with a gradient if some weights are frozen: so every layer has one."""
+    return x.detach().requires_grad_(not all(p.requires_grad for p in parameters))
+
+
 def _dense_sums(
-    network: nn.Module, loss: Tensor, calls: Sequence[_Called], *, magnitude: Magnitude
+    network: nn.Module, loss: Tensor, calls: Sequence[_Called], *, samples: int, magnitude: Magnitude
 ) -> list[Tensor] | None:
     """The sums over samples in closed form; None unless weights are used once, on one vector per sample."""
     applied = sorted(id(p) for call in calls for p in call.layer.parameters())
     if applied != sorted(map(id, network.parameters())):
         return None
-    if any(call.inputs.dim() != 2 for call in calls) or not _used_once(loss, network.parameters()):
+    # A layer may be given several rows per sample, for example those of its patches.
+    if any(call.inputs.dim() != 2 or len(call.inputs) != samples for call in calls):
+        return None
+    if not _used_once(loss, network.parameters()):
         return None
     sums = {id(p): zero for p, zero in zip(network.parameters(), _zeros(network), strict=True)}
     deltas = torch.autograd.grad(loss, [call.output for call in calls], allow_unused=True)
@@ -349,7 +357,7 @@ def _any_sums(
     buffers = dict(network.named_buffers())
 
     def loss(weights: dict[str, Tensor], x: Tensor, y: Tensor, allowed: Tensor) -> Tensor:
-        logits = torch.func.functional_call(network, (weights, buffers), (x[None],))
+        logits = torch.func.functional_call(network, (weights, buffers), (x[None].clone(),))
         return losses(logits, y[None], allowed[None])[0]
 
     size = max(1, CHUNK_BYTES // (4 * sum(p.numel() for p in parameters.values())))
