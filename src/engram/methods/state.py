@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import random
+import warnings
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -69,14 +71,16 @@ def capture(owner: object) -> State:
 
     It consists of tensors, dictionaries, lists and plain values only, so that it can be written and read
     without pickle. Functions, classes and paths are configuration, which a new object already has. An object
-    with several names has a single state, and tensors that share memory share it in the state, so that
-    `restore` makes them one again.
+    with several names has a single state, and tensors and arrays that share memory share it in the state, so
+    that `restore` makes them one again. Weights and buffers of a module, and views of them, are stored as
+    such.
 
     Raises:
         CannotKeep: An attribute is of another kind; nothing is left out silently.
     """
     title, packs = type(owner).__name__, _Packs()
     state = {name: _pack(value, f"{title}.{name}", packs) for name, value in vars(owner).items()}
+    _refer_to_weights(packs.values())
     _share_memory(packs.values())
     return state
 
@@ -84,7 +88,8 @@ def capture(owner: object) -> State:
 def restore(owner: object, state: State) -> None:
     """Restore what `capture` returned, in an object that was made with the same configuration."""
     whole = _Restored(owner, {}, {})
-    for name, packed in state.items():
+    # Modules first: other attributes may be views of their weights.
+    for name, packed in sorted(state.items(), key=lambda item: item[1]["kind"] != "module"):
         setattr(owner, name, _unpack(packed, vars(owner).get(name), whole))
 
 
@@ -259,9 +264,70 @@ class _Span(NamedTuple):
     stop: int
     pack: _Pack
 
+    def overlaps(self, other: _Span) -> bool:
+        """Whether the two have memory between the same addresses."""
+        return self.device == other.device and self.start < other.stop and other.start < self.stop
+
+
+class _Weight(NamedTuple):
+    """A weight or a buffer: its module, its name there, and its memory."""
+
+    module: _Pack
+    name: str
+    span: _Span
+
+    def view(self, span: _Span) -> State:
+        """The state of a tensor that is this weight, or a view of it."""
+        tensor, weight = span.pack.value, self.span.pack.value
+        assert isinstance(tensor, Tensor) and isinstance(weight, Tensor)
+        state: State = {"kind": "weight", "value": self.module.state, "name": self.name, "view": None}
+        if tensor is weight:
+            return state
+        if _form(tensor) != _form(weight) or isinstance(tensor, nn.Parameter):
+            raise _cannot_share(span.pack, self.span.pack)
+        offset = tensor.storage_offset() - weight.storage_offset()
+        return {**state, "view": [*map(list, (tensor.shape, tensor.stride())), offset]}
+
+
+def _refer_to_weights(packs: Iterable[_Pack]) -> None:
+    """Store the weights and buffers of modules, and views of them, as such."""
+    weights: dict[int, list[_Weight]] = {}
+    for module in packs:
+        if isinstance(module.value, nn.Module):
+            for name, weight in _weights_of(module.value).items():
+                if (span := _span(_Pack(weight, f"{module.name}.{name}", {}))) is not None:
+                    weights.setdefault(_storage(weight), []).append(_Weight(module, name, span))
+    for pack in packs if weights else ():
+        if isinstance(pack.value, Tensor) and (span := _span(pack)) is not None:
+            near = weights.get(_storage(pack.value), ())
+            overlapping = [weight for weight in near if weight.span.overlaps(span)]
+            same = [weight for weight in overlapping if weight.span.pack.value is pack.value]
+            if overlapping:
+                weight = (same or overlapping)[0]
+                if not _covered(span, (weight.span for weight in overlapping)):
+                    raise _cannot_share(pack, weight.span.pack)
+                pack.state.update(weight.view(span))
+
+
+def _covered(span: _Span, others: Iterable[_Span]) -> bool:
+    """Whether all memory of a tensor is that of others."""
+    start = span.start
+    for other in sorted(others, key=lambda other: other.start):
+        if other.start <= start:
+            start = max(start, other.stop)
+    return start >= span.stop
+
+
+def _weights_of(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
+
+
+def _storage(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
 
 def _share_memory(packs: Iterable[_Pack]) -> None:
-    """Let tensors that overlap in memory overlap in the state, too."""
+    """Let tensors and arrays that overlap in memory overlap in the state, too."""
     spans = [span for pack in packs if (span := _span(pack)) is not None]
     group: list[_Span] = []
     stop = 0
@@ -279,25 +345,46 @@ def _share(group: list[_Span], stop: int) -> None:
     """Replace what is stored of tensors that overlap by views of one copy of the memory that they cover."""
     if len(group) == 1:
         return
-    packs = [span.pack for span in group]
-    tensors = [pack.value for pack in packs if type(pack.value) is Tensor]
-    kinds = {(t.dtype, t.is_conj(), t.is_neg(), t.untyped_storage().data_ptr()) for t in tensors}
-    if len(tensors) < len(packs) or len(kinds) > 1:
-        raise CannotKeep(
-            f"{packs[0].name} and {packs[1].name} share memory, which a checkpoint cannot keep: hold a copy "
-            "instead of one of them, or give the method state_dict and load_state_dict"
-        )
-    first = tensors[0].storage_offset()
-    length = (stop - group[0].start) // tensors[0].element_size()
-    memory = tensors[0].detach().as_strided((length,), (1,), first).clone()
-    for pack, tensor in zip(packs, tensors, strict=True):
-        view = memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset() - first)
-        pack.state.update(value=view, shared=True)
+    tensors = [_as_tensor(span.pack.value) for span in group]
+    first, start = tensors[0], group[0].start
+    if first is None:
+        raise _cannot_share(*(span.pack for span in group[:2]))
+    memory, size = first.new_empty((stop - start) // first.element_size()), first.element_size()
+    for span, tensor in zip(group, tensors, strict=True):
+        place, rest = divmod(span.start - start, size)
+        if tensor is None or rest or _form(tensor) != _form(first):
+            raise _cannot_share(group[0].pack, (span if span is not group[0] else group[1]).pack)
+        covered = tensor.as_strided(((span.stop - span.start) // size,), (1,))
+        memory[place : place + len(covered)] = covered
+        span.pack.state.update(value=memory.as_strided(tensor.shape, tensor.stride(), place), shared=True)
+
+
+def _as_tensor(value: object) -> Tensor | None:
+    """A tensor or an array as a tensor of the same memory; None if it is neither, or cannot be shared."""
+    if type(value) is Tensor:
+        return value.detach()
+    if type(value) is np.ndarray:
+        with suppress(TypeError, ValueError), warnings.catch_warnings(action="ignore"):
+            return torch.from_numpy(value)
+    return None
+
+
+def _form(tensor: Tensor) -> tuple[torch.dtype, bool, bool]:
+    return tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
+def _cannot_share(one: _Pack, other: _Pack) -> CannotKeep:
+    return CannotKeep(
+        f"{one.name} and {other.name} share memory, which a checkpoint cannot keep: hold a copy instead of "
+        "one of them, or give the method state_dict and load_state_dict"
+    )
 
 
 def _span(pack: _Pack) -> _Span | None:
     """The memory of a value; None if it has none."""
     value = pack.value
+    if pack.state.get("kind") == "weight":
+        return None
     if isinstance(value, Tensor) and type(value) in (Tensor, nn.Parameter) and value.layout is torch.strided:
         size, address, device = value.element_size(), value.data_ptr(), str(value.device)
         strides = [size * stride for stride in value.stride()]
@@ -334,6 +421,10 @@ def _unpack_first(packed: State, present: Any, whole: _Restored) -> object:
     kind, value = packed["kind"], packed["value"]
     if kind == "tensor":
         return _tensor(packed, present, whole)
+    if kind == "weight":
+        return _weight(packed, whole)
+    if kind == "array" and packed.get("shared"):
+        return _view(value, whole.memory).numpy()
     if kind == "array":
         return value.numpy().copy()[()] if packed["scalar"] else value.numpy().copy()
     if kind == "module":
@@ -390,13 +481,40 @@ def _tensor(packed: State, present: object, whole: _Restored) -> Tensor:
     value: Tensor = packed["value"]
     if packed.get("shared"):
         return _view(value, whole.memory).requires_grad_(packed["grad"])
-    if not packed["parameter"]:
-        return value.clone().requires_grad_(packed["grad"])
-    if isinstance(present, nn.Parameter) and present.shape == value.shape:
-        # In place, because an optimiser may hold this parameter.
+    kind = nn.Parameter if packed["parameter"] else Tensor
+    trained = packed["parameter"] or packed["grad"]
+    if trained and isinstance(present, kind) and _fits(present, value):
+        # In place, because an optimiser may hold it.
         present.data.copy_(value)
         return present.requires_grad_(packed["grad"])
-    return nn.Parameter(value.clone(), requires_grad=packed["grad"])
+    if packed["parameter"]:
+        return nn.Parameter(value.clone(), requires_grad=packed["grad"])
+    return value.clone().requires_grad_(packed["grad"])
+
+
+def _fits(present: Tensor, value: Tensor) -> bool:
+    held = isinstance(present, nn.Parameter) or (present.is_leaf and present.requires_grad)
+    return held and present.shape == value.shape and present.dtype == value.dtype
+
+
+def _weight(packed: State, whole: _Restored) -> Tensor:
+    """A weight or a buffer of a module, or a view of it."""
+    weight = _weights_of(_unpack(packed["value"], None, whole)).get(packed["name"])
+    if weight is None or packed["view"] is None:
+        return _fitting(weight, packed, whole)
+    shape, strides, offset = packed["view"]
+    with suppress(RuntimeError):
+        return weight.detach().as_strided(shape, strides, weight.storage_offset() + offset)
+    return _fitting(None, packed, whole)
+
+
+def _fitting(weight: Tensor | None, packed: State, whole: _Restored) -> Tensor:
+    if weight is None:
+        raise InputError(
+            f"the checkpoint does not fit: {packed['name']} of the network of a new "
+            f"{type(whole.owner).__name__} is not as it was; remove the checkpoint"
+        )
+    return weight
 
 
 def _view(value: Tensor, memory: dict[int, Tensor]) -> Tensor:
