@@ -1,5 +1,6 @@
 """Modules that change themselves in evaluation, in every way that we know of, and some that do not."""
 
+import logging
 import queue
 import random
 import threading
@@ -11,6 +12,7 @@ from functools import partial
 from io import BytesIO
 from types import SimpleNamespace
 from typing import ClassVar
+from unittest.mock import MagicMock
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -88,6 +90,49 @@ class WrittenTensor(TensorAttribute):
         return self.mean.clone()
 
 
+class WrittenWithGradient(TensorAttribute):
+    """Writes what it learns into a tensor, with its graph."""
+
+    def scale(self) -> Tensor:
+        if not self.training:
+            with torch.enable_grad():
+                self.mean.add_(self.linear.bias)
+        return 1 + self.mean.detach()
+
+
+class WrittenConjugate(Layer):
+    """A tensor that is a conjugate view, in its other parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.phases = torch.ones(3, dtype=torch.complex128).conj()
+        self.parts = self.phases.imag
+
+    def scale(self) -> Tensor:
+        self.phases.mul_(0.5 + 0.5j)
+        return self.phases.abs().float() + self.parts.float()
+
+
+class WrittenBehindExpanded(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        one = torch.ones(1)
+        self.wide, self.one = one.expand(3), one
+
+    def scale(self) -> Tensor:
+        self.one.mul_(0.5)
+        return self.wide.clone()
+
+
+class TransposedInPlace(Layer):
+    def __init__(self) -> None:
+        super().__init__()
+        self.square = torch.arange(9.0).reshape(3, 3)
+
+    def scale(self) -> Tensor:
+        return self.square.t_()[0].clone()
+
+
 class LargeTensor(Layer):
     def __init__(self) -> None:
         super().__init__()
@@ -122,16 +167,25 @@ class Nested(Layer):
 
 
 class Slotted:
-    __slots__ = ("n",)
+    __slots__ = ("n", "other")
 
-    def __init__(self) -> None:
-        self.n = 0
+    def __init__(self, other: object = None) -> None:
+        self.n, self.other = 0, other
+
+
+class SlottedAndOpen(Slotted):
+    """It has an answer to every name."""
+
+    __slots__ = ("unset",)
+
+    def __getattr__(self, name: str) -> object:
+        return object()
 
 
 class ObjectWithSlots(Layer):
-    def __init__(self) -> None:
+    def __init__(self, kind: type[Slotted] = Slotted) -> None:
         super().__init__()
-        self.state = Slotted()
+        self.state = kind()
 
     def scale(self) -> float:
         self.state.n += 1
@@ -560,18 +614,19 @@ class WeaklyKeyed(Layer):
         return 1 / self.calls[self.linear]
 
 
+OTHERS: list[Object] = []
+
+
 class Referring(Layer):
     """A module that refers to an object of others without keeping it alive."""
 
-    others: ClassVar[list[Object]] = []
-
-    def __init__(self) -> None:
+    def __init__(self, *, proxy: bool = False) -> None:
         super().__init__()
-        self.others[:] = [Object()]
-        self.other = weakref.ref(self.others[0])
+        OTHERS[:] = [Object()]
+        self.other = (weakref.proxy if proxy else weakref.ref)(OTHERS[0])
 
     def scale(self) -> float:
-        other = self.other()
+        other = self.other() if isinstance(self.other, weakref.ref) else self.other
         return 1.0 if other is None else 1 / other.count()
 
 
@@ -614,9 +669,17 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "counter in the class": (ClassCounter, "ClassCounter .*calls, seen"),
     "tensor attribute": (TensorAttribute, "TensorAttribute .*mean"),
     "written tensor attribute": (WrittenTensor, "WrittenTensor .*mean"),
+    "tensor written with its graph": (WrittenWithGradient, "WrittenWithGradient .*mean"),
+    "conjugate tensor": (WrittenConjugate, "WrittenConjugate .*phases"),
+    "memory of an expanded tensor": (WrittenBehindExpanded, "WrittenBehindExpanded .*wide"),
+    "tensor transposed in place": (TransposedInPlace, "TransposedInPlace .*square"),
     "large tensor attribute": (LargeTensor, "LargeTensor .*table"),
     "containers and objects": (Nested, "Nested .*kept, pair, other"),
     "object with slots": (ObjectWithSlots, "ObjectWithSlots .*state"),
+    "object with slots and any attribute": (
+        lambda: ObjectWithSlots(SlottedAndOpen),
+        "ObjectWithSlots .*state",
+    ),
     "own generators": (OwnGenerators, "torch_generator, numpy_generator, random_state, plain"),
     "hook": (lambda: hooked(before=False), r"linear \(Linear\) .*weight"),
     "hook before": (lambda: hooked(before=True), r"linear \(Linear\) .*weight"),
@@ -660,6 +723,7 @@ CHANGING: dict[str, tuple[Make, str]] = {
     "queue": (Queued, "Queued .*queue"),
     "dictionary with weak keys": (WeaklyKeyed, "WeaklyKeyed .*calls"),
     "weak reference": (Referring, "Referring .*other"),
+    "weak proxy": (lambda: Referring(proxy=True), "Referring .*other"),
     "old spectral norm": (old_spectral_norm, r"0 \(Linear\) .*weight"),
 }
 
@@ -668,12 +732,45 @@ class Quiet(Layer):
     """A user's own module that behaves."""
 
 
+class Options(dict[str, int]):
+    __slots__ = ()
+    __getattr__ = dict.__getitem__
+
+
+class Strict:
+    __slots__ = ("unset",)
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyError(name)
+
+
+class OwnLogger(logging.Logger):
+    pass
+
+
+class Odd(Layer):
+    """It holds all kinds of objects, and changes none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = OwnLogger("odd")
+        self.objects = [Options(n=1), Strict(), type("Made", (), {"__module__": None})(), MagicMock(Layer)]
+        self.gone = Slotted(weakref.proxy(Object()))
+        nan = torch.full((2,), torch.nan, dtype=torch.complex128)
+        self.tensors = [nan, nan.conj(), nan.conj().imag]
+
+    def scale(self) -> float:
+        self.log.debug("scaled")
+        return float(self.objects[0].n)
+
+
 def parametrized(norm: Callable[[nn.Module], nn.Module]) -> nn.Module:
     return nn.Sequential(norm(nn.Linear(4, 4)), nn.Linear(4, 3))
 
 
 BEHAVING: dict[str, Make] = {
     "own module": Quiet,
+    "odd objects": Odd,
     "batch norm": lambda: nn.Sequential(nn.BatchNorm1d(4), nn.Linear(4, 3)),
     "batch norm without statistics": lambda: nn.Sequential(
         nn.BatchNorm1d(4, track_running_stats=False), nn.Linear(4, 3)
@@ -712,7 +809,11 @@ def plain(value: object) -> object:
     if isinstance(value, Tensor):
         if nn.parameter.is_lazy(value):
             return "lazy"
-        return value.detach().numpy().tobytes(), value.requires_grad, value.is_inference()
+        return (
+            value.detach().resolve_conj().resolve_neg().numpy().tobytes(),
+            value.requires_grad,
+            value.is_inference(),
+        )
     if isinstance(value, dict):
         # What is printed of other keys, such as weights and objects, has their address or takes long.
         keys = (str(key) if isinstance(key, str | int) else type(key).__name__ for key in value)

@@ -275,6 +275,28 @@ def test_what_a_hook_or_a_method_counts_elsewhere_is_left_alone() -> None:
     assert len(seen) == 12
 
 
+class OwnEvaluator(Evaluator):
+    """An evaluator of the user's own."""
+
+
+@pytest.mark.parametrize("kind", [Evaluator, OwnEvaluator])
+def test_what_an_evaluator_records_is_kept_where_the_network_knows_the_evaluator(
+    kind: type[Evaluator],
+) -> None:
+    class Trainer:
+        def __init__(self, network: nn.Module) -> None:
+            self.watch = kind([(torch.ones(5, 4), torch.zeros(5))], losses=True)
+            self.trace = self.watch.trace
+            vars(network)["trainer"] = self
+
+    network, own = Layer(), kind([(torch.ones(5, 4), torch.zeros(5))], losses=True)
+    vars(network)["watch"] = own
+    for watch in (own, Trainer(network).watch):
+        for _ in range(3):
+            watch(network, learning=0)
+        assert watch.trace.step == [1, 2, 3] and len(watch.readings) == 3
+
+
 def test_modes_are_restored_for_every_module() -> None:
     network = frozen_part()
     with pytest.warns(UserWarning, match="Counter"):

@@ -10,7 +10,7 @@ from contextlib import suppress
 from io import BytesIO, StringIO
 from itertools import count, islice
 from operator import is_, length_hint
-from types import FunctionType, GeneratorType
+from types import FunctionType, GeneratorType, MemberDescriptorType
 from typing import ClassVar, Protocol, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -76,17 +76,35 @@ class Attributes:
         attributes.update(self.values)
 
 
+def has_attributes(thing: object) -> bool:
+    """Whether an object has attributes in a dictionary of its own, whatever its `__getattr__` says.
+
+    Example:
+        >>> has_attributes(Exception()), has_attributes(1)
+        (True, False)
+    """
+    try:
+        return isinstance(type(thing).__getattribute__(thing, "__dict__"), dict)
+    except AttributeError:
+        return False
+
+
 class Slots:
     """The attributes of an object that has `__slots__`."""
 
     large = False
 
-    def __init__(self, thing: object, names: Sequence[str], label: str) -> None:
-        self.thing, self.names, self.label = thing, names, label
+    def __init__(self, thing: object, slots: Mapping[str, MemberDescriptorType], label: str) -> None:
+        self.thing, self.slots, self.label = thing, slots, label
         self.values = self._now()
 
     def _now(self) -> dict[str, object]:
-        return {name: getattr(self.thing, name) for name in self.names if hasattr(self.thing, name)}
+        """Their values, past the object's own `__getattr__`."""
+        values = {}
+        for name, slot in self.slots.items():
+            with suppress(AttributeError):
+                values[name] = slot.__get__(self.thing)
+        return values
 
     def changed(self) -> Sequence[str]:
         """The label, if any attribute differs."""
@@ -95,9 +113,9 @@ class Slots:
     def restore(self) -> None:
         """Set all attributes, also those of frozen dataclasses."""
         for name in self._now().keys() - self.values.keys():
-            object.__delattr__(self.thing, name)
+            self.slots[name].__delete__(self.thing)
         for name, value in self.values.items():
-            object.__setattr__(self.thing, name, value)
+            self.slots[name].__set__(self.thing, value)
 
 
 class ClassAttributes:

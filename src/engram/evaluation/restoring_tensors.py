@@ -131,7 +131,7 @@ class Values:
         # It keeps the memory in use, so that a new tensor cannot get the same address.
         self.memory = thing.detach()
         self.address = _address(thing)
-        strided = thing.layout is torch.strided and not thing.is_meta
+        strided = thing.layout is torch.strided and not thing.is_meta and not thing.is_nested
         self.values = self.memory.clone() if copied and strided else None
         self.sampled: Tensor | None = None
         if strided and not copied and thing.is_contiguous():
@@ -158,13 +158,19 @@ class Values:
 
     @property
     def moved(self) -> bool:
-        """Whether the tensor has got other memory or another shape."""
-        return _address(self.thing) != self.address or self.thing.shape != self.memory.shape
+        """Whether the tensor has got other memory, another shape or another order of its values."""
+        if _address(self.thing) != self.address:
+            return True
+        if self.thing.is_nested:
+            return False
+        if self.thing.layout is torch.strided and self.thing.stride() != self.memory.stride():
+            return True
+        return self.thing.shape != self.memory.shape
 
     @property
     def replaced(self) -> bool:
         """Whether its gradient, an attribute or a hook was replaced, or whether it is trained was changed."""
-        gradient = self.leaf and self.thing.grad is not self.grad
+        gradient = self.leaf and (not self.thing.is_leaf or self.thing.grad is not self.grad)
         if gradient or self.thing.requires_grad is not self.trained or _hooks(self.thing) != self.hooks:
             return True
         attributes = self.thing.__dict__
@@ -190,7 +196,9 @@ class Values:
             if self.moved:
                 self.thing.data = self.memory
             if self.values is not None and not same_bits(self.memory, self.values):
-                self.memory.copy_(self.values)
+                _once(self.memory).copy_(_once(self.values, like=self.memory))
+        if self.leaf and not self.thing.is_leaf:
+            self._detach()
         if self.leaf:
             self.thing.requires_grad_(self.trained)
             self.thing.grad = self.grad
@@ -201,6 +209,12 @@ class Values:
                 hooks.clear()
                 hooks.update(before)
         self.forget_writes()
+
+    def _detach(self) -> None:
+        """Cut a tensor off from the graph that was written into it."""
+        if self.thing._is_view():
+            raise Lost
+        self.thing.detach_()
 
     def forget_writes(self) -> None:
         """Set PyTorch's count of writes back: a graph that is not backpropagated yet stays valid."""
@@ -221,10 +235,19 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
     """
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    integers = _INTEGERS.get(a.element_size())
+    if a.is_complex():
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    a, b, integers = a.resolve_neg(), b.resolve_neg(), _INTEGERS.get(a.element_size())
     if integers is None or a.is_quantized:
         return torch.equal(a, b)
     return torch.equal(a.view(integers), b.view(integers))
+
+
+def _once(tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
+    """An expanded tensor (or one like it) without its repetitions, which cannot be written."""
+    for dim, stride in enumerate((tensor if like is None else like).stride()):
+        tensor = tensor.narrow(dim, 0, 1) if stride == 0 and tensor.shape[dim] else tensor
+    return tensor
 
 
 def _hooks_of(tensor: Tensor) -> tuple[dict[int, object] | None, ...]:

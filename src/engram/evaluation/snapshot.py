@@ -11,16 +11,18 @@ from enum import Enum
 from functools import lru_cache, partial
 from io import BytesIO, StringIO
 from itertools import chain, count, cycle, islice
+from logging import Filterer
 from types import (
     BuiltinFunctionType,
     FunctionType,
     GeneratorType,
+    MemberDescriptorType,
     MethodType,
     ModuleType,
     NoneType,
 )
-from typing import NamedTuple, TypeAlias
-from weakref import ReferenceType
+from typing import NamedTuple, TypeAlias, cast
+from weakref import ProxyTypes, ReferenceType
 
 import numpy as np
 import torch
@@ -48,6 +50,7 @@ from engram.evaluation.restoring import (
     Part,
     Progress,
     Slots,
+    has_attributes,
 )
 from engram.evaluation.restoring_tensors import Numbers, RandomState, Uninitialised, Values
 from engram.evaluation.scripted import ScriptedAttributes
@@ -68,6 +71,9 @@ _CONSTANT: frozenset[type] = frozenset(
 _NOT_LOOKED_INTO = ("torch", "numpy", "lightning", "pytorch_lightning", "accelerate")
 """Libraries whose objects, other than modules, tensors and generators, are no state of a network. A network
 may know its trainer, and a compiled one its compiler."""
+
+_METHODS_AND_VALUES = ("engram.methods", "engram.core.values")
+"""Modules of engram whose objects may be part of a network; evaluators and what they record are not."""
 
 _OF_TORCH = (Optimizer, LRScheduler, GradScaler, SobolEngine)
 """Classes of PyTorch that are looked into nevertheless: a network may adapt itself in evaluation."""
@@ -248,7 +254,7 @@ class Snapshot:
     def _class(self, kind: type, owner: _Owner, depth: int) -> None:
         """The data in a module's class and its base classes, except those of PyTorch."""
         for ancestor in kind.__mro__:
-            if id(ancestor) in self._met or ancestor.__module__.partition(".")[0] in ("torch", "builtins"):
+            if id(ancestor) in self._met or _library(ancestor.__module__) in ("torch", "builtins"):
                 continue
             self._met[id(ancestor)] = ancestor
             attributes = ClassAttributes(ancestor)
@@ -259,22 +265,25 @@ class Snapshot:
                 self._function(function, owner, name, depth + 1, method=True)
 
     def _visit(self, value: object, owner: _Owner, part: str, depth: int) -> None:
+        # The class is asked, because proxies and mocks answer `isinstance` for another object.
         kind: type = type(value)
         if kind in _CONSTANT or id(value) in self._met or depth > DEPTH:
             return
-        if isinstance(value, _FUNCTIONS):
+        is_function = issubclass(kind, _FUNCTIONS)
+        if is_function:
             self._function(value, owner, part, depth)
-            return
-        if not value_is_kept(kind):
+        if is_function or not value_is_kept(kind):
             return
         self._met[id(value)] = value
-        if isinstance(value, nn.Module):
-            self._module_in(value, owner, part, depth)
-        elif isinstance(value, Tensor):
-            self._tensor(value, owner, part, depth)
-        elif isinstance(value, tuple | dict | list | deque | set | frozenset):
-            self._container(value, owner, part, depth)
-        elif isinstance(value, _LEAVES):
+        if issubclass(kind, nn.Module):
+            self._module_in(cast("nn.Module", value), owner, part, depth)
+        elif issubclass(kind, Tensor):
+            self._tensor(cast("Tensor", value), owner, part, depth)
+        elif issubclass(kind, _CONTAINERS):
+            self._container(cast("_Container", value), owner, part, depth)
+        elif issubclass(kind, ProxyTypes):
+            self._visit(_behind(value), owner, part, depth + 1)
+        elif issubclass(kind, _LEAVES):
             if (leaf := _leaf(value, owner, part)) is not None:
                 self._parts.append((owner, leaf))
             self._visit(_inside(value), owner, part, depth + 1)
@@ -343,13 +352,13 @@ class Snapshot:
         kind: type = type(value)
         if not issubclass(kind, Enum):
             self._class(kind, owner, depth)
-        names = _slots(kind)
-        if names:
-            slots = Slots(value, names, part)
+        descriptors = _slots(kind)
+        if descriptors:
+            slots = Slots(value, descriptors, part)
             self._parts.append((owner, slots))
             for item in slots.values.values():
                 self._visit(item, owner, part, depth + 1)
-        if hasattr(value, "__dict__"):
+        if has_attributes(value):
             attributes = Attributes(value, part)
             self._parts.append((owner, attributes))
             for item in attributes.values.values():
@@ -362,6 +371,7 @@ METHODS = frozenset({"forward", "train", "eval"})
 _OWN = ("_parameters", "_buffers", "_modules")
 _CLEARED = frozenset({dict, OrderedDict, list, set})
 _PLAIN_CONTAINERS = (tuple, dict, OrderedDict, list, deque, set, frozenset)
+_CONTAINERS = (tuple, dict, list, deque, set, frozenset)
 _Container: TypeAlias = (
     tuple[object, ...] | dict[str, object] | list[object] | deque[object] | set[object] | frozenset[object]
 )
@@ -414,6 +424,15 @@ def _inside(value: object) -> object:
     return value.seed_seq if isinstance(value, np.random.BitGenerator) else None
 
 
+def _behind(proxy: object) -> object:
+    """The object that a weak proxy stands for; None if it is gone."""
+    try:
+        # A proxy passes everything on but its class, so this method is bound to the object.
+        return cast("MethodType", proxy.__repr__).__self__
+    except (AttributeError, ReferenceError):
+        return None
+
+
 @lru_cache(maxsize=4096)
 def value_is_kept(kind: type) -> bool:
     """Whether objects of this class can be part of a network's state.
@@ -422,15 +441,20 @@ def value_is_kept(kind: type) -> bool:
         >>> value_is_kept(nn.Linear), value_is_kept(dict), value_is_kept(torch.utils.data.DataLoader)
         (True, True, False)
     """
-    containers = (tuple, dict, list, deque, set, frozenset)
-    if issubclass(kind, (nn.Module, Tensor, *containers, *_OF_TORCH, *_LEAVES)):
+    if issubclass(kind, (nn.Module, Tensor, *_CONTAINERS, *_OF_TORCH, *_LEAVES, *ProxyTypes)):
         return True
-    if issubclass(kind, Dataset | DataLoader | type):
+    if issubclass(kind, Dataset | DataLoader | type | ModuleType | Filterer) or _of_evaluation(kind):
         return False
     library = _library(kind.__module__)
     if library in _NOT_LOOKED_INTO or library == "builtins":
         return False
     return library in _OPEN or library not in sys.stdlib_module_names
+
+
+def _of_evaluation(kind: type) -> bool:
+    """Whether objects of a class record evaluations, or are others of engram that are part of no network."""
+    modules = [ancestor.__module__ for ancestor in kind.__mro__ if _library(ancestor.__module__) == "engram"]
+    return not all(module.startswith(_METHODS_AND_VALUES) for module in modules)
 
 
 def _library(module: str | None) -> str:
@@ -439,16 +463,15 @@ def _library(module: str | None) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _slots(kind: type) -> tuple[str, ...]:
-    """The names of a class's slots, as they are stored."""
-    names = []
-    for ancestor in kind.__mro__:
-        declared = vars(ancestor).get("__slots__", ())
-        for name in (declared,) if isinstance(declared, str) else declared:
-            if name not in ("__dict__", "__weakref__"):
-                private = name.startswith("__") and not name.endswith("__")
-                names.append(f"_{ancestor.__name__.lstrip('_')}{name}" if private else name)
-    return tuple(names)
+def _slots(kind: type) -> dict[str, MemberDescriptorType]:
+    """What reads and sets the slots of a class, by their names."""
+    return {
+        name: descriptor
+        for ancestor in reversed(kind.__mro__)
+        if "__slots__" in vars(ancestor)
+        for name, descriptor in vars(ancestor).items()
+        if isinstance(descriptor, MemberDescriptorType)
+    }
 
 
 def _set_mode(module: nn.Module, mode: bool) -> None:
