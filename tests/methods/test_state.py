@@ -209,26 +209,31 @@ def test_arrays_that_share_memory_still_do(part: Callable[[np.ndarray], object])
     assert fresh.other.tolist() == [1, 1, 1]
 
 
-def normed() -> nn.Sequential:
-    return nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+class Normed(nn.Module):
+    mean: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+        self.register_buffer("mean", torch.zeros(3))
 
 
-WEIGHTS: dict[str, Callable[[nn.Sequential], torch.Tensor]] = {
-    "weight": lambda network: network[0].weight,
-    "buffer": lambda network: network[1].running_mean,
-    "detached weight": lambda network: network[0].weight.detach(),
-    "row": lambda network: network[0].weight.data[1],
-    "transposed": lambda network: network[0].weight.data.T,
-    "part of a buffer": lambda network: network[1].running_mean[1:],
+WEIGHTS: dict[str, Callable[[Normed], torch.Tensor]] = {
+    "weight": lambda network: network.linear.weight,
+    "buffer": lambda network: network.mean,
+    "detached weight": lambda network: network.linear.weight.detach(),
+    "row": lambda network: network.linear.weight.data[1],
+    "transposed": lambda network: network.linear.weight.data.T,
+    "part of a buffer": lambda network: network.mean[1:],
 }
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_weights_of_the_network_and_views_of_them_stay_its_own(name: str) -> None:
     """Also where a new method takes them later, at the beginning of a task, or has another one so far."""
-    network = normed()
+    network = Normed()
     old = holder(held=[WEIGHTS[name](network)], network=network)
-    for new in (holder(network=normed()), holder(held=[torch.zeros(4)], network=normed())):
+    for new in (holder(network=Normed()), holder(held=[torch.zeros(4)], network=Normed())):
         fresh = restored(old, new)
         part = fresh.held[0]
         assert torch.equal(part, old.held[0]) and part.requires_grad == old.held[0].requires_grad

@@ -294,9 +294,9 @@ def _refer_to_weights(packs: Iterable[_Pack]) -> None:
     weights: dict[int, list[_Weight]] = {}
     for module in packs:
         if isinstance(module.value, nn.Module):
-            for name, weight in _weights_of(module.value).items():
-                if (span := _span(_Pack(weight, f"{module.name}.{name}", {}))) is not None:
-                    weights.setdefault(_storage(weight), []).append(_Weight(module, name, span))
+            for name, tensor in _weights_of(module.value).items():
+                if (span := _span(_Pack(tensor, f"{module.name}.{name}", {}))) is not None:
+                    weights.setdefault(_storage(tensor), []).append(_Weight(module, name, span))
     for pack in packs if weights else ():
         if isinstance(pack.value, Tensor) and (span := _span(pack)) is not None:
             near = weights.get(_storage(pack.value), ())
