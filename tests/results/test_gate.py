@@ -447,6 +447,44 @@ def test_answers_that_contradict_their_labels_are_refused() -> None:
     assert read_answers(numbers, "new").frame["correct"].to_list() == [True, False]
 
 
+@pytest.mark.parametrize(
+    ("label", "prediction", "correct"),
+    [
+        ([2**53, 2**53 + 1], [2**53, 2**53], [1, 0]),
+        ([True, False], [1, 1], [1, 0]),
+        (["True", "False"], ["true", "true"], [1, 0]),
+        (["01", "1e3"], ["1", "1000"], [1, 0]),
+        ([float("nan"), 1.0], [3.0, 1.0], [1, 1]),
+        ([1, 0], [[0.1, 0.9], [0.3, 0.7]], [1, 0]),
+    ],
+)
+def test_answers_that_are_written_in_another_way_contradict_nothing(
+    label: list[object], prediction: list[object], correct: list[int]
+) -> None:
+    table = {"id": [1, 2], "label": label, "prediction": prediction, "correct": correct}
+    assert read_answers(table, "new").frame["correct"].to_list() == correct
+
+
+def test_bytes_that_are_no_text_are_refused_beside_correct() -> None:
+    table = {"id": [1], "label": [b"\xff"], "prediction": [b"\xff"], "correct": [1]}
+    with pytest.raises(InputError, match="the column 'label' must have text or numbers"):
+        read_answers(table, "new")
+
+
+def test_spaces_and_decimal_points_make_no_other_class() -> None:
+    """There is no column `correct` that could contradict."""
+    table = {"id": [1, 2, 3], "label": ["cat", "2", "dog"], "prediction": [" cat", "2.0", "cat"]}
+    assert read_answers(table, "new").frame["correct"].to_list() == [True, True, False]
+
+
+def test_a_number_that_is_nan_is_no_label_and_no_id() -> None:
+    nan = [float("nan"), 1.0]
+    with pytest.raises(InputError, match="1 sample has no label"):
+        read_answers({"id": [1, 2], "label": nan, "prediction": nan}, "new")
+    with pytest.raises(InputError, match="1 sample has no id"):
+        read_answers({"id": nan, "correct": [1, 1]}, "new")
+
+
 def test_a_score_is_for_files_of_lm_eval(tmp_path: Path) -> None:
     table = {"id": [1, 2], "correct": [1, 0]}
     with pytest.raises(InputError, match=r"score chooses a metric of lm-eval's .* leave score out"):

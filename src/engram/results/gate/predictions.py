@@ -127,24 +127,50 @@ def consistent(predictions: Predictions) -> Predictions:
         Traceback (most recent call last):
         engram.core.errors.InputError: new, row 1: correct is 1, but label is 'cat' and prediction is 'dog'...
     """
-    import polars as pl
-
     frame = predictions.frame
     if not {LABEL, PREDICTION} <= set(frame.columns):
         return predictions
-    label, answer = (frame[name].cast(pl.String).str.strip_chars() for name in (LABEL, PREDICTION))
-    numbers = [column.cast(pl.Float64, strict=False) for column in (label, answer)]
-    # 3 and 3.0 are the same class, and a row without a label says nothing.
-    same = label.eq_missing(answer) | (numbers[0] == numbers[1]).fill_null(value=False)
-    wrong = (same != frame[CORRECT]) & label.is_not_null()
+    if any(frame[name].dtype.is_nested() for name in (LABEL, PREDICTION)):
+        return predictions
+    label, answer = (_words(frame[name], predictions.source) for name in (LABEL, PREDICTION))
+    # What is written in two ways, such as 01 and 1, may be one class or two.
+    same, alike = label.eq_missing(answer), (_values(label) == _values(answer)).fill_null(value=False)
+    right = frame[CORRECT]
+    wrong = ((right & ~same & ~alike) | (~right & same)) & label.is_not_null()
     if wrong.any():
         row = int(wrong.arg_true()[0])
         raise InputError(
-            f"{predictions.source}, row {row + 1}: correct is {int(frame[CORRECT][row])}, but label is "
+            f"{predictions.source}, row {row + 1}: correct is {int(right[row])}, but label is "
             f"{frame[LABEL][row]!r} and prediction is {frame[PREDICTION][row]!r}: correct the row, or leave "
             "out the column correct, or label and prediction"
         )
     return predictions
+
+
+def _words(column: polars.Series, source: str) -> polars.Series:
+    """A column as text without spaces at either end; null where a number is NaN.
+
+    Whole numbers are written alike, so that 3 and 3.0 are the same class.
+
+    Example:
+        >>> import polars as pl
+        >>> _words(pl.Series([3.0, -0.0, float("nan"), 2.5]), "new").to_list()
+        ['3', '0', None, '2.5']
+        >>> _words(pl.Series(["3", " 3.0", "03"]), "new").to_list()
+        ['3', '3', '03']
+    """
+    if column.dtype.is_float():
+        column = column.fill_nan(None)
+    words = as_text(column, source).str.strip_chars()
+    return words.str.replace(r"^(-?\d+)\.0+$", "$1").str.replace("^-0$", "0")
+
+
+def _values(words: polars.Series) -> polars.Series:
+    """The numbers that words may stand for; true is 1, and false is 0."""
+    import polars as pl
+
+    plain = words.str.to_lowercase().replace({"true": "1", "false": "0"})
+    return plain.cast(pl.Float64, strict=False)
 
 
 # Files ----------------------------------------------------------------------------------------------
@@ -295,7 +321,7 @@ def _of_folder(folder: Path, score: str | None) -> Predictions:
 
 
 def _identities(column: polars.Series, source: str) -> polars.Series:
-    missing = int(column.is_null().sum())
+    missing = int(column.is_null().sum() + (column.is_nan().sum() if column.dtype.is_float() else 0))
     if missing:
         raise InputError(f"{source}: {subject(missing, 'sample')} no id; every row needs one")
     return as_text(column, source).str.strip_chars().alias(ID)
@@ -332,7 +358,7 @@ def _correctness(frame: polars.DataFrame, source: str) -> polars.Series:
     if missing:
         what = "correct" if len(missing) == 2 else missing[0]
         raise InputError(f"{source} has no column {what!r}: {LAYOUT}")
-    label, prediction = as_text(frame[LABEL], source), as_text(frame[PREDICTION], source)
+    label, prediction = _words(frame[LABEL], source), _words(frame[PREDICTION], source)
     blank = int(label.is_null().sum())
     if blank:
         raise InputError(f"{source}: {subject(blank, 'sample')} no label; every row needs one")
