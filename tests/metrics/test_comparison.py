@@ -376,6 +376,16 @@ def test_lower_is_better_turns_the_ranking_and_nothing_else() -> None:
     assert down.pairs[-1].wins == 6
 
 
+@pytest.mark.parametrize("test", ["sign-flip", "t"])
+@pytest.mark.parametrize("bounds", [None, (0.0, 1.0)])
+def test_rounding_errors_tell_no_methods_apart(test: Test, bounds: tuple[float, float] | None) -> None:
+    values = {"a": [0.1 + 0.2 + 0.3] * 7, "b": [0.3 + 0.2 + 0.1] * 7}
+    assert values["a"] != values["b"]
+    [pair] = rank(values, test=test, bounds=bounds).pairs
+    assert (pair.difference, pair.p, pair.told_apart, pair.wins) == (0.0, 1.0, False, 0)
+    assert pair.ci95 == (0.0, 0.0)
+
+
 def test_equal_differences_of_unknown_resolution_say_nothing_about_the_spread() -> None:
     """The t test counts signs then; an interval without a width would contradict it."""
     values = {"a": [0.5, 0.625, 0.75], "b": [0.25, 0.375, 0.5]}

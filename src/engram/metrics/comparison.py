@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -34,6 +34,9 @@ from engram.metrics.paired import (
 Role = Literal["primary", "exploratory", "corrected"]
 """What the p-values of a metric are for: `primary` ones decide; `exploratory` ones only suggest what to test
 on new seeds, because several metrics find more by chance; `corrected` ones are corrected for all metrics."""
+
+_ROUNDING: Final = 1e-12
+"""Differences are rounding errors up to this share of the range of a metric."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +287,9 @@ def _pairs(
     """Every pair of methods, tested on its differences by seed and corrected together."""
     first, second = np.array(index_pairs).T
     differences = rows[first] - rows[second]
+    # Less than one sample of any test set: means over tasks may be rounded in different ways.
+    largest = np.abs(rows).max() if scale.bounds is None else scale.bounds[1] - scale.bounds[0]
+    differences[np.abs(differences) <= _ROUNDING * largest] = 0.0
     p, exact = p_values(differences, scale.test, resolution=scale.resolution)
     corrected = holm([*p, *other_p])[: len(p)]
     n = differences.shape[1]
