@@ -82,8 +82,9 @@ def test_the_last_row_is_the_end_of_the_run_where_a_task_is_learned_again() -> N
     )
     curve = Curve(step=np.arange(1, 6), learning=np.array([0, 1, 0, 2, 1]), accuracy=accuracy)
     np.testing.assert_array_equal(curve.matrix(), accuracy[[0, 2, 4]])
-    assert curve.learns_again()
-    assert not Curve(step=curve.step, learning=np.array([0, 1, 1, 2, 2]), accuracy=accuracy).learns_again()
+    assert curve.followed_by_earlier() == (1, 2)
+    once = Curve(step=curve.step, learning=np.array([0, 1, 1, 2, 2]), accuracy=accuracy)
+    assert once.followed_by_earlier() == ()
 
 
 def test_seen_leaves_out_what_was_not_yet_learned() -> None:

@@ -229,9 +229,11 @@ class Curve:
         total = None if self.total is None else np.where(started, self.total, np.nan)
         return Curve(self.step, self.learning, accuracy, total, self.tasks, self.phases)
 
-    def learns_again(self) -> bool:
-        """Whether an earlier task was learned again after the newest one."""
-        return bool((np.diff(self._last_learned()) < 0).any())
+    def followed_by_earlier(self) -> tuple[int, ...]:
+        """The columns of tasks after which an earlier task was learned again, before the next new one."""
+        learned = self._last_learned()
+        newest = np.maximum.accumulate(learned)
+        return tuple(np.unique(newest[learned < newest]).tolist())
 
     def _last_learned(self) -> NDArray[np.int64]:
         """The last of the tasks being learned, at each evaluation."""

@@ -45,7 +45,8 @@ class Inputs:
         unlearned: The columns of tasks that were evaluated but never learned.
         tasks: The names of the tasks.
         levels: How many samples were asked at which level; None with one level.
-        again: Whether an earlier task was learned again after the newest one.
+        followed: The columns of tasks after which, and before the next new one, an earlier one was learned
+            again.
     """
 
     matrix: Matrix
@@ -55,7 +56,7 @@ class Inputs:
     unlearned: tuple[int, ...] = ()
     tasks: tuple[Label, ...] = ()
     levels: Levels | None = None
-    again: bool = False
+    followed: tuple[int, ...] = ()
 
     def reservation(self, metric: Metric) -> str:
         """What a metric leaves out though it was measured; empty where it counts everything.
@@ -68,9 +69,10 @@ class Inputs:
         if self.levels is not None and not _OF_SAMPLES.isdisjoint(metric.needs):
             few, all_samples = self.levels.small, self.levels.whole
             return f"counts the {few:,} of {all_samples:,} samples of each task that every evaluation asks"
-        if self.again and metric.name in _OF_FORGETTING:
-            name = self.tasks[matrix.last_learned(self.matrix)]
-            return f"does not count what task {name} lost while earlier tasks were learned again"
+        if self.followed and metric.name in _OF_FORGETTING:
+            names = ", ".join(str(self.tasks[column]) for column in self.followed)
+            lost = f"task{'s' * (len(self.followed) > 1)} {names}"
+            return f"does not count what {lost} lost while earlier tasks were learned again"
         if not self.unlearned or metric.name not in _OF_LEARNED:
             return ""
         n = len(self.unlearned)
@@ -164,8 +166,8 @@ def gather_inputs(
     if names is not None:
         tasks = tuple(names[task] if isinstance(task, int) else task for task in tasks)
     levels = levels_of(source) if isinstance(source, Trace) else None
-    again = task_ends is not None and task_ends.learns_again()
-    return Inputs(acc, values, counts, counted, unlearned, tasks, levels, again)
+    followed = () if task_ends is None else task_ends.followed_by_earlier()
+    return Inputs(acc, values, counts, counted, unlearned, tasks, levels, followed)
 
 
 def _of_samples(trace: Trace, curve: Curve | None, *, redrawn: bool) -> dict[str, object]:

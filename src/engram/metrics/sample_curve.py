@@ -155,7 +155,7 @@ class SampleCurve:
     def ends(self) -> tuple[int | None, ...]:
         """For each task, the last row of the curve while it was learned; None if it never was.
 
-        A task that is learned again ends with its last phase, as in `Curve.matrix`.
+        A task that is learned again ends with its last phase; in `Curve.matrix` it ends with its first one.
         """
         learning = self.curve.being_learned()
         rows = (np.flatnonzero(learning[:, column]) for column in range(learning.shape[1]))

@@ -97,7 +97,8 @@ def sample_forgetting(right: SampleCurve) -> Vector:
     NaN: undefined for a single task
     Worked: (2/4 + 1/4) / 2
 
-    Of the same samples, FORG = SF − SBT. Only the two evaluations count: a sample that was forgotten and
+    Of the same samples, FORG = SF − SBT if no task is learned in two phases: here such a task ends with the
+    last of them, there with the first. Only the two evaluations count: a sample that was forgotten and
     learned again in between is not forgotten.
 
     Example:
