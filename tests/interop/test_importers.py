@@ -239,6 +239,27 @@ def test_the_last_of_several_runs_of_pycil(tmp_path: Path, first: int) -> None:
     assert table == [(1, "00-09", "00-09", 0.9), (2, "10-19", "00-09", 0.6), (2, "10-19", "10-19", 0.8)]
 
 
+def test_a_group_of_pycil_may_have_the_classes_of_several_tasks(tmp_path: Path) -> None:
+    """Its first versions have groups of ten classes, also where a task has five."""
+    file = tmp_path / "run.log"
+    run = [{"00-09": 95.0, "old": 0}, {"00-09": 90.0, "old": 80.0}]
+    run.append({"00-09": 60.0, "10-19": 80.0, "old": 0.0})
+    expected = [(1, "00-09", "00-09", 0.95), (2, "00-09", "00-09", 0.9)]
+    expected += [(3, "10-19", "00-09", 0.6), (3, "10-19", "10-19", 0.8)]
+    file.write_text(_pycil_log(*run))
+    assert rows(file) == expected
+    file.write_text(_pycil_log(run[0], *run))
+    with pytest.warns(UserWarning, match="has 2 runs"):
+        assert rows(file) == expected
+
+
+def test_fractions_in_logs_of_pycil(tmp_path: Path) -> None:
+    file = tmp_path / "run.log"
+    file.write_text(_pycil_log({"00-09": 0.9}, {"00-09": 0.6, "10-19": 1.0}))
+    with pytest.warns(UserWarning, match="up to 1: they are taken for fractions, as in the first versions"):
+        assert [value for *_, value in rows(file)] == [0.9, 0.6, 1.0]
+
+
 @pytest.mark.parametrize("options", [{"pattern": "(?P<task>a)"}, {"ends": [1, 2]}, {"order": ["a", "b"]}])
 @pytest.mark.parametrize("kind", ["avalanche-csv", "mammoth", "pycil", "lm-eval"])
 def test_options_without_effect_are_refused(tmp_path: Path, kind: str, options: dict[str, object]) -> None:

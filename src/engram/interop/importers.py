@@ -108,19 +108,21 @@ def _as_fractions(rows: Sequence[Row], path: Path, kind: str) -> list[Row]:
         InputError: They are neither fractions nor percentages.
 
     Warns:
-        UserWarning: They were taken for percentages, and the tool may write either.
+        UserWarning: They were taken for percentages, and the tool may write either; or for fractions, though
+            the tool hardly ever writes them.
     """
     values = [row.accuracy for row in rows if not math.isnan(row.accuracy)]
     low, high = min(values, default=0.0), max(values, default=0.0)
-    percent = kind in _PERCENTAGES or high > _SMALLEST_PERCENTAGE
+    percent = high > _LARGEST_FRACTION.get(kind, _SMALLEST_PERCENTAGE)
     scale = 0.01 if percent else 1.0
     if low < -_ROUNDING or scale * high > 1 + _ROUNDING:
         raise InputError(
             f"accuracies must be fractions from 0 to 1 or percentages from 0 to 100, but {path} has values "
             f"from {low:.9g} to {high:.9g}: choose other names with --pattern, or correct the log"
         )
-    if percent and kind not in _PERCENTAGES:
-        warnings.warn(f"{path} has accuracies up to {high:.6g}: they are taken for percentages", stacklevel=3)
+    if percent != (kind in _LARGEST_FRACTION) and high > 0:
+        unit = "percentages" if percent else "fractions, as in the first versions of PyCIL"
+        warnings.warn(f"{path} has accuracies up to {high:.6g}: they are taken for {unit}", stacklevel=3)
     return [row._replace(accuracy=_within_one(scale * row.accuracy)) for row in rows]
 
 
@@ -133,8 +135,8 @@ _ROUNDING: Final = 1e-6
 """Single precision may end so far outside of 0 to 1."""
 _SMALLEST_PERCENTAGE: Final = 2.0
 """No log whose best accuracy is between 1 and 2 is likely to hold fractions or percentages."""
-_PERCENTAGES: Final = ("mammoth", "pycil")
-"""Tools that write percentages only."""
+_LARGEST_FRACTION: Final = {"mammoth": -1.0, "pycil": 1.0}
+"""Tools that write percentages: always, or unless no value of a log is above 1."""
 
 
 _SQLITE: Final = b"SQLite format 3"
@@ -255,25 +257,39 @@ def _mammoth(path: Path) -> list[Row]:
 def _pycil(path: Path) -> list[Row]:
     """The last run in a log file of PyCIL or PILOT: after each task, the accuracy of groups of classes.
 
-    Every evaluation of a run has more groups than the first one; a run that is repeated appends to the file.
+    A run that is repeated appends to the file.
     """
     runs: list[list[dict[str, float]]] = []
     for match in re.finditer(r"(?:CNN: |=> )(\{'total'.*\})", path.read_text("utf-8")):
         groups = ast.literal_eval(re.sub(r"np\.float\d+\(([^)]*)\)", r"\1", match[1]))
-        classes = {name: value for name, value in groups.items() if re.fullmatch(r"\d+-\d+", name)}
-        if not runs or len(classes) < len(runs[-1][-1]) or len(classes) <= len(runs[-1][0]):
+        if not runs or _begins_run(groups, runs[-1]):
             runs.append([])
-        runs[-1].append(classes)
+        runs[-1].append(groups)
     if len(runs) > 1:
         warnings.warn(
             f"{path} has {len(runs)} runs, one after the other: only the last one is read", stacklevel=4
         )
     rows: list[Row] = []
     names: list[str] = []
-    for step, classes in enumerate(runs[-1] if runs else [], start=1):
+    for step, groups in enumerate(runs[-1] if runs else [], start=1):
+        classes = _classes(groups)
         names += [name for name in classes if name not in names]
         rows += [Row(step, names[-1], name, float(value)) for name, value in classes.items()]
     return rows
+
+
+def _begins_run(groups: Mapping[str, float], run: Sequence[Mapping[str, float]]) -> bool:
+    """Whether an evaluation in a log of PyCIL is not the next one of a run, but the first of another one."""
+    if isinstance(run[0].get("old"), int):
+        # Before any class is old, their accuracy is the whole number 0; later it has a decimal point.
+        return isinstance(groups.get("old"), int)
+    now, first, latest = (len(_classes(one)) for one in (groups, run[0], run[-1]))
+    return now < latest or now <= first
+
+
+def _classes(groups: Mapping[str, float]) -> dict[str, float]:
+    """The groups that are ranges of classes; ten classes each in some versions, whatever a task has."""
+    return {name: value for name, value in groups.items() if re.fullmatch(r"\d+-\d+", name)}
 
 
 def _lm_eval(path: Path) -> list[Row]:
