@@ -193,8 +193,9 @@ def test_a_task_that_is_learned_again_is_not_forgotten() -> None:
 def test_whose_loss_is_not_counted_where_tasks_are_learned_again(phases: tuple[int, ...], lost: str) -> None:
     steps = np.arange(len(phases))
     curve = Curve(step=steps, learning=np.array(phases), accuracy=np.full((len(steps), 3), 0.5))
-    reason = f"does not count what {lost} lost while earlier tasks were learned again"
-    assert summarise(curve).why["FORG"] == reason
+    why = summarise(curve).why
+    assert why["FORG"] == f"does not count what {lost} lost while earlier tasks were learned again"
+    assert why["AvgLAcc"] == f"counts {lost} as evaluated after earlier tasks were learned again"
 
 
 def test_tasks_that_are_learned_leave_no_reservation() -> None:

@@ -25,6 +25,8 @@ _OF_LEARNED: Final = (
 """The metrics that count only tasks that were learned."""
 _OF_FORGETTING: Final = ("FORG", "AF", "AvgFgt", "BWT", "RAF")
 """The metrics that compare the end of the run with the moments when another task begins."""
+_OF_LEARNING: Final = "AvgLAcc"
+"""The metric of what was learned, at the moments when another task begins."""
 _OF_SAMPLES: Final = frozenset(("bits", "right"))
 """What metrics of single samples need."""
 
@@ -69,10 +71,12 @@ class Inputs:
         if self.levels is not None and not _OF_SAMPLES.isdisjoint(metric.needs):
             few, all_samples = self.levels.small, self.levels.whole
             return f"counts the {few:,} of {all_samples:,} samples of each task that every evaluation asks"
-        if self.followed and metric.name in _OF_FORGETTING:
+        if self.followed and metric.name in (*_OF_FORGETTING, _OF_LEARNING):
             names = ", ".join(str(self.tasks[column]) for column in self.followed)
-            lost = f"task{'s' * (len(self.followed) > 1)} {names}"
-            return f"does not count what {lost} lost while earlier tasks were learned again"
+            tasks = f"task{'s' * (len(self.followed) > 1)} {names}"
+            if metric.name == _OF_LEARNING:
+                return f"counts {tasks} as evaluated after earlier tasks were learned again"
+            return f"does not count what {tasks} lost while earlier tasks were learned again"
         if not self.unlearned or metric.name not in _OF_LEARNED:
             return ""
         n = len(self.unlearned)
