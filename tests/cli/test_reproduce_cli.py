@@ -74,6 +74,21 @@ def test_power_says_what_would_be_noticed_and_how_many_runs_it_takes(tmp_path: P
 
 
 @pytest.mark.parametrize(
+    ("name", "cell", "last"),
+    [
+        # No spread is published and nothing was run; a computed number has no spread.
+        ("004-table3", "D5-5/FC", ["–", "never"]),
+        ("001-table1", "random", ["1", "1"]),
+    ],
+)
+def test_power_says_never_only_where_more_runs_cannot_help(
+    name: str, cell: str, last: list[str], tmp_path: Path
+) -> None:
+    text = said(name, "--power", "--cells", cell, "--out", str(tmp_path))
+    assert text.splitlines()[1].split()[-2:] == last
+
+
+@pytest.mark.parametrize(
     "words",
     [
         ("002-tabel2",),

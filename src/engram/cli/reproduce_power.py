@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,8 @@ def print_power(
     stderr.print(
         "2 points: the number of runs that makes 2 points detectable (.02 where numbers are fractions); "
         "shown: the number of runs that can show agreement within 1 point (.01), if there is no difference "
-        "at all; never: the published mean itself is too uncertain, or its spread is not published"
+        "at all; never: the published mean itself is too uncertain, or its spread is not published; –: no "
+        "run and no published spread says how much runs differ"
     )
 
 
@@ -49,7 +51,7 @@ def _cells(row: Power) -> tuple[str, ...]:
         str(row.planned),
         _known(row.then, digits),
         _known(row.likely, digits),
-        _runs(row.for_target),
+        "–" if math.isnan(row.sd) else _runs(row.for_target),
         _runs(row.to_reproduce),
     )
 

@@ -47,7 +47,7 @@ class Power:
         then: The same with the planned number of runs.
         likely: The true difference that is noticed with a probability of 80 % with the planned runs.
         for_target: The smallest number of runs with which a difference of 2 points is called `differs`; None
-            if no number is enough, because the published mean itself is too uncertain.
+            if no number is enough, because the published mean itself is too uncertain, or if `sd` is NaN.
         to_reproduce: The smallest number of runs that can show equivalence, if there is no difference at all;
             None if no number is enough.
     """
@@ -201,6 +201,7 @@ def _powers(pieces: Sequence[Piece], written: Record, seeds: int | None) -> Iter
             ours = values.get(cell.name, [])
             if piece.exact:
                 exactly = compare(cell, ours, exact=True).detectable
-                yield Power(cell, len(ours), len(ours), 0.0, exactly, exactly, exactly, None, None)
+                # Without any chance, the first run tells everything.
+                yield Power(cell, len(ours), len(ours), 0.0, exactly, exactly, exactly, 1, 1)
             else:
                 yield power_of(cell, ours, planned=piece.seeds if seeds is None else seeds)
