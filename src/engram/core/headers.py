@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from engram.core.errors import InputError
@@ -36,8 +37,8 @@ def refuse_repeated_columns(names: Sequence[str], source: object) -> None:
         Traceback (most recent call last):
         engram.core.errors.InputError: new.csv has 2 columns 'correct': every name must occur once
     """
-    stripped = [name.strip() for name in names]
-    repeated = next((name for name in stripped if name and stripped.count(name) > 1), None)
+    counts = Counter(name.strip() for name in names)
+    repeated = next((name for name, count in counts.items() if name and count > 1), None)
     if repeated is not None:
-        count = stripped.count(repeated)
+        count = counts[repeated]
         raise InputError(f"{source} has {count} columns {repeated!r}: every name must occur once")
