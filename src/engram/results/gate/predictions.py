@@ -159,10 +159,13 @@ def _words(column: polars.Series, source: str) -> polars.Series:
         >>> _words(pl.Series(["3", " 3.0", "03"]), "new").to_list()
         ['3', '3', '03']
     """
-    if column.dtype.is_float():
-        column = column.fill_nan(None)
-    words = as_text(column, source).str.strip_chars()
+    words = as_text(_without_nan(column), source).str.strip_chars()
     return words.str.replace(r"^(-?\d+)\.0+$", "$1").str.replace("^-0$", "0")
+
+
+def _without_nan(column: polars.Series) -> polars.Series:
+    """A column whose numbers that are NaN are null."""
+    return column.fill_nan(None) if column.dtype.is_float() else column
 
 
 def _values(words: polars.Series) -> polars.Series:
@@ -321,7 +324,7 @@ def _of_folder(folder: Path, score: str | None) -> Predictions:
 
 
 def _identities(column: polars.Series, source: str) -> polars.Series:
-    missing = int(column.is_null().sum() + (column.is_nan().sum() if column.dtype.is_float() else 0))
+    missing = int(_without_nan(column).is_null().sum())
     if missing:
         raise InputError(f"{source}: {subject(missing, 'sample')} no id; every row needs one")
     return as_text(column, source).str.strip_chars().alias(ID)
