@@ -438,10 +438,11 @@ def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
 
 
 def test_answers_that_contradict_their_labels_are_refused() -> None:
-    answers = {"id": [1, 2, 3], "label": ["a", "b", None], "prediction": ["a", "c", "a"]}
-    problem = "new, row 2: correct is 1, but label is 'b' and prediction is 'c'"
-    with pytest.raises(InputError, match=problem):
+    answers = {"id": [1, 2, 3], "label": ["a", "b", None], "prediction": ["a", "a", "a"]}
+    with pytest.raises(InputError, match="new, row 2: correct is 1, but label is 'b' and prediction is 'a'"):
         read_answers({**answers, "correct": [1, 1, 1]}, "new")
+    with pytest.raises(InputError, match="new, row 1: correct is 0, but label is 'a' and prediction is 'a'"):
+        read_answers({**answers, "correct": [0, 0, 1]}, "new")
     assert read_answers({**answers, "correct": [1, 0, 1]}, "new").frame["correct"].to_list() == [1, 0, 1]
     numbers = {"id": [1, 2], "label": ["3", "4"], "prediction": [3.0, 5.0], "correct": [1, 0]}
     assert read_answers(numbers, "new").frame["correct"].to_list() == [True, False]
@@ -455,10 +456,12 @@ def test_answers_that_contradict_their_labels_are_refused() -> None:
         (["True", "False"], ["true", "true"], [1, 0]),
         (["01", "1e3"], ["1", "1000"], [1, 0]),
         ([float("nan"), 1.0], [3.0, 1.0], [1, 1]),
+        (["Paris", "Rome"], ["It is Paris.", "Milan"], [1, 0]),
+        ([3.1, 2.5], [3.12, 3.5], [1, 0]),
         ([1, 0], [[0.1, 0.9], [0.3, 0.7]], [1, 0]),
     ],
 )
-def test_answers_that_are_written_in_another_way_contradict_nothing(
+def test_answers_that_are_right_in_another_way_contradict_nothing(
     label: list[object], prediction: list[object], correct: list[int]
 ) -> None:
     table = {"id": [1, 2], "label": label, "prediction": prediction, "correct": correct}

@@ -114,15 +114,17 @@ def of_table(table: Table, *, source: str) -> Predictions:
 
 
 def consistent(predictions: Predictions) -> Predictions:
-    """The same predictions, where what is right is what has the prediction that the label says.
+    """The same predictions, where `correct` does not contradict label and prediction.
 
-    The labels and answers of runs need not be of one kind: an answer is an output of the network.
+    What is right may be more than the label itself: another spelling, a number that is near, an answer that a
+    judge accepts. But another class is not right, and the label itself is not wrong. The labels and answers
+    of runs need not be of one kind: an answer is an output of the network.
 
     Raises:
-        InputError: An answer is said to be right and is not the label, or the other way round.
+        InputError: An answer is said to be right and is another label, or to be wrong and is the label.
 
     Example:
-        >>> table = {"id": [7], "label": ["cat"], "prediction": ["dog"], "correct": [1]}
+        >>> table = {"id": [7, 8], "label": ["cat", "dog"], "prediction": ["dog", "Dog"], "correct": [1, 1]}
         >>> consistent(of_table(table, source="new"))
         Traceback (most recent call last):
         engram.core.errors.InputError: new, row 1: correct is 1, but label is 'cat' and prediction is 'dog'...
@@ -133,10 +135,9 @@ def consistent(predictions: Predictions) -> Predictions:
     if any(frame[name].dtype.is_nested() for name in (LABEL, PREDICTION)):
         return predictions
     label, answer = (_words(frame[name], predictions.source) for name in (LABEL, PREDICTION))
-    # What is written in two ways, such as 01 and 1, may be one class or two.
-    same, alike = label.eq_missing(answer), (_values(label) == _values(answer)).fill_null(value=False)
+    same, known = label.eq_missing(answer), answer.is_in(label.drop_nulls().unique().implode())
     right = frame[CORRECT]
-    wrong = ((right & ~same & ~alike) | (~right & same)) & label.is_not_null()
+    wrong = ((right & ~same & known) | (~right & same)).fill_null(value=False) & label.is_not_null()
     if wrong.any():
         row = int(wrong.arg_true()[0])
         raise InputError(
@@ -166,14 +167,6 @@ def _words(column: polars.Series, source: str) -> polars.Series:
 def _without_nan(column: polars.Series) -> polars.Series:
     """A column whose numbers that are NaN are null."""
     return column.fill_nan(None) if column.dtype.is_float() else column
-
-
-def _values(words: polars.Series) -> polars.Series:
-    """The numbers that words may stand for; true is 1, and false is 0."""
-    import polars as pl
-
-    plain = words.str.to_lowercase().replace({"true": "1", "false": "0"})
-    return plain.cast(pl.Float64, strict=False)
 
 
 # Files ----------------------------------------------------------------------------------------------
