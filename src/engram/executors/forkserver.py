@@ -14,6 +14,7 @@ from multiprocessing import get_all_start_methods, get_context, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from tempfile import gettempdir
 
+from engram.core.stopping import NUMBERS
 from engram.engine.threads import WAITING
 
 _PRELOADED = "engram.executors.worker"
@@ -57,9 +58,11 @@ def prepare_workers() -> None:
 
 @contextmanager
 def worker_environment() -> Iterator[None]:
-    """The environment of a process that is started inside: one thread that sleeps while it waits, no Ctrl-C.
+    """The environment of a process that is started inside: one thread that sleeps while it waits, no signals.
 
-    In a terminal Ctrl-C reaches all processes; only the parent handles it.
+    In a terminal Ctrl-C reaches all processes; only the parent handles it. A signal to end may reach all of
+    them as well: if the process that workers are forked from ended, they would seem to have ended with it,
+    and nobody would wait for their checkpoints. Workers listen to such signals again (`worker.work`).
     """
     before = {name: os.environ.get(name) for name in _ENVIRONMENT}
     os.environ.update(_ENVIRONMENT)
@@ -67,7 +70,7 @@ def worker_environment() -> Iterator[None]:
     if masks:
         # If it started later, it would remove the mask before the worker starts.
         resource_tracker.ensure_running()
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
     try:
         yield
     finally:

@@ -19,7 +19,7 @@ import torch
 
 from engram.core.leases import Held
 from engram.core.plugins import load_plugin
-from engram.core.stopping import Stopped
+from engram.core.stopping import NUMBERS, Stopped
 from engram.engine.execute import attempt
 from engram.engine.memory import keep_freed_memory
 from engram.engine.observers import Step, Watcher
@@ -172,8 +172,9 @@ def work(pipe: Connection, setup: Setup) -> None:
     os.dup2(2, 1)
     os.environ.update(setup.environment)
     if hasattr(signal, "pthread_sigmask"):
-        # In a terminal Ctrl-C reaches all processes; only the parent handles it.
+        # In a terminal Ctrl-C reaches all processes; only the parent handles it. Others end the run here.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, set(NUMBERS) - {signal.SIGINT})
     warnings.showwarning = _warn
     torch.set_num_threads(setup.where.threads or 1)
     keep_freed_memory()
