@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from engram.core.errors import InputError
+from engram.core.errors import Damaged, InputError
 from engram.metrics.intervals import Summary, over_seeds
 from engram.metrics.registry import bounds_of, find
 from engram.record.run import Run
@@ -54,6 +54,9 @@ def resolution(run: Run, name: str) -> float:
     Accuracies are multiples of it, where all tasks have equally many samples. Metrics of all tasks but one
     are somewhat coarser.
 
+    Raises:
+        Damaged: The trace is not what was written.
+
     Example:
         >>> from engram.core.trace import Trace
         >>> from engram.record.tables import Tables
@@ -67,6 +70,9 @@ def resolution(run: Run, name: str) -> float:
         trace = run.trace
         if metric.task_ends_suffice:
             trace = next((ends for ends in (run.ends, run.trace.at_ends()) if len(ends)), run.trace)
+    except Damaged:
+        # Without it, the interval would be another one.
+        raise
     except InputError:
         return 0.0
     samples = sum(dict(zip(trace.task, trace.total, strict=True)).values())
