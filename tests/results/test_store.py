@@ -19,7 +19,9 @@ import torch
 from tests.results.simulated import write_run
 
 import engram
+from engram.cli.output import incomplete_as_json, name_incomplete
 from engram.core.errors import Damaged, InputError
+from engram.record.incomplete import what_to_do
 from engram.record.run import Run
 from engram.results.integrity import check_run
 from engram.results.runs import Runs, without_damaged
@@ -215,6 +217,29 @@ def test_a_file_of_tables_that_is_gone_is_damage(store: Path, tmp_path: Path) ->
     runs = without_damaged(engram.load(place))
     assert [run.method for run in runs] == ["finetune"] * 2
     assert [run.status for run in runs.incomplete] == ["damaged"] * 2
+
+
+def test_what_needs_a_damaged_trace_says_so(store: Path, tmp_path: Path) -> None:
+    place = shutil.copytree(store, tmp_path / "store")
+    for file in (place / "trace").iterdir():
+        file.write_bytes(file.read_bytes()[:100])
+    # The smallest change of ACC is that of one test sample.
+    with pytest.raises(Damaged, match="cannot read"):
+        engram.load(place).compare("ACC")
+
+
+def test_a_damaged_run_of_a_store_is_named_by_its_id(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = shutil.copytree(store, tmp_path / "store")
+    [file, _] = sorted((place / "trace").iterdir())
+    file.unlink()
+    runs = without_damaged(engram.load(place))
+    name_incomplete(runs)
+    first = runs.incomplete[0].id
+    assert f"left out: {first}: it is damaged: " in capsys.readouterr().err
+    assert what_to_do(runs.incomplete[0]) == "write the store again with engram compact"
+    assert [row["folder"] for row in incomplete_as_json(runs)] == [None, None]
 
 
 def test_a_damaged_run_is_left_out_and_a_failure_leaves_nothing(

@@ -86,10 +86,10 @@ def fail(message: str, *, code: int = 2) -> NoReturn:
 
 def name_incomplete(runs: Runs) -> None:
     """List the runs that are left out because they failed, were killed, are still running or are damaged."""
-    from engram.record.incomplete import what_to_do, why_incomplete
+    from engram.record.incomplete import place_of, what_to_do, why_incomplete
 
     for run in runs.incomplete:
-        line = f"left out: {run.folder}: {why_incomplete(run)}; {what_to_do(run)}"
+        line = f"left out: {place_of(run)}: {why_incomplete(run)}; {what_to_do(run)}"
         stderr.print(line, markup=False, soft_wrap=True)
 
 
@@ -98,7 +98,12 @@ def incomplete_as_json(runs: Runs) -> list[JsonObject]:
     from engram.record.incomplete import why_incomplete
 
     return [
-        {"id": run.id, "folder": str(run.folder), "status": run.status, "why": why_incomplete(run)}
+        {
+            "id": run.id,
+            "folder": None if run.folder is None else str(run.folder),
+            "status": run.status,
+            "why": why_incomplete(run),
+        }
         for run in runs.incomplete
     ]
 

@@ -6,6 +6,16 @@ from engram.core.leases import holder_of
 from engram.record.run import REPAIR, Run
 
 
+def place_of(run: Run) -> str:
+    """Where a run is: its folder, or its id if it is in a compact store or was never saved.
+
+    Example:
+        >>> place_of(Run(description={"id": "er-s0", "label": "er"}))
+        'er-s0'
+    """
+    return run.id if run.folder is None else str(run.folder)
+
+
 def why_incomplete(run: Run) -> str:
     """The state of a run that is not finished, and the reason, as a sentence without its end.
 
@@ -35,6 +45,8 @@ def what_to_do(run: Run) -> str:
         >>> what_to_do(Run(description={"id": "a", "label": "er"}))
         'run it'
     """
+    if run.status == "damaged" and run.folder is None:
+        return "write the store again with engram compact"
     return {
         "running": "wait for it",
         "failed": "run it again, or delete its folder",

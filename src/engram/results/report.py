@@ -16,7 +16,7 @@ from engram.metrics.gaps import stability_gaps
 from engram.metrics.intervals import Summary
 from engram.metrics.registry import Metric, find, users_metrics
 from engram.metrics.scores import MEANINGS, shown_times
-from engram.record.incomplete import why_incomplete
+from engram.record.incomplete import place_of, why_incomplete
 from engram.record.run import Run
 from engram.results.card_section import cards_section
 from engram.results.document import document
@@ -85,7 +85,7 @@ def write_report(runs: Iterable[Run], path: Path) -> Runs:
     """
     shown = without_damaged(runs, most=DRAWN)
     if not shown:
-        left_out = "".join(f"; {run.folder}: {why_incomplete(run)}" for run in shown.incomplete[:3])
+        left_out = "".join(f"; {place_of(run)}: {why_incomplete(run)}" for run in shown.incomplete[:3])
         raise InputError(f"nothing to report: at least one finished run is required, got none{left_out}")
     text = page(shown.groups(), shown.incomplete)
     write_whole(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))

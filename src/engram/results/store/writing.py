@@ -17,7 +17,7 @@ from engram.core.folder import EXPERIMENT, finite
 from engram.core.jsons import Json, JsonObject
 from engram.core.trace import Trace
 from engram.record.failure import Failure, FailureKind
-from engram.record.incomplete import why_incomplete
+from engram.record.incomplete import place_of, why_incomplete
 from engram.record.run import Run
 from engram.record.seal import CHECKSUMS, digest_of, sealed
 from engram.results.store.layout import (
@@ -130,7 +130,8 @@ def _written(runs: Iterable[Run], place: Path, told: Callable[[int], None]) -> C
             told(len(rows) + len(damaged))
         writer.flush()
     if not rows:
-        raise InputError(f"there is no run to compact: {damaged[0].folder}: {why_incomplete(damaged[0])}")
+        first = damaged[0]
+        raise InputError(f"there is no run to compact: {place_of(first)}: {why_incomplete(first)}")
     import polars as pl
 
     index = pl.DataFrame(rows, infer_schema_length=None)
