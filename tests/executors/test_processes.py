@@ -13,7 +13,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from multiprocessing import Pipe
+from multiprocessing import Pipe, forkserver
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from engram.engine.observers import Observer, Step, Watcher
 from engram.engine.recipe import experiment
 from engram.engine.where import Where
 from engram.executors import processes, worker
-from engram.executors.forkserver import worker_context
+from engram.executors.forkserver import prepare_workers, worker_context
 from engram.executors.processes import Processes
 from engram.executors.queue import ExperimentQueue, failed_since, failure_stamp
 from engram.executors.shared_data import SharedImages, share
@@ -521,3 +521,16 @@ def test_a_failure_is_recorded_without_another_thread(
     assert failed.folder == tmp_path / planned.id
     assert json.loads((failed.folder / FAILURE).read_text())["kind"] == "out of memory"
     assert not (failed.folder / LEASE).exists()
+
+
+@pytest.mark.skipif(worker_context().get_start_method() != "forkserver", reason="workers are not forked")
+def test_another_process_forks_workers_when_the_first_is_killed(tmp_path: Path) -> None:
+    prepare_workers()
+    number = forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined]
+    # It takes the request for a worker, and is killed before it answers.
+    os.kill(number, signal.SIGSTOP)
+    killer = threading.Timer(1.0, os.kill, (number, signal.SIGKILL))
+    killer.start()
+    [done] = Processes(Where(out=tmp_path, jobs=1))([experiment("split-digits", "er", updates=2)])
+    killer.join()
+    assert done.finished

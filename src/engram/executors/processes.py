@@ -36,6 +36,9 @@ _PATIENCE_SECONDS = 5.0
 _ERROR_SECONDS = 60.0
 """So long runs may take to write their checkpoints after an error: maybe nobody is there to end them."""
 
+_REPLACED_SECONDS = 0.2
+"""So long a process that was killed may take to end."""
+
 _SILENT_SECONDS = 3.0
 """After so long it is said what is waited for."""
 
@@ -170,8 +173,7 @@ class _Worker:
         self.pipe, worker_end = context.Pipe()
         # Not a daemon: daemons may not start the processes that read data ahead.
         self.process: BaseProcess = context.Process(target=work, args=(worker_end, setup))
-        with worker_environment():
-            self.process.start()
+        _start(self.process)
         worker_end.close()
 
     @property
@@ -277,6 +279,28 @@ class _Worker:
         assert self.running is not None
         experiment, self.running = self.running.experiment, None
         return experiment
+
+
+def _start(process: BaseProcess) -> None:
+    """Start a worker; where the process that workers are forked from was killed, another one takes its place.
+
+    Raises:
+        InputError: That one was killed as well.
+    """
+    for tries_left in (1, 0):
+        try:
+            with worker_environment():
+                process.start()
+        except (EOFError, ConnectionError) as error:
+            if not tries_left:
+                raise InputError(
+                    "a worker process did not start: the process that workers are forked from was killed, as "
+                    "the system does when memory runs out; use fewer --jobs"
+                ) from error
+            # Until it is known to have ended, it is not replaced.
+            time.sleep(_REPLACED_SECONDS)
+        else:
+            return
 
 
 def _dismiss(team: Sequence[_Worker], patience: float = 0.0) -> None:
