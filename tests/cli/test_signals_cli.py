@@ -178,7 +178,8 @@ def test_a_sweep_stops_as_after_ctrl_c(number: signal.Signals, whom: str, plugin
     # Who still makes a run is waited for, so it has its checkpoint by now.
     last = errors.strip().splitlines()[-1]
     assert last == (
-        f"error: interrupted: 0 of 2 runs are finished and kept in {out}; run the same command again to resume"
+        f"error: interrupted: 0 of 2 runs are finished and kept in {out}; "
+        "run the same command again to resume"
     )
     [folder] = [path for path in out.iterdir() if path.is_dir()]
     assert read_checkpoint(folder / CHECKPOINT)["place"]["step"] > 8

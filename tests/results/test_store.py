@@ -19,6 +19,7 @@ import torch
 from tests.results.simulated import write_run
 
 import engram
+from engram.cli.audit import required_card
 from engram.cli.output import incomplete_as_json, name_incomplete
 from engram.core.errors import Damaged, InputError
 from engram.record.incomplete import what_to_do
@@ -240,6 +241,8 @@ def test_a_damaged_run_of_a_store_is_named_by_its_id(
     assert f"left out: {first}: it is damaged: " in capsys.readouterr().err
     assert what_to_do(runs.incomplete[0]) == "write the store again with engram compact"
     assert [row["folder"] for row in incomplete_as_json(runs)] == [None, None]
+    with pytest.raises(InputError, match=r"^the run er-0 was made before cards"):
+        required_card(Run(description={"id": "er-0", "label": "er"}))
 
 
 def test_a_damaged_run_is_left_out_and_a_failure_leaves_nothing(

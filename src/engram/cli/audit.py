@@ -55,12 +55,13 @@ def audit(
 
 def required_card(run: Run) -> Card:
     """The card of a run; a run without one is refused."""
+    from engram.record.incomplete import place_of
     from engram.results.card import card_of
 
     card = card_of(run)
     if card is None:
         raise InputError(
-            f"the run {run.folder} was made before cards were recorded, or by a loop of your own: run it "
+            f"the run {place_of(run)} was made before cards were recorded, or by a loop of your own: run it "
             "again with --again"
         )
     return card
