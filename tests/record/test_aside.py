@@ -155,6 +155,25 @@ def test_a_save_replaces_the_run_and_nothing_else(run: Path) -> None:
     assert content(run) == {"selection.json": "old", RESULT: '"new"\n'} and hidden(run) == []
 
 
+@pytest.mark.parametrize("by_save", [False, True])
+def test_files_that_are_relative_links_are_put_back(by_save: bool, tmp_path: Path) -> None:
+    """As tools that keep large files beside a repository make them."""
+    finished(tmp_path / "objects")
+    run, before = tmp_path / "run", content(tmp_path / "objects")
+    run.mkdir()
+    for name in before:
+        (run / name).symlink_to(Path("..", "objects", name))
+    if by_save:
+        with pytest.raises(KeyboardInterrupt), replacing(run):
+            (run / TRACE).write_text("half")
+            raise KeyboardInterrupt
+    else:
+        assert set_aside(run, again=True)
+        (run / TRACE).write_text("half")
+        restore(run)
+    assert content(run) == before == content(tmp_path / "objects") and hidden(run) == []
+
+
 def test_a_save_that_fails_changes_nothing(run: Path) -> None:
     before = content(run)
     with pytest.raises(KeyboardInterrupt), replacing(run):

@@ -212,7 +212,12 @@ def _files(folder: Path, only: Collection[str] | None = None) -> list[Path]:
 
 
 def _link(file: Path, other: Path) -> None:
-    """Give a file a second name; where the disk has no links, copy it."""
+    """Give a file a second name; where the disk has no links, copy it.
+
+    Of a symbolic link, that is the file that it leads to: elsewhere, a relative one would lead to nothing.
+    """
+    if file.is_symlink() and file.exists():
+        file = file.resolve()
     with as_input_error(f"cannot write {other.parent}", "; choose another folder"):
         try:
             os.link(file, other)
