@@ -11,10 +11,13 @@ import torch
 
 import engram
 from engram.core.errors import InputError
+from engram.core.folder import RECORD
 from engram.core.trace import Trace
 from engram.engine.observers import Step, Watcher
 from engram.engine.zoom import Stretch, zoom
+from engram.record.aside import move_aside
 from engram.record.checkpoints import kept_checkpoints, kept_file
+from engram.record.description import save_description
 from engram.record.run import Run
 from engram.record.tables import Tables
 from engram.record.zoom import Zoom
@@ -325,6 +328,16 @@ def test_a_zoom_replaces_one_that_was_killed_while_it_was_written(run: Run, tmp_
     (place / "trace.parquet").write_bytes(b"half")
     again = engram.zoom(run, (24, 26), out=place)
     assert Run.load(place).trace.bits == before.trace.bits == again.trace.bits
+    # Killed before the first file of the new one was there.
+    move_aside(place, to=".replaced", only=RECORD)
+    assert engram.zoom(run, (24, 26), out=place).trace.bits == before.trace.bits
+    assert Run.load(place).finished and not (place / ".replaced").exists()
+    # What is hidden there is somebody's, too.
+    save_description(place, run.description)
+    move_aside(place, to=".replaced", only=RECORD)
+    with pytest.raises(InputError, match="holds something else"):
+        engram.zoom(run, (24, 26), out=place)
+    assert (place / "experiment.json").exists()
 
 
 def test_the_command_for_a_dip(run: Run) -> None:
