@@ -1,11 +1,12 @@
 """Rows are samples only if they are found among the samples."""
 
+import numpy as np
 import pytest
 import torch
 
-from engram.datasets.stream import Stream
+from engram.datasets.stream import Stream, TaskData
 from engram.engine import sample_search
-from engram.engine.sample_search import MOST_ROWS, SampleSearch
+from engram.engine.sample_search import FROM_DISK, MOST_ROWS, SampleSearch
 from engram.scenarios import split
 
 STREAM = Stream(split("digits", setting="class"))
@@ -26,6 +27,26 @@ def test_rows_are_found_however_they_are_held() -> None:
     assert (search([later], 0), search([later], 1)) == (0, 3)
 
 
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation functions")
+def test_rows_are_found_in_numbers_of_any_type() -> None:
+    search = SampleSearch(STREAM)
+    rows = IMAGES[:6]
+    assert search([rows.to(torch.float8_e5m2).float()], 0) == search([rows.to(torch.float8_e5m2)], 0)
+    assert search([(rows * 1000).to(torch.uint16), (rows * 1000).to(torch.uint32)], 0) == 12
+    assert search([torch.quantize_per_tensor(rows, 1 / 255, 0, torch.quint8)], 0) == 6
+    assert search([rows.numpy().astype(kind) for kind in (">f4", np.longdouble, np.clongdouble)], 0) == 18
+
+
+def test_what_has_no_numbers_has_no_samples() -> None:
+    given_up = IMAGES[:6].clone()
+    given_up.untyped_storage().resize_(0)
+    texts, dates = np.full((6, 64), "a"), np.zeros((6, 64), dtype="datetime64[s]")
+    fields = np.zeros((6, 64), dtype=[("a", "f4"), ("b", "i4")])
+    search = SampleSearch(STREAM)
+    assert search([given_up, torch.empty(6, 64, device="meta"), texts, dates, fields], 0) == 0
+    assert search([torch.full((6, 64), value) for value in (torch.nan, torch.inf)], 0) == 0
+
+
 @pytest.mark.parametrize("one_by_one", [True, False])
 def test_of_many_rows_some_are_compared(one_by_one: bool) -> None:
     rows = torch.cat([IMAGES, IMAGES, IMAGES]).flatten(1)
@@ -34,10 +55,30 @@ def test_of_many_rows_some_are_compared(one_by_one: bool) -> None:
     assert found == pytest.approx(len(rows), abs=4)
 
 
-def test_of_many_samples_on_disk_some_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+def _read_from_disk(task: int, monkeypatch: pytest.MonkeyPatch, *, at_most: int = FROM_DISK) -> Stream:
+    """The data, with one task that has to be read from disk."""
     stream = Stream(split("digits", setting="class"))
-    monkeypatch.setattr(stream.train(0), "in_memory", False)
-    search = SampleSearch(stream)
-    assert search([IMAGES[:100]], 0) == 100 and search([IMAGES.mean(dim=0)], 0) == 0
-    monkeypatch.setattr(sample_search, "FROM_DISK", 100)
-    assert search([IMAGES[:100]], 0) == pytest.approx(100, abs=4) and search([IMAGES.mean(dim=0)], 0) == 0
+    in_memory = stream.train
+
+    def train(number: int) -> TaskData:
+        data = in_memory(number)
+        data.in_memory = number != task
+        return data
+
+    monkeypatch.setattr(stream, "train", train)
+    monkeypatch.setattr(sample_search, "FROM_DISK", at_most)
+    return stream
+
+
+@pytest.mark.parametrize("at_most", [FROM_DISK, 100])
+def test_of_many_samples_on_disk_some_are_compared(at_most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    search = SampleSearch(_read_from_disk(0, monkeypatch, at_most=at_most))
+    kept = torch.cat([IMAGES[:100].flatten(1), torch.eye(64)])
+    assert search([kept], 0) == pytest.approx(100, abs=4) and search([IMAGES.mean(dim=0)], 0) == 0
+    # Those that are not compared.
+    assert search([IMAGES[1:3]], 0) == (2 if at_most == FROM_DISK else 0)
+
+
+def test_only_what_is_found_on_disk_is_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
+    search = SampleSearch(_read_from_disk(1, monkeypatch, at_most=30))
+    assert search([IMAGES[:5], torch.eye(64)], 1) == 5

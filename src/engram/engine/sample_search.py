@@ -57,20 +57,52 @@ class SampleSearch:
         tables = [self.stream.train(task) for task in tasks]
         on_disk = sum(len(data) for data in tables if not data.in_memory)
         skip = max(1, -(-on_disk // FROM_DISK))
-        known = torch.zeros(len(rows), dtype=torch.bool)
+        in_memory, from_disk = torch.zeros(2, len(rows), dtype=torch.bool)
         for data in tables:
-            for places in torch.arange(0, len(data), 1 if data.in_memory else skip).split(READ_AT_ONCE):
+            known, each = (in_memory, 1) if data.in_memory else (from_disk, skip)
+            for places in torch.arange(0, len(data), each).split(READ_AT_ONCE):
                 samples = _centred(data.prepared(places).reshape(-1, size))
                 known |= (rows @ samples.T).amax(dim=1) > ALIKE
-        return min(several, int(known.sum()) * step * skip)
+        found = int(in_memory.sum()) + int((from_disk & ~in_memory).sum()) * skip
+        return min(several, found * step)
 
 
 def _varied_rows(values: Array, size: int) -> Tensor:
     """The rows of an array that do not have the same value everywhere, such as free places of a memory."""
-    array = values.detach() if isinstance(values, Tensor) else torch.from_numpy(np.array(values))
-    array = (array if array.layout == torch.strided else array.to_dense()).cpu()
-    rows = (array.real if array.is_complex() else array).reshape(-1, size)
-    return rows[rows.amax(dim=1) != rows.amin(dim=1)]
+    try:
+        rows = _tensor(values).reshape(-1, size)
+        return rows[rows.amax(dim=1) != rows.amin(dim=1)]
+    except (RuntimeError, TypeError, ValueError):
+        # What has no values, such as tensors on the meta device, texts and dates, has no samples.
+        return torch.zeros(0, size)
+
+
+def _tensor(values: Array) -> Tensor:
+    """The values of an array in memory, of a type that can be compared."""
+    if isinstance(values, np.ndarray):
+        native = values.dtype.newbyteorder("=")
+        widest = np.dtype(_WIDEST.get(native.kind, native))
+        kind = native if native.itemsize <= widest.itemsize else widest
+        tensor = torch.from_numpy(np.array(values, dtype=kind))
+    else:
+        tensor = values.detach()
+    tensor = tensor.dequantize() if tensor.is_quantized else tensor
+    tensor = (tensor if tensor.layout == torch.strided else tensor.to_dense()).cpu()
+    if not tensor.untyped_storage().nbytes():
+        raise TypeError("the memory of this tensor was given up")
+    tensor = tensor.real if tensor.is_complex() else tensor
+    return tensor if tensor.dtype in _COMPARED else tensor.double()
+
+
+_WIDEST = {"f": np.float64, "c": np.complex128}
+"""The widest numbers that PyTorch knows."""
+_COMPARED = frozenset(
+    (
+        *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64),
+        *(torch.float16, torch.bfloat16, torch.float32, torch.float64),
+    )
+)
+"""The types of which PyTorch finds the largest value."""
 
 
 def _every(step: int, parts: Sequence[Tensor]) -> Tensor:
