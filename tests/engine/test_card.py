@@ -4,6 +4,7 @@ import ctypes
 import functools
 import io
 import json
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -18,6 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from engram.core.errors import InputError
 from engram.core.files import read_json, write_json
@@ -852,3 +854,72 @@ def test_closed_files_hold_nothing(kind: type[io.BytesIO | io.StringIO]) -> None
     keeper.kept = file = kind()
     file.close()
     assert retained(keeper, (1, 8, 8)) == Retained(0, 0)
+
+
+def _cyclic() -> list[object]:
+    itself: list[object] = []
+    itself.append(itself)
+    return itself
+
+
+def _released() -> memoryview:
+    view = memoryview(bytes(100))
+    view.release()
+    return view
+
+
+def _gone() -> object:
+    return weakref.proxy(_Silent())
+
+
+def _checkpointed() -> Tensor:
+    layer = nn.Linear(3, 3)
+    scores: Tensor = checkpoint(lambda x: layer(x).relu().square(), torch.ones(2, 3), use_reentrant=False)
+    return scores
+
+
+class _Raises:
+    """Its attributes raise something else than AttributeError where there are none."""
+
+    __slots__ = ("kept", "later")
+
+    def __init__(self) -> None:
+        self.kept = torch.zeros(100)
+
+    def __getattr__(self, name: str) -> object:
+        raise KeyError(name)
+
+
+class _Odd:
+    """One of its attributes has no text as its name."""
+
+    def __init__(self) -> None:
+        names: dict[Any, object] = vars(self)
+        names[1] = torch.zeros(100)
+
+
+def _numbers_and_weights() -> list[object]:
+    return [0.5, nn.Parameter(torch.zeros(100)), 1.5]
+
+
+ODD: dict[str, tuple[Callable[[], object], int]] = {
+    "a number and a parameter": (_numbers_and_weights, 400),
+    "numbers and views": (lambda: [0.0, *torch.zeros(100).unbind()], 400),
+    "a list in itself": (_cyclic, 0),
+    "a released view": (_released, 0),
+    "a weak proxy of nothing": (_gone, 0),
+    "attributes that raise": (_Raises, 400),
+    "a number as a name": (_Odd, 400),
+    "a weight without a size": (nn.UninitializedParameter, 0),
+    "nested tensors": (lambda: torch.nested.nested_tensor([torch.zeros(30), torch.zeros(70)]), 400),
+    "a checkpointed graph": (_checkpointed, 24),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("kind", ODD)
+def test_nothing_that_a_method_holds_stops_the_counting(kind: str) -> None:
+    make, size = ODD[kind]
+    held = retained(SimpleNamespace(kept=make(), beside=torch.zeros(3)), (1, 8, 8), few=11)
+    assert held.bytes >= size + 12 and held.samples == 0
+    assert held.bytes <= size + 12 or kind == "a checkpointed graph"

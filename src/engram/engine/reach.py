@@ -9,17 +9,21 @@ import gc
 import io
 import mmap
 import sys
+import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
+from itertools import chain
 from traceback import walk_tb
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from engram.core.values import TaskInfo
@@ -41,6 +45,8 @@ SHORT_TEXT = 256
 """Texts up to this length are names and descriptions."""
 SHORT_INPUT = 16
 """Inputs with fewer values could be anything: they count as samples only if labels are stored with them."""
+DEEPEST = 32
+"""Numbers may lie in so many lists in each other, as many as NumPy's arrays have dimensions at least."""
 _PLAIN = (float, complex, type(None), torch.Generator, torch.device, torch.dtype)
 _OF_C = (ctypes.Array, ctypes.Structure, ctypes.Union)
 _RAW = (
@@ -48,6 +54,8 @@ _RAW = (
     *_OF_C,
 )
 _CONTAINERS = (dict, list, tuple, set, frozenset, deque)
+_WEAK = weakref.ProxyTypes
+"""They hold nothing, and cannot be asked what they are once their object is gone."""
 _CACHED: type = type(lru_cache(len))
 """What `functools.lru_cache` and `functools.cache` make of a function."""
 _HOLDERS = (*_CONTAINERS, *_RAW, _CACHED, Tensor, torch.UntypedStorage, np.ndarray, nn.Module)
@@ -90,8 +98,8 @@ def groups(method: object, network: Shapes, answering: nn.Module | None, modules
             waiting, answering = [[answering]], None
         container = waiting.pop()
         members = []
-        for value in _inside(container):
-            if not isinstance(value, _PLAIN) and id(value) not in visited:
+        for value in _contents(container):
+            if id(value) not in visited and type(value) not in _WEAK and not isinstance(value, _PLAIN):
                 visited[id(value)] = value
                 members.append(value)
         group, others = _sorted(members, stateful=hasattr(type(container), "load_state_dict"))
@@ -187,6 +195,19 @@ class _Behind(NamedTuple):
     tensor: Tensor
 
 
+def _contents(container: object) -> list[object]:
+    """The objects that an object holds, also if its own code fails when it is looked into."""
+    try:
+        return list(_inside(container))
+    except Exception:  # noqa: BLE001 - whatever its properties raise, what it holds counts
+        return _referents(container)
+
+
+def _referents(value: object) -> list[object]:
+    """What an object refers to, found without any code of its own."""
+    return [inner for inner in gc.get_referents(value) if not issubclass(type(inner), type | ModuleType)]
+
+
 def _inside(value: object) -> Iterable[object]:
     """The objects that an object holds, one level deep."""
     if isinstance(value, MethodType):
@@ -222,7 +243,7 @@ def _items(value: object) -> Iterable[object]:
         return [inner for frame, _ in walk_tb(value.__traceback__) for inner in frame.f_locals.values()]
     if isinstance(value, _CACHED) or not hasattr(value, "__dict__"):
         # Running generators, iterators, cells, caches.
-        return [inner for inner in gc.get_referents(value) if not isinstance(inner, type | ModuleType)]
+        return _referents(value)
     return ()
 
 
@@ -251,7 +272,7 @@ def _attributes(value: object) -> Iterator[object]:
     """The attributes of an object, in its dictionary and in slots, and names that are too long for names."""
     if hasattr(value, "__dict__"):
         yield from list(vars(value).values())
-        yield from [name for name in vars(value) if len(name) > SHORT_TEXT]
+        yield from [name for name in vars(value) if isinstance(name, str) and len(name) > SHORT_TEXT]
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in [slots] if isinstance(slots, str) else slots:
@@ -311,11 +332,23 @@ def _saved_in_graph(tensor: Tensor) -> Iterator[object]:
             yield from list(attributes.values())
         for name in dir(node):
             if name.startswith("_saved_") or name in ("saved_tensors", "variable"):
-                try:
-                    kept = getattr(node, name)
-                except RuntimeError:  # given up by a backward pass
-                    continue
-                yield from kept if isinstance(kept, tuple | list) else (kept,)
+                with suppress(RuntimeError):  # given up by a backward pass
+                    yield from _saved_as(node, name)
+
+
+def _saved_as(node: object, name: str) -> Iterable[object]:
+    """What a node of a graph keeps under a name; what hooks have packed is not unpacked.
+
+    Unpacking runs the hooks: gradient checkpointing would compute everything again, with a graph of its own.
+    """
+    packed = getattr(node, f"_raw_{name.lstrip('_')}", ())
+    several = packed if isinstance(packed, tuple | list) else (packed,)
+    # Before PyTorch 2.7 they do not tell.
+    hooks = [hook for saved in several if (hook := getattr(saved, "unpack_hook", None)) is not None]
+    if hooks:
+        return [*hooks, *(saved.data for saved in several)]
+    kept = getattr(node, name)
+    return kept if isinstance(kept, tuple | list) else (kept,)
 
 
 # Classes, functions and globals ---------------------------------------------------------------------
@@ -437,24 +470,41 @@ def _new_names(before: Names) -> list[object]:
 def _array(value: object) -> Array | None:
     """The value if it is an array, or nested lists of many numbers as one."""
     if isinstance(value, Tensor):
-        return value
+        if value.is_nested:
+            return value.detach().values()
+        return None if is_lazy(value) else value
     if isinstance(value, torch.UntypedStorage):
         return torch.empty(0, dtype=torch.uint8, device=value.device).set_(value)
     if isinstance(value, np.ndarray):
         return None if value.dtype == object else value
-    first = value
-    while isinstance(first, list | tuple) and first:
-        first = first[0]
-    if first is value or not isinstance(first, float | int):
+    try:
+        return _many_numbers(value) if isinstance(value, list | tuple) else None
+    except Exception:  # noqa: BLE001 - whatever a class derived from lists raises
+        return None
+
+
+def _many_numbers(value: Sequence[object]) -> Array | None:
+    """The numbers of lists in lists as one array, if they are many."""
+    depth, first = 0, value
+    while isinstance(first, list | tuple) and first and depth < DEEPEST:
+        depth, first = depth + 1, first[0]
+    if not depth or not isinstance(first, float | int) or not _all_numbers(value, depth):
         return None
     kind = np.float64 if isinstance(first, float) else np.int64
-    try:
-        numbers = np.asarray(value, dtype=kind)
-    except (TypeError, ValueError, OverflowError):
-        return None
+    numbers = np.asarray(value, dtype=kind)
     # Different integers are classes, sizes or indices.
     plain = kind is np.int64 and len(np.unique(numbers)) == numbers.size
     return numbers if numbers.size >= SHORT_INPUT and not plain else None
+
+
+def _all_numbers(value: Any, depth: int) -> bool:
+    """Whether a list holds numbers only, in so many lists in each other; tensors would be converted."""
+    level = [value]
+    for _ in range(depth):
+        if not all(issubclass(kind, list | tuple) for kind in set(map(type, level))):
+            return False
+        level = list(chain.from_iterable(level))
+    return all(issubclass(kind, float | int | np.number) for kind in set(map(type, level)))
 
 
 def _raw_size(value: object) -> int:
@@ -471,5 +521,8 @@ def _raw_size(value: object) -> int:
         size = len(value.getbuffer())
     else:
         assert isinstance(value, (bytes, bytearray, memoryview, array.array, mmap.mmap, *_OF_C))
-        size = memoryview(value).nbytes
+        try:
+            size = memoryview(value).nbytes
+        except ValueError:  # a view that was released
+            size = 0
     return size if size > SHORT_BYTES else 0
