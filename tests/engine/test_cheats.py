@@ -371,6 +371,81 @@ def test_means_are_not_samples(method: type[Learner], samples: int) -> None:
     assert card_of(outcome).constraint("low memory footprint").verdict == ("broken" if samples else "held")
 
 
+@final
+@dataclass(kw_only=True, eq=False)
+class Moments(Learner):
+    """Means and variances of classes as images, and how many samples they are of."""
+
+    def setup(self) -> None:
+        self.counts = torch.zeros(6, dtype=torch.int64)
+        self.means, self.squares = torch.zeros(2, 6, 1, 8, 8).unbind()
+
+    def after_step(self, batch: Batch) -> None:
+        self.counts += torch.bincount(batch.y, minlength=6)
+        self.means = self.means.index_add(0, batch.y, batch.x)
+        self.squares = self.squares.index_add(0, batch.y, batch.x.square())
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Whole(Learner):
+    """Integers beside an importance of weights, and beside a covariance of inputs."""
+
+    def setup(self) -> None:
+        weight = next(self.network.parameters())
+        self.importance, self.used = torch.zeros_like(weight), torch.zeros(len(weight), dtype=torch.int64)
+        self.order, self.covariance = torch.randperm(64, generator=self.generator), torch.zeros(64, 64)
+
+    def edit_gradients(self, batch: Batch) -> None:
+        gradient = next(self.network.parameters()).grad
+        assert gradient is not None
+        self.importance += gradient.square()
+        self.used += (gradient.abs().sum(dim=1) > 0).long()
+        x = batch.x.flatten(1)
+        self.covariance += x.T @ x
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Features(Learner):
+    """Features with labels."""
+
+    def setup(self) -> None:
+        self.kept, self.labels = torch.zeros(0, self.network.width), torch.zeros(0, dtype=torch.int64)
+
+    def after_step(self, batch: Batch) -> None:
+        with torch.no_grad():
+            self.kept = torch.cat([self.kept, self.network.features(batch.x)])
+        self.labels = torch.cat([self.labels, batch.y])
+
+
+@final
+@dataclass(kw_only=True, eq=False)
+class Rows(Learner):
+    """Samples with labels, as long as features and as many as there are weights."""
+
+    def setup(self) -> None:
+        self.kept, self.labels = torch.zeros(0, 64), torch.zeros(0, dtype=torch.int64)
+
+    def after_step(self, batch: Batch) -> None:
+        self.kept = torch.cat([self.kept, batch.x.flatten(1) * 3])[-64:]
+        self.labels = torch.cat([self.labels, batch.y])[-64:]
+
+
+@pytest.mark.parametrize("width", [16, 64])
+@pytest.mark.parametrize(("method", "samples"), [(Moments, 0), (Whole, 0), (Features, 0), (Rows, 64)])
+def test_integers_do_not_make_samples_of_what_they_are_beside(
+    method: type[Learner], samples: int, width: int
+) -> None:
+    METHODS.add("test-beside", method)
+    try:
+        outcome = run(plan("test-beside", model=ModelSpec(hidden=(width,))))
+    finally:
+        del METHODS._entries["test-beside"]
+    assert outcome.account is not None
+    assert outcome.account.kept_samples[-1] == samples
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_no_built_in_method_is_accused(method: str) -> None:
     card = card_of(run(sample_experiment(method, settings_of(method)[0]), STRICT))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from engram.datasets.register import dataset
 from engram.datasets.stream import Stream, TaskData
 from engram.engine import sample_search
 from engram.engine.sample_search import FROM_DISK, MOST_ROWS, SampleSearch
@@ -45,6 +46,20 @@ def test_what_has_no_numbers_has_no_samples() -> None:
     search = SampleSearch(STREAM)
     assert search([given_up, torch.empty(6, 64, device="meta"), texts, dates, fields], 0) == 0
     assert search([torch.full((6, 64), value) for value in (torch.nan, torch.inf)], 0) == 0
+
+
+@pytest.mark.parametrize("size", [2, 4, 15])
+def test_inputs_of_few_values_are_samples_only_if_they_are_equal(size: int) -> None:
+    """Of so few values, any row correlates with a sample."""
+    x = np.random.default_rng(0).normal(5, 1, (200, size)).astype(np.float32)
+    y = np.arange(200) % 2
+    dataset(f"test-few-values-{size}", inputs="table")(lambda: ((x, y), (x, y)))
+    stream = Stream(split(f"test-few-values-{size}", classes_per_task=1, setting="class"))
+    rows = stream.train(0).prepared(torch.arange(100))
+    search = SampleSearch(stream)
+    assert search([rows[:5], rows[5:7].double()], 0) == 7
+    means = torch.stack([part.mean(dim=0) for part in rows.split(20)])
+    assert search([means], 0) == 0
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])

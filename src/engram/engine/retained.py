@@ -25,6 +25,9 @@ from engram.engine.reach import (
 from engram.engine.reach import network_of as network_of
 from engram.models.network import Network
 
+STATISTICS = 4
+"""So many arrays of one container may have a row per class: means, variances, least and largest values."""
+
 
 class Known(TypedDict):
     """What is known of a run before its method learns.
@@ -84,7 +87,8 @@ def retained(
         answering: The network that predicted last, if it is another one.
         modules: The names of Python modules before: what was added is followed.
         few: Up to so many samples in one place are doubtful: they could be means of many. Whatever has only
-            the size of samples is doubtful as well. With 0, nothing is.
+            the size of samples is doubtful as well, also with labels if it could be features or weights. With
+            0, nothing is.
 
     Example:
         >>> from collections import deque
@@ -106,10 +110,14 @@ def retained(
     for group in groups(method, network, answering, modules):
         size += group.raw_bytes + sum(storages.add(values) for values in group.counted)
         certain, possible = _samples(group.arrays, shape, parameters, wide=wide)
-        rows = _rows_of(certain, shape)
-        if few:
-            doubtful += possible + (certain if rows <= few else [])
-        samples += (rows if rows > few else 0) if few else rows + _rows_of(possible, shape)
+        if not few:
+            samples += _rows_of(certain + possible, shape)
+            continue
+        doubtful += possible
+        if _could_be_means(certain, shape, few):
+            doubtful += certain
+        else:
+            samples += _rows_of(certain, shape)
     return Retained(size, samples, tuple(doubtful))
 
 
@@ -125,27 +133,40 @@ def _samples(
     with as many values as an input could also hold weights of the first layer, their importance, or features.
     It is possible that it holds samples if the container has several such arrays that are not the weights of
     consecutive layers; and on its own, if it has several rows, does not have the shape of a weight, and
-    features are not as wide as inputs (`wide`). Masks and integers of more than one byte do not count.
+    features are not as wide as inputs (`wide`). With labels it is always possible: these could also be counts
+    per unit beside an importance, or the labels of features. Masks and integers of more than one byte do not
+    count.
     """
     labels = {len(values) for values in arrays if is_labels(values)}
+    square = (math.prod(shape),) * 2
     certain: list[Array] = []
+    labelled: list[Array] = []
     possible: list[Array] = []
     for values in arrays:
         dimensions = tuple(values.shape)
         rows = _rows(dimensions, shape)
         exact = len(shape) > 1 and shape in (dimensions, dimensions[1:])
-        if exact or (rows and values.ndim > 1 and dimensions[0] in labels):
+        if exact:
             certain.append(values)
+        elif rows and values.ndim > 1 and dimensions[0] in labels:
+            other = wide or dimensions == square or dimensions in parameters
+            (labelled if other else certain).append(values)
         elif rows and not is_index(values):
             possible.append(values)
     if not possible or math.prod(shape) < SHORT_INPUT:
-        return certain, []
+        return certain, labelled
     shapes = {tuple(values.shape) for values in arrays}
     if len(shapes) > 1 and shapes <= parameters:
-        return certain, []
+        return certain, labelled
     dimensions = tuple(possible[0].shape)
     alone = _rows(dimensions, shape) > 1 and not wide and dimensions not in parameters
-    return certain, possible if len(possible) > 1 or alone else []
+    return certain, labelled + (possible if len(possible) > 1 or alone else [])
+
+
+def _could_be_means(arrays: list[Array], shape: Shape, few: int) -> bool:
+    """Whether arrays have so few rows that these could be means, or a few statistics of each class."""
+    most = max((_rows(tuple(values.shape), shape) for values in arrays), default=0)
+    return _rows_of(arrays, shape) <= few or (len(arrays) <= STATISTICS and most <= few)
 
 
 def _rows_of(arrays: list[Array], shape: Shape) -> int:

@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from engram.datasets.stream import Stream
-from engram.engine.reach import Array
+from engram.engine.reach import SHORT_INPUT, Array
 
 ALIKE = 0.999
 """Rows whose correlation with a sample is above this are that sample, perhaps scaled or rounded."""
+NEAR = 1e-4
+"""Inputs of few values all correlate: rows are samples if they are nearer than this part of their length."""
 READ_AT_ONCE = 4096
 FROM_DISK = 4096
 """So many samples are compared if samples have to be read from disk."""
@@ -25,8 +27,9 @@ class SampleSearch:
     """Counts the rows of arrays that are training samples of the tasks up to a phase.
 
     A row is a sample if its values correlate with those of a sample. Scaling, shifting and rounding do not
-    change that; a mean image, the means of classes, weights and projectors are no samples. Of many rows, and
-    of many samples on disk, some are compared, and the count is scaled.
+    change that; a mean image, the means of classes, weights and projectors are no samples. Rows of inputs of
+    few values, which all correlate, are samples if they are equal. Of many rows, and of many samples on disk,
+    some are compared, and the count is scaled.
 
     Args:
         stream: The data.
@@ -61,17 +64,21 @@ class SampleSearch:
         for data in tables:
             known, each = (in_memory, 1) if data.in_memory else (from_disk, skip)
             for places in torch.arange(0, len(data), each).split(READ_AT_ONCE):
-                samples = _centred(data.prepared(places).reshape(-1, size))
-                known |= (rows @ samples.T).amax(dim=1) > ALIKE
+                known |= _are_among(rows, data.prepared(places).reshape(-1, size))
         found = int(in_memory.sum()) + int((from_disk & ~in_memory).sum()) * skip
         return min(several, found * step)
 
 
 def _varied_rows(values: Array, size: int) -> Tensor:
-    """The rows of an array that do not have the same value everywhere, such as free places of a memory."""
+    """The rows of an array but those with the same value everywhere, such as free places of a memory.
+
+    A symmetric matrix has none.
+    """
     try:
         rows = _tensor(values).reshape(-1, size)
-        return rows[rows.amax(dim=1) != rows.amin(dim=1)]
+        # Moments: where a pixel is bright in a single sample, its row is that sample, scaled.
+        symmetric = len(rows) == size and torch.allclose(rows.double(), rows.T.double())
+        return rows[:0] if symmetric else rows[rows.amax(dim=1) != rows.amin(dim=1)]
     except (RuntimeError, TypeError, ValueError):
         # What has no values, such as tensors on the meta device, texts and dates, has no samples.
         return torch.zeros(0, size)
@@ -106,12 +113,19 @@ _COMPARED = frozenset(
 
 
 def _every(step: int, parts: Sequence[Tensor]) -> Tensor:
-    """One in `step` of all rows, centred."""
+    """One in `step` of all rows."""
     chosen, start = [], 0
     for part in parts:
-        chosen.append(_centred(part[-start % step :: step]))
+        chosen.append(part[-start % step :: step].double())
         start += len(part)
     return torch.cat(chosen)
+
+
+def _are_among(rows: Tensor, samples: Tensor) -> Tensor:
+    """Which rows are samples."""
+    if rows.shape[1] < SHORT_INPUT:
+        return torch.cdist(rows, samples.double()).amin(dim=1) <= NEAR * rows.norm(dim=1)
+    return (_centred(rows) @ _centred(samples).T).amax(dim=1) > ALIKE
 
 
 def _centred(rows: Tensor) -> Tensor:
