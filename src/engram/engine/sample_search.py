@@ -124,7 +124,8 @@ def _every(step: int, parts: Sequence[Tensor]) -> Tensor:
 def _are_among(rows: Tensor, samples: Tensor) -> Tensor:
     """Which rows are samples."""
     if rows.shape[1] < SHORT_INPUT:
-        return torch.cdist(rows, samples.double()).amin(dim=1) <= NEAR * rows.norm(dim=1)
+        near: Tensor = torch.cdist(rows, samples.double()).amin(dim=1) <= NEAR * rows.norm(dim=1)
+        return near
     return (_centred(rows) @ _centred(samples).T).amax(dim=1) > ALIKE
 
 
