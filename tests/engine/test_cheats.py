@@ -371,6 +371,28 @@ def test_means_are_not_samples(method: type[Learner], samples: int) -> None:
     assert card_of(outcome).constraint("low memory footprint").verdict == ("broken" if samples else "held")
 
 
+def test_scores_that_a_hook_keeps_are_not_called_inputs() -> None:
+    @final
+    @dataclass(kw_only=True, eq=False)
+    class Hooked(Learner):
+        def setup(self) -> None:
+            self.scores = torch.zeros(0)
+            self.network.register_forward_hook(self.keep)
+
+        def keep(self, network: nn.Module, x: object, scores: Tensor) -> None:
+            self.scores = scores.detach()
+
+    METHODS.add("test-hooked", Hooked)
+    try:
+        card = card_of(run(plan("test-hooked", evaluation=EvaluationSpec(every=1000, subset=500))))
+    finally:
+        del METHODS._entries["test-hooked"]
+    sentences = {act.describe() for act in card.forbidden}
+    assert sentences
+    for sentence in sentences:
+        assert sentence.startswith("kept inputs of evaluations, or what it computed from them (")
+
+
 @final
 @dataclass(kw_only=True, eq=False)
 class Moments(Learner):

@@ -206,7 +206,7 @@ _ACTS: Mapping[str, str] = {
     "seed": "seeded the random generator",
     "batch": "changed the samples or labels of its batch",
     "account": "changed the account of what it reads",
-    "questions": "kept the inputs of evaluations ({})",
+    "questions": "kept inputs of evaluations, or what it computed from them ({})",
 }
 
 
