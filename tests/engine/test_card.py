@@ -736,6 +736,12 @@ def in_an_exception() -> object:
         return error
 
 
+def in_the_cause_of_an_exception() -> object:
+    error = ValueError()
+    error.__cause__ = error.__context__ = KeyError(torch.rand(50, 1, 8, 8))
+    return error
+
+
 def in_names() -> object:
     rows = torch.rand(50, 64).numpy().view(np.uint8).reshape(50, -1)
     return SimpleNamespace(**{row.tobytes().hex(): 1 for row in rows})
@@ -767,6 +773,8 @@ PLACES: dict[str, tuple[Callable[[], object], int]] = {
     "gradient": (in_a_gradient, 100),
     "attributes of a graph": (in_the_attributes_of_a_graph, 50),
     "exception": (in_an_exception, 50),
+    "arguments of an exception": (lambda: ValueError(torch.rand(50, 1, 8, 8)), 50),
+    "cause of an exception": (in_the_cause_of_an_exception, 50),
     "names of attributes": (in_names, 0),
     "short byte strings": (in_short_bytes, 0),
     "numbers in a dictionary": (lambda: dict(enumerate(numbers())), 0),

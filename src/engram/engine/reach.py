@@ -240,7 +240,9 @@ def _items(value: object) -> Iterable[object]:
     if isinstance(value, partial):
         return (value.func, value.args, value.keywords)
     if isinstance(value, BaseException):
-        return [inner for frame, _ in walk_tb(value.__traceback__) for inner in frame.f_locals.values()]
+        frames = [frame.f_locals for frame, _ in walk_tb(value.__traceback__)]
+        kept = [inner for names in frames for inner in names.values()]
+        return [*kept, value.args, value.__cause__, value.__context__]
     if isinstance(value, _CACHED) or not hasattr(value, "__dict__"):
         # Running generators, iterators, cells, caches.
         return _referents(value)
