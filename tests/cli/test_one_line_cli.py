@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -161,3 +162,29 @@ def test_standard_output_that_cannot_be_written(
         "error: cannot write to standard output: No space left on device; send it elsewhere\n"
     )
     assert sys.stdout.closed
+
+
+@pytest.mark.parametrize(
+    ("command", "closed", "code"),
+    [
+        ("--version", ">&-", 0),
+        ("gate a.csv a.csv --max-drop 99pp", ">&-", 0),
+        ("list methods --json", ">&-", 0),
+        ("gate a.csv nowhere.csv", "2>&-", 2),
+        ("gate a.csv a.csv --max-drop 99pp", "<&- >&- 2>&-", 0),
+    ],
+)
+def test_streams_that_are_closed(tmp_path: Path, command: str, closed: str, code: int) -> None:
+    (tmp_path / "a.csv").write_text("id,correct\n" + "".join(f"{row},1\n" for row in range(40)))
+    line = f"{sys.executable} -m engram.cli {command} {closed}"
+    done = subprocess.run(line, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == code and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_sweep_whose_streams_are_closed(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        'scenario = "split-digits"\nmethod = "finetune"\nupdates = 2\nevery = 9\nseeds = 2'
+    )
+    line = f"{sys.executable} -m engram.cli sweep s.toml --jobs 2 <&- >&- 2>&-"
+    done = subprocess.run(line, shell=True, cwd=tmp_path, check=False)
+    assert done.returncode == 0 and len([*tmp_path.glob("runs/*/result.json")]) == 2

@@ -1,5 +1,7 @@
 """Files that a command writes: never in place of what it reads, nor in the folder of a run."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "link.csv").symlink_to(tmp_path / "hist" / "v2.csv")
     (tmp_path / "log.csv").write_text("step,task 0 accuracy,task 1 accuracy\n1,0.5,\n2,0.4,0.9\n")
     (tmp_path / "own.py").write_text("")
+    for loop in ("loop", "loop.csv"):
+        (tmp_path / loop).symlink_to(loop)
     return tmp_path
 
 
@@ -42,6 +46,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "compute runs -o runs/one/compute.html",
         "autopsy runs/one -o runs/one/card.json",
         "samples runs/one -o runs/one/trace.parquet",
+        "report runs -o loop",
+        "import log.csv -o loop.csv",
+        "compact runs -o loop",
     ],
 )
 def test_what_is_read_is_not_replaced(engram: Engram, place: Path, command: str) -> None:
@@ -74,3 +81,30 @@ def test_an_empty_name_is_one_line(engram: Engram, place: Path, command: str) ->
     done = engram(*command.split(), "")
     assert done.returncode == 2 and done.stderr.startswith("error: cannot write "), done.stderr
     assert "name a file" in done.stderr
+
+
+def test_a_link_into_the_folder_of_a_run_names_that_folder(engram: Engram, place: Path) -> None:
+    (place / "page.html").symlink_to(place / "runs" / "one" / "page.html")
+    done = engram("report", "runs", "-o", "page.html")
+    assert done.returncode == 2 and f"{place / 'runs' / 'one'} is the folder of a run" in done.stderr
+
+
+@pytest.mark.parametrize("stream", ["/dev/stdout", "/dev/fd/1", "/dev/fd/3"])
+def test_what_was_written_to_an_open_file_stays(place: Path, stream: str) -> None:
+    (place / "log.md").write_text("before\n")
+    command = f"{sys.executable} -m engram.cli gate hist/v1.csv hist/v2.csv --markdown {stream}"
+    done = subprocess.run(f"{command} >> log.md 3>&1", shell=True, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1 and not done.stderr
+    first, title, *_, last = (place / "log.md").read_text().splitlines()
+    assert first == "before" and title.startswith("### Forgetting gate") and "max-drop" in last
+
+
+def test_a_page_on_standard_output_is_all_there_is(place: Path) -> None:
+    line = f"{sys.executable} -m engram.cli report runs -o /dev/stdout"
+    subprocess.run(f"{line} > page.html", shell=True, check=True)
+    subprocess.run(f"{line} | cat > piped.html", shell=True, check=True)
+    page = (place / "page.html").read_text()
+    assert page.startswith("<!doctype html>") and page.endswith("</html>\n")
+    assert (place / "piped.html").read_text() == page
+    stopped = subprocess.run(f"{line} | head -1", shell=True, capture_output=True, check=True)
+    assert stopped.stdout == b"<!doctype html>\n" and not stopped.stderr

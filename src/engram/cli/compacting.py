@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -34,7 +35,7 @@ def compact(
     from engram.results.runs import Runs, find_runs
     from engram.results.store import compact as write_store
 
-    place = runs.with_name(f"{runs.resolve().name}-compact") if out is None else out
+    place = runs.with_name(f"{Path(os.path.realpath(runs)).name}-compact") if out is None else out
     finished = find_runs(runs)
     name_incomplete(finished)
     shown = track(finished, "compacting", console=stderr, transient=True, disable=not stderr.is_terminal)

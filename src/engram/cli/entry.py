@@ -23,6 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def run_command(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit, as `engram.cli.main` says."""
+    _open_what_is_closed()
     set_verbosity()
     _escape_what_encodings_lack()
     try:
@@ -93,6 +94,18 @@ def _stdout_fails() -> bool:
             sys.stdout.close()
         return True
     return False
+
+
+def _open_what_is_closed() -> None:
+    """Send nowhere what goes to a stream that the shell closed (`>&-`), for which Python has None.
+
+    It also keeps the stream's number from being that of a file that is opened later, here or in a worker.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(descriptor, True)
+            setattr(sys, name, os.fdopen(descriptor, mode, encoding="utf-8"))
 
 
 def _escape_what_encodings_lack() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from rich.console import Console
 
 from engram.core.errors import InputError
+from engram.core.files import descriptor_of
 from engram.core.folder import EXPERIMENT
 from engram.core.jsons import Json, JsonObject
 
@@ -48,9 +50,11 @@ def check_output(out: Path | None, *inputs: str | Path | None) -> None:
     """
     if out is None:
         return
-    place = out.resolve()
+    # Path.resolve would raise RuntimeError for links that lead to themselves.
+    place = Path(os.path.realpath(out))
     if (place.parent / EXPERIMENT).is_file():
-        raise InputError(f"cannot write {out}: {out.parent} is the folder of a run; name a file elsewhere")
+        folder = place.parent if out.is_symlink() else out.parent
+        raise InputError(f"cannot write {out}: {folder} is the folder of a run; name a file elsewhere")
     if place.is_file() and any(_belongs(place, Path(read)) for read in inputs if read is not None):
         raise InputError(f"cannot write {out}: this command reads it; name another file")
 
@@ -66,8 +70,8 @@ def _belongs(place: Path, read: Path) -> bool:
 
 
 def print_written(out: Path) -> None:
-    """Print the path of a file on stdout; nothing for a pipe such as /dev/stdout, which has the content."""
-    if out.is_file():
+    """Print the path of a file on stdout; nothing for a pipe or /dev/stdout, which has the content."""
+    if descriptor_of(out) is None and out.is_file():
         sys.stdout.write(f"{out}\n")
 
 

@@ -9,6 +9,8 @@ import json
 import os
 import shutil
 import stat
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +34,7 @@ _ADVICE = {
 }
 _PART = ".part"
 _DAY = 24 * 3600
+_MOST_LINKS = 40
 _unfinished: set[Path] = set()
 """The temporary files that this process is writing."""
 
@@ -92,7 +95,8 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
     """Let `write` make a file beside `path`, then rename it into place; on any failure nothing is left.
 
     What a killed process left beside this path is removed. A symbolic link stays, and its target is replaced.
-    A pipe or a terminal is written to as it is.
+    A pipe or a terminal is written to as it is, and so is an open file such as /dev/stdout: what was written
+    to it before stays.
 
     Args:
         path: The file.
@@ -109,8 +113,11 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
         >>> place.read_text(), [p.name for p in place.parent.iterdir()]
         ('whole', ['note.txt'])
     """
+    if (descriptor := descriptor_of(path)) is not None:
+        _write_to(descriptor, path, write)
+        return
     if _is_stream(path):
-        with as_input_error(f"cannot write {path}"):
+        with _writing_to(path):
             write(path)
         return
     place = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -132,6 +139,47 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         _unfinished.discard(beside)
+
+
+def descriptor_of(path: Path) -> int | None:
+    """The open file of this process that a path such as /dev/stdout or /dev/fd/3 stands for, if it does.
+
+    Example:
+        >>> descriptor_of(Path("/dev/stdout")), descriptor_of(Path("report.html"))
+        (1, None)
+    """
+    folders = {os.path.realpath(folder) for folder in ("/dev/fd", "/proc/self/fd")}
+    with suppress(OSError):
+        for _ in range(_MOST_LINKS):
+            if path.name.isdecimal() and os.path.lexists(path) and os.path.realpath(path.parent) in folders:
+                return int(path.name)
+            path = path.parent / path.readlink()
+    return None
+
+
+def _write_to(descriptor: int, path: Path, write: Callable[[Path], object]) -> None:
+    """Write to an open file what `write` makes; opened by its name, it would be emptied."""
+    with tempfile.TemporaryDirectory() as folder:
+        beside = Path(folder) / "whole"
+        with as_input_error(f"cannot write {path}", "; choose another folder"):
+            write(beside)
+            content = beside.read_bytes()
+    with _writing_to(path):
+        if descriptor == 1:
+            sys.stdout.flush()
+        with os.fdopen(os.dup(descriptor), "wb") as sink:
+            sink.write(content)
+
+
+@contextmanager
+def _writing_to(path: Path) -> Iterator[None]:
+    """As `as_input_error`, except where a pipe is read no further, which is for commands to deal with."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
 def _is_stream(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -83,7 +84,7 @@ def compact(
     place = Path(folder)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         raise InputError(f"{place} is not empty: name a folder that does not exist yet")
-    target = place.resolve()
+    target = Path(os.path.realpath(place))
     remove_left_over(target.parent, of=target.name)
     beside = temporary_path(target)
     try:
