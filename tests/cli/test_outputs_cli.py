@@ -68,6 +68,15 @@ def test_tables_of_a_store_are_not_replaced(engram: Engram, place: Path) -> None
     assert _contents(place / "store") == before
 
 
+@pytest.mark.parametrize("folder", [".", "one/.."])
+def test_a_store_is_written_beside_the_current_folder(
+    engram: Engram, place: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    monkeypatch.chdir(place / "runs")
+    done = engram("compact", folder)
+    assert done.returncode == 0 and Path(done.stdout.strip()) == place.resolve() / "runs-compact", done.stderr
+
+
 def test_a_page_beside_runs_and_versions_is_written_again(engram: Engram, place: Path) -> None:
     for _ in range(2):
         assert engram("history", "hist", "-o", "hist/history.html").returncode == 0

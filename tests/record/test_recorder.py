@@ -151,6 +151,15 @@ def test_kinds_of_labels_are_the_same_in_all_tasks(tmp_path: Path) -> None:
     assert not (tmp_path / "mixed").exists()
 
 
+def test_a_run_is_saved_to_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path / "mine")
+    for seed in (1, 2):
+        assert recorded().save(".", seed=seed).id == "mine"
+        (run,) = engram.load(tmp_path / "mine")
+        assert run.id == "mine" and run.seed == seed
+
+
 def test_saving_again_where_the_disk_is_full_keeps_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,7 +35,7 @@ def compact(
     from engram.results.runs import Runs, find_runs
     from engram.results.store import compact as write_store
 
-    place = runs.with_name(f"{Path(os.path.realpath(runs)).name}-compact") if out is None else out
+    place = _beside(runs) if out is None else out
     finished = find_runs(runs)
     name_incomplete(finished)
     shown = track(finished, "compacting", console=stderr, transient=True, disable=not stderr.is_terminal)
@@ -49,3 +49,17 @@ def compact(
         if (kept := KeptSize.of(run.folder for run in finished)).files:
             stderr.print(f"not in the store, left where they are: {kept}", markup=False, soft_wrap=True)
         typer.echo(place)
+
+
+def _beside(runs: Path) -> Path:
+    """The default store: beside the folder, also beside the current one.
+
+    Example:
+        >>> str(_beside(Path("runs")))
+        'runs-compact'
+        >>> _beside(Path(".")) == Path.cwd().with_name(f"{Path.cwd().name}-compact")
+        True
+    """
+    whole = Path(os.path.realpath(runs))
+    place = whole if runs.name in ("", "..") else runs
+    return place.parent / f"{whole.name}-compact"

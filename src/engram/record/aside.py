@@ -198,7 +198,8 @@ def _left_aside(folder: Path) -> bool:
 
 def _former(folder: Path) -> Path:
     """Where earlier versions set a run aside."""
-    return folder.with_name(f".{folder.name}.before")
+    place = folder.absolute()
+    return place.with_name(f".{place.name}.before")
 
 
 def _files(folder: Path, only: Collection[str] | None = None) -> list[Path]:

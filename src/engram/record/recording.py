@@ -217,7 +217,8 @@ class Recording(ABC):
 
     def description(self, folder: Path, *, label: str | None, seed: int) -> JsonObject:
         """What the run in a folder is."""
-        return {"id": folder.name, "label": label or folder.name, "seed": seed, "tasks": self.names}
+        name = folder.absolute().name
+        return {"id": name, "label": label or name, "seed": seed, "tasks": self.names}
 
     def run(self, *, description: JsonMapping, train_seconds: float = 0.0) -> Run:
         """The finished run, as it was recorded.
