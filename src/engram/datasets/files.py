@@ -134,7 +134,7 @@ def signature(place: Path) -> str:
     digest = hashlib.sha256()
     for file in files:
         state = file.stat()
-        digest.update(f"{file} {state.st_size} {state.st_mtime_ns}\n".encode())
+        digest.update(f"{file} {state.st_size} {state.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 
@@ -309,7 +309,7 @@ def content_of(place: Path) -> str:
     for file in sorted(place.rglob("*")):
         if file.is_file():
             with reading(file):
-                digest.update(f"{file.relative_to(place).as_posix()} ".encode())
+                digest.update(f"{file.relative_to(place).as_posix()} ".encode(errors="surrogateescape"))
                 digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()
 

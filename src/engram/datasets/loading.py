@@ -187,9 +187,8 @@ def _unpacked(copy: Copy, info: DatasetInfo) -> Dataset:
     """An npz that is larger than memory allows: its samples are unpacked into the cache once, and mapped."""
     arrays = read_npz(copy.path, classes=info.classes, skip=("x_train", "x_test"))
     state = copy.path.stat()
-    mark = hashlib.sha256(f"{copy.path.resolve()} {state.st_size} {state.st_mtime_ns}".encode()).hexdigest()[
-        :16
-    ]
+    version = f"{copy.path.resolve()} {state.st_size} {state.st_mtime_ns}"
+    mark = hashlib.sha256(version.encode(errors="surrogateescape")).hexdigest()[:16]
     parts: dict[str, Images] = {}
     for part, labels in (("train", arrays.y_train), ("test", arrays.y_test)):
         target = cache_folder() / "unpacked" / f"{info.name}-{mark}" / f"x_{part}.npy"

@@ -242,7 +242,8 @@ def image_folder(
     for part in (listing.train, listing.test):
         for path, label in zip(part.paths, part.labels.tolist(), strict=True):
             file = Path(path)
-            digest.update(f"{file.relative_to(root).as_posix()} {file.stat().st_size} {label}\n".encode())
+            line = f"{file.relative_to(root).as_posix()} {file.stat().st_size} {label}\n"
+            digest.update(line.encode(errors="surrogateescape"))
         digest.update(b"\n")
     info = DatasetInfo(
         _name(name, digest.hexdigest()),
