@@ -146,7 +146,8 @@ def count(pairs: Pairs, *, min_samples: int | None = None) -> Counted:
         parts.append(_of_memberships(frame, memberships))
     parts += [_of_column(frame, name) for name in pairs.slice_columns if name not in memberships]
     table = pl.concat(parts, how="vertical_relaxed")
-    small = (table["total"] < (2 if min_samples is None else min_samples)).to_list()
+    least = 2 if min_samples is None else min_samples
+    small = [total < least for total in table["total"].to_list()]
     small[0] = False
     if min_samples is None and any(small):
         _refuse_single(table.filter(pl.Series(small))["name"].to_list())
