@@ -12,6 +12,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from PIL import Image
 from tests.cli.command import Done, Engram
 from tests.results.simulated import write_run
 
@@ -105,6 +106,24 @@ def test_predictions_in_a_file_whose_name_is_not_utf8(engram: Engram, tmp_path: 
     assert done.returncode == 1 and "2 samples: accuracy 50.00 % before" in done.stdout, done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "darwin", reason="file names are UTF-8 there")
+@pytest.mark.parametrize("kind", ["table", "images"])
+def test_samples_in_files_whose_names_are_not_utf8(engram: Engram, tmp_path: Path, kind: str) -> None:
+    place = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    options = ["--updates", 1, "--batch-size", 2, "--out", tmp_path / "runs"]
+    if kind == "images":
+        for number in range(16):
+            folder = place / os.fsdecode(b"\xfe") if number % 2 else place / "cat"
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.new("L", (4, 4), number).save(folder / os.fsdecode(f"{number}".encode() + b"\xfd.png"))
+        options += ["--classes-per-task", 1]
+    else:
+        place = place.with_suffix(".csv")
+        place.write_text("x,label\n" + "".join(f"{row},{row % 4}\n" for row in range(40)))
+    done = engram("run", f"split:{place}", "finetune", *options)
+    assert done.returncode == 0 and "report: " in done.stdout, done.stderr
+
+
 # Numbers --------------------------------------------------------------------------------------------
 
 
@@ -112,6 +131,13 @@ def test_more_samples_than_any_machine_has(engram: Engram, tmp_path: Path) -> No
     run = write_run(tmp_path, "er", seed=0, tasks=2, updates=5)
     done = engram("samples", run, "--most", "9" * 23)
     assert done.returncode == 0 and "forgotten most often" in done.stdout, done.stderr
+
+
+def test_slices_with_more_samples_than_any_machine_has(engram: Engram, tmp_path: Path) -> None:
+    file = tmp_path / "a.csv"
+    file.write_text("id,correct,dark\n1,1,1\n2,0,1\n")
+    done = engram("gate", file, file, "--min-samples", "9" * 23)
+    assert done.returncode == 1 and "one slice is left out" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("level", ["1e-300", "0", "nan", "0.5"])
@@ -126,12 +152,15 @@ def test_a_level_without_meaning(engram: Engram, tmp_path: Path, level: str) -> 
 # Terminals ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_a_terminal_that_is_not_utf8(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str) -> None:
+def test_a_terminal_that_is_not_utf8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str, errors: str
+) -> None:
     file = tmp_path / "naïve – ∎.csv"
     file.write_text("id,correct\n1,1\n2,0\n")
     for options in ([], ["--json"]):
-        printed = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+        printed = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors=errors)
         monkeypatch.setattr(sys, "stdout", printed)
         with pytest.raises(SystemExit) as end:
             main(["gate", str(file), str(file), *options])

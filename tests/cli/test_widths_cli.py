@@ -60,3 +60,11 @@ def test_long_cells_go_below_their_rows() -> None:
     assert lines == ["name   size", "mnist    10", f"    {path}", "usps      2"]
     wide = [line for _, line in table_lines(columns, [["mnist", "10", path]], width=80)]
     assert wide == ["name   size  where", f"mnist    10  {path}"]
+
+
+@pytest.mark.parametrize("command", [["data"], ["explain", "er"]])
+def test_a_terminal_without_any_width(
+    command: list[str], engram: Engram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stdout, "width", 0)
+    assert engram(*command).returncode == 0

@@ -111,7 +111,11 @@ def _open_what_is_closed() -> None:
 def _escape_what_encodings_lack() -> None:
     r"""Print characters that the encoding of a terminal does not have as \xe9 or \u2026."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        # In the C locale, bytes that are no text are printed as they are; other characters are still missing.
+        in_c_locale = stream.errors == "surrogateescape" and stream.encoding.lower() not in ("utf-8", "utf8")
+        if stream.errors == "strict" or in_c_locale:
             stream.reconfigure(errors="backslashreplace")
 
 

@@ -159,5 +159,5 @@ def wrapped(text: str, width: int) -> list[str]:
     """
     lines = []
     for line in text.splitlines():
-        lines += textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+        lines += textwrap.wrap(line, max(width, 1), break_long_words=False, break_on_hyphens=False) or [""]
     return lines
