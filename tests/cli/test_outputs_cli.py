@@ -26,6 +26,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "link.csv").symlink_to(tmp_path / "hist" / "v2.csv")
     (tmp_path / "log.csv").write_text("step,task 0 accuracy,task 1 accuracy\n1,0.5,\n2,0.4,0.9\n")
     (tmp_path / "own.py").write_text("")
+    (tmp_path / "lm" / "arc").mkdir(parents=True)
+    samples = '{"doc_id": 0, "doc": {}, "acc": 1}\n{"doc_id": 1, "doc": {}, "acc": 0}\n'
+    (tmp_path / "lm" / "arc" / "samples_arc_2024-01-01T00-00-00.jsonl").write_text(samples)
     for loop in ("loop", "loop.csv"):
         (tmp_path / loop).symlink_to(loop)
     return tmp_path
@@ -46,6 +49,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "compute runs -o runs/one/compute.html",
         "autopsy runs/one -o runs/one/card.json",
         "samples runs/one -o runs/one/trace.parquet",
+        "gate lm lm --html lm/arc/samples_arc_2024-01-01T00-00-00.jsonl",
         "report runs -o loop",
         "import log.csv -o loop.csv",
         "compact runs -o loop",

@@ -60,11 +60,13 @@ def check_output(out: Path | None, *inputs: str | Path | None) -> None:
 
 
 def _belongs(place: Path, read: Path) -> bool:
-    """Whether a file is the one that is read, or a table of the compact store that is read."""
+    """Whether a file is the one that is read, or one of lm-eval's or of a compact store in what is read."""
     from engram.results.store.layout import INDEX
 
     if read.is_file():
         return place.samefile(read)
+    if place.match("samples_*.jsonl") and Path(os.path.realpath(read)) in place.parents:
+        return True
     store = read if read.is_dir() else read.parent
     return (store / INDEX).is_file() and place.suffix == ".parquet" and store.resolve() in place.parents
 
