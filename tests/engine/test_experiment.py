@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.drained import learned as learned_by
@@ -195,3 +196,19 @@ def test_experiments_and_scenarios_are_short_to_read() -> None:
     assert len(repr(planned).splitlines()) == 2 and planned.id in repr(planned)
     assert "er on split-digits, class setting, 5 tasks, mlp, seed 4" in repr(planned)
     assert repr(planned.scenario) == "Scenario('split-digits', class setting, 5 tasks, 10 output units)"
+
+
+def test_seeds_of_numpy_are_the_same_seeds() -> None:
+    runs = [
+        engram.run("split-digits", method, seed=seed, updates=2, every=5)
+        for method in ("er", "l2")
+        for seed in np.arange(2)
+    ]
+    assert runs[1].id == experiment("split-digits", "er", seed=1, updates=2, every=5).id
+    assert engram.compare(runs, "ACC").seeds == (0, 1)
+
+
+@pytest.mark.parametrize("seed", ["1", 1.5, None, True])
+def test_seeds_are_whole_numbers(seed: Any) -> None:
+    with pytest.raises(InputError, match="seed must be a whole number, got"):
+        engram.run("split-digits", "er", seed=seed)

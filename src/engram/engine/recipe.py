@@ -21,7 +21,7 @@ from engram.methods import method as register_method
 from engram.methods.fields import fields_of
 from engram.models.from_file import model_from_file, names_a_file
 from engram.models.spec import ModelSpec, Pretrained, check_used, option_of, own_options
-from engram.record.experiment import EvaluationSpec, Experiment
+from engram.record.experiment import EvaluationSpec, Experiment, whole_seed
 from engram.scenarios.catalogue import benchmark
 from engram.scenarios.named import BENCHMARKS, Benchmark
 from engram.scenarios.recipe import Recipe
@@ -84,6 +84,7 @@ def experiment(
     """
     from engram.engine.check import complete
 
+    seed = whole_seed(seed)
     method_name = _method_name(method)
     if classes_known is not None:
         options["classes"] = "known" if classes_known else "unknown"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated
 
@@ -97,8 +98,7 @@ class Experiment:
             # Both are part of the name of the run's folder.
             if _UNSAFE.search(name) is not None:
                 raise InputError(f"the name of a {kind} must have no slash and no two dots, got {name!r}")
-        if self.seed < 0:
-            raise InputError(f"seed must be at least 0, got {self.seed}")
+        object.__setattr__(self, "seed", whole_seed(self.seed))
 
     def __repr__(self) -> str:
         return (
@@ -298,3 +298,24 @@ def _restored(values: tuple[Json, ...], method: type[object] | None, model: str 
     if method is not None and planned.method not in METHODS:
         METHODS.add_own(planned.method, method)
     return planned
+
+
+def whole_seed(seed: object) -> int:
+    """A seed as one of Python's whole numbers, which descriptions and identities hold; NumPy has its own.
+
+    Raises:
+        InputError: It is not a whole number from 0 on.
+
+    Example:
+        >>> import numpy as np
+        >>> whole_seed(np.int64(3))
+        3
+        >>> whole_seed("3")
+        Traceback (most recent call last):
+        engram.core.errors.InputError: seed must be a whole number, got '3'
+    """
+    if isinstance(seed, bool) or not isinstance(seed, Integral):
+        raise InputError(f"seed must be a whole number, got {seed!r}")
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, got {seed}")
+    return int(seed)
