@@ -401,6 +401,8 @@ def gate(
     from engram.results.gate.comparing import compare_files
 
     rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
+    if model is not None and not isinstance(data, PathLike):
+        raise InputError("model is for weights in files: give data as the path of a file of slices")
     if isinstance(data, PathLike):
         old, new = _answers_of_weights(old, new, Path(data), model)
     elif data is not None:

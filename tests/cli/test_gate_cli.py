@@ -102,6 +102,8 @@ def test_networks_are_compared_on_test_sets() -> None:
         *(f"class={label}" for label in range(4)),
     }
     assert outcome.slices[0].name == "class=3"
+    with pytest.raises(InputError, match="model is for weights in files"):
+        engram.gate({"id": [1], "correct": [1]}, {"id": [1], "correct": [1]}, model="mlp")
     with pytest.raises(InputError, match="networks need test sets"):
         engram.gate(old, new)
     with pytest.raises(InputError, match="must be a file, a run, a table"):
