@@ -121,3 +121,11 @@ def test_a_page_on_standard_output_is_all_there_is(place: Path) -> None:
     assert (place / "piped.html").read_text() == page
     stopped = subprocess.run(f"{line} | head -1", shell=True, capture_output=True, check=True)
     assert stopped.stdout == b"<!doctype html>\n" and not stopped.stderr
+
+
+def test_two_outputs_are_two_files(engram: Engram, place: Path) -> None:
+    command = ["gate", "hist/v1.csv", "hist/v2.csv"]
+    done = engram(*command, "--junit", "gate.xml", "--html", "hist/../gate.xml")
+    assert done.returncode == 2 and "--junit and --html name the same file, gate.xml" in done.stderr
+    assert not (place / "gate.xml").exists()
+    assert engram(*command, "--junit", "/dev/null", "--html", "/dev/null").returncode == 1

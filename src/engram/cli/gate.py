@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,8 +72,10 @@ def gate(
     rules = rules_of(max_drop=max_drop, max_flips=max_flips, max_worst_slice_drop=max_worst_slice_drop)
     chosen = None if slices is None else [name.strip() for name in slices.split(",") if name.strip()]
     network = None if model is None else model.partition(":")[0]
-    for out in (junit, markdown, html):
+    outputs = {"--junit": junit, "--markdown": markdown, "--html": html}
+    for out in outputs.values():
         check_output(out, old, new, data, network)
+    _refuse_same(outputs)
     first, second = _answers(old, new, data, model)
     outcome = compare_files(
         first, second, rules, slices=chosen, min_samples=min_samples, common=common, score=score, level=level
@@ -82,6 +87,22 @@ def gate(
         _print(outcome)
     if not outcome.passed:
         raise typer.Exit(1)
+
+
+def _refuse_same(outputs: Mapping[str, Path | None]) -> None:
+    """Refuse two options that name one file, of which the second would replace what the first wrote.
+
+    Example:
+        >>> _refuse_same({"--junit": Path("gate"), "--markdown": None, "--html": Path("./gate")})
+        Traceback (most recent call last):
+        engram.core.errors.InputError: --junit and --html name the same file, gate: name two
+    """
+    from engram.core.files import is_stream
+
+    named = [(option, out) for option, out in outputs.items() if out is not None and not is_stream(out)]
+    for (option, one), (other, second) in combinations(named, 2):
+        if os.path.realpath(one) == os.path.realpath(second):
+            raise InputError(f"{option} and {other} name the same file, {one}: name two")
 
 
 def _answers(old: Path, new: Path, data: Path | None, model: str | None) -> tuple[object, object]:

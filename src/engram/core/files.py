@@ -116,7 +116,7 @@ def write_whole(path: Path, write: Callable[[Path], object], *, keep: Path | Non
     if (descriptor := descriptor_of(path)) is not None:
         _write_to(descriptor, path, write)
         return
-    if _is_stream(path):
+    if is_stream(path):
         with _writing_to(path):
             write(path)
         return
@@ -182,12 +182,18 @@ def _writing_to(path: Path) -> Iterator[None]:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _is_stream(path: Path) -> bool:
-    """Whether a path is a pipe or a character device such as a terminal, which must not be replaced.
+def is_stream(path: Path) -> bool:
+    """Whether a path is an open file, a pipe or a character device such as a terminal: never replaced.
 
     Raises:
         InputError: It is a folder, or nothing that can be written to.
+
+    Example:
+        >>> is_stream(Path("/dev/null")), is_stream(Path("report.html"))
+        (True, False)
     """
+    if descriptor_of(path) is not None:
+        return True
     with as_input_error(f"cannot write {path}", "; choose another folder"):
         try:
             mode = path.stat().st_mode
