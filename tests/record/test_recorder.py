@@ -160,6 +160,16 @@ def test_a_run_is_saved_to_the_current_folder(tmp_path: Path, monkeypatch: pytes
         assert run.id == "mine" and run.seed == seed
 
 
+def test_a_folder_of_runs_is_made_no_run(tmp_path: Path) -> None:
+    """Its other runs would not be found any more."""
+    recorded().save(tmp_path / "runs" / "one", seed=1)
+    for save in (recorded().save, engram.load(tmp_path / "runs")[0].save):
+        with pytest.raises(InputError, match=r"runs is a folder of runs: name one in it .*runs/mine"):
+            save(tmp_path / "runs")
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
+    assert len(engram.load(tmp_path / "runs")) == 1
+
+
 def test_saving_again_where_the_disk_is_full_keeps_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

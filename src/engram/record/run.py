@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engram.core.errors import Damaged, InputError, unknown_name
-from engram.core.files import is_file, read_json, remove_file, write_json
+from engram.core.files import as_input_error, is_file, read_json, remove_file, write_json
 from engram.core.folder import EXPERIMENT, FAILURE, RESULT, TRACE, Reading, finite, looks_like_run, versions
 from engram.core.jsons import JsonMapping, JsonObject
 from engram.core.leases import holder_of
@@ -474,10 +474,14 @@ class Run:
 
         Args:
             folder: Where to write it (default: the folder that it was loaded from).
+
+        Raises:
+            InputError: It has no folder, or one that holds other runs, or cannot be written.
         """
         place = self.folder if folder is None else Path(folder)
         if place is None:
             raise InputError("the run has no folder yet: name one, as in run.save('runs/mine')")
+        _refuse_folder_of_runs(place)
         save_description(place, self.description)
         failed = None
         if self.failure is not None and not self.finished:
@@ -569,6 +573,22 @@ class Run:
         except Damaged as error:
             failure = Failure(FailureKind.DAMAGED, str(error))
             return Run(description=description, planned=experiment, folder=folder, failure=failure)
+
+
+def _refuse_folder_of_runs(place: Path) -> None:
+    """Refuse to make a run of a folder that holds runs, which nothing would find any more.
+
+    Raises:
+        InputError: It does.
+    """
+    if looks_like_run(place) or not place.is_dir():
+        return
+    with as_input_error(f"cannot write {place}"):
+        folders = [path for path in place.iterdir() if not path.name.startswith(".")]
+    if any(looks_like_run(folder) for folder in folders):
+        raise InputError(
+            f"{place} is a folder of runs: name one in it for this run, such as {place / 'mine'}"
+        )
 
 
 def _read(folder: Path, description: JsonMapping, planned: Experiment | None) -> Run:
