@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-import warnings
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -22,6 +21,9 @@ from torch.optim import Optimizer
 
 from engram.core.errors import InputError
 from engram.core.values import Batch, TaskInfo
+from engram.methods.sharing import CannotKeep as CannotKeep
+from engram.methods.sharing import Pack, refer_to_weights, share_memory, shared_view, weights_of
+from engram.methods.sharing import State as State
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -47,12 +49,6 @@ _CONFIGURATION = (
 
 
 _Array: TypeAlias = Tensor | npt.NDArray[Any]
-State = dict[str, Any]
-"""A complete state, as tensors and plain values."""
-
-
-class CannotKeep(InputError):
-    """A value that cannot be stored in a checkpoint."""
 
 
 @runtime_checkable
@@ -80,8 +76,8 @@ def capture(owner: object) -> State:
     """
     title, packs = type(owner).__name__, _Packs()
     state = {name: _pack(value, f"{title}.{name}", packs) for name, value in vars(owner).items()}
-    _refer_to_weights(packs.values())
-    _share_memory(packs.values())
+    refer_to_weights(packs.values())
+    share_memory(packs.values())
     return state
 
 
@@ -145,15 +141,7 @@ def _size(array: _Array) -> int:
     return array.numel() * array.element_size() if isinstance(array, Tensor) else array.nbytes
 
 
-class _Pack(NamedTuple):
-    """An object, where it was met first, and its state, which is empty while it is being packed."""
-
-    value: object
-    name: str
-    state: State
-
-
-_Packs = dict[int, _Pack]
+_Packs = dict[int, Pack]
 """What was packed, by identity."""
 
 
@@ -163,7 +151,7 @@ def _pack(value: object, name: str, packs: _Packs) -> State:
     if isinstance(value, _CONFIGURATION):
         return {"kind": "configuration", "value": None}
     if id(value) not in packs:
-        pack = packs[id(value)] = _Pack(value, name, {})
+        pack = packs[id(value)] = Pack(value, name, {})
         pack.state.update(_pack_first(value, name, packs))
     elif not packs[id(value)].state:
         raise CannotKeep(f"{name} contains itself, which a checkpoint cannot keep: hold it in one place")
@@ -256,149 +244,6 @@ def _pack_all(values: Iterable[object], name: str, packs: _Packs) -> list[State]
     return [_pack(item, f"{name}[{place}]", packs) for place, item in enumerate(values)]
 
 
-class _Span(NamedTuple):
-    """The memory of a tensor or an array: its first address, and the one after its last."""
-
-    device: str
-    start: int
-    stop: int
-    pack: _Pack
-
-    def overlaps(self, other: _Span) -> bool:
-        """Whether the two have memory between the same addresses."""
-        return self.device == other.device and self.start < other.stop and other.start < self.stop
-
-
-class _Weight(NamedTuple):
-    """A weight or a buffer: its module, its name there, and its memory."""
-
-    module: _Pack
-    name: str
-    span: _Span
-
-    def view(self, span: _Span) -> State:
-        """The state of a tensor that is this weight, or a view of it."""
-        tensor, weight = span.pack.value, self.span.pack.value
-        assert isinstance(tensor, Tensor) and isinstance(weight, Tensor)
-        state: State = {"kind": "weight", "value": self.module.state, "name": self.name, "view": None}
-        if tensor is weight:
-            return state
-        if _form(tensor) != _form(weight) or isinstance(tensor, nn.Parameter):
-            raise _cannot_share(span.pack, self.span.pack)
-        offset = tensor.storage_offset() - weight.storage_offset()
-        return {**state, "view": [*map(list, (tensor.shape, tensor.stride())), offset]}
-
-
-def _refer_to_weights(packs: Iterable[_Pack]) -> None:
-    """Store the weights and buffers of modules, and views of them, as such."""
-    weights: dict[int, list[_Weight]] = {}
-    for module in packs:
-        if isinstance(module.value, nn.Module):
-            for name, tensor in _weights_of(module.value).items():
-                if (span := _span(_Pack(tensor, f"{module.name}.{name}", {}))) is not None:
-                    weights.setdefault(_storage(tensor), []).append(_Weight(module, name, span))
-    for pack in packs if weights else ():
-        if isinstance(pack.value, Tensor) and (span := _span(pack)) is not None:
-            near = weights.get(_storage(pack.value), ())
-            overlapping = [weight for weight in near if weight.span.overlaps(span)]
-            same = [weight for weight in overlapping if weight.span.pack.value is pack.value]
-            if overlapping:
-                weight = (same or overlapping)[0]
-                if not _covered(span, (weight.span for weight in overlapping)):
-                    raise _cannot_share(pack, weight.span.pack)
-                pack.state.update(weight.view(span))
-
-
-def _covered(span: _Span, others: Iterable[_Span]) -> bool:
-    """Whether all memory of a tensor is that of others."""
-    start = span.start
-    for other in sorted(others, key=lambda other: other.start):
-        if other.start <= start:
-            start = max(start, other.stop)
-    return start >= span.stop
-
-
-def _weights_of(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def _storage(tensor: Tensor) -> int:
-    return tensor.untyped_storage().data_ptr()
-
-
-def _share_memory(packs: Iterable[_Pack]) -> None:
-    """Let tensors and arrays that overlap in memory overlap in the state, too."""
-    spans = [span for pack in packs if (span := _span(pack)) is not None]
-    group: list[_Span] = []
-    stop = 0
-    for span in sorted(spans, key=lambda span: span[:2]):
-        if group and (span.device != group[0].device or span.start >= stop):
-            _share(group, stop)
-            group, stop = [], 0
-        group.append(span)
-        stop = max(stop, span.stop)
-    if group:
-        _share(group, stop)
-
-
-def _share(group: list[_Span], stop: int) -> None:
-    """Replace what is stored of tensors that overlap by views of one copy of the memory that they cover."""
-    if len(group) == 1:
-        return
-    tensors = [_as_tensor(span.pack.value) for span in group]
-    first, start = tensors[0], group[0].start
-    if first is None:
-        raise _cannot_share(*(span.pack for span in group[:2]))
-    memory, size = first.new_empty((stop - start) // first.element_size()), first.element_size()
-    for span, tensor in zip(group, tensors, strict=True):
-        place, rest = divmod(span.start - start, size)
-        if tensor is None or rest or _form(tensor) != _form(first):
-            raise _cannot_share(group[0].pack, (span if span is not group[0] else group[1]).pack)
-        covered = tensor.as_strided(((span.stop - span.start) // size,), (1,))
-        memory[place : place + len(covered)] = covered
-        span.pack.state.update(value=memory.as_strided(tensor.shape, tensor.stride(), place), shared=True)
-
-
-def _as_tensor(value: object) -> Tensor | None:
-    """A tensor or an array as a tensor of the same memory; None if it is neither, or cannot be shared."""
-    if type(value) is Tensor:
-        return value.detach()
-    if type(value) is np.ndarray:
-        with suppress(TypeError, ValueError), warnings.catch_warnings(action="ignore"):
-            return torch.from_numpy(value)
-    return None
-
-
-def _form(tensor: Tensor) -> tuple[torch.dtype, bool, bool]:
-    return tensor.dtype, tensor.is_conj(), tensor.is_neg()
-
-
-def _cannot_share(one: _Pack, other: _Pack) -> CannotKeep:
-    return CannotKeep(
-        f"{one.name} and {other.name} share memory, which a checkpoint cannot keep: hold a copy instead of "
-        "one of them, or give the method state_dict and load_state_dict"
-    )
-
-
-def _span(pack: _Pack) -> _Span | None:
-    """The memory of a value; None if it has none."""
-    value = pack.value
-    if pack.state.get("kind") == "weight":
-        return None
-    if isinstance(value, Tensor) and type(value) in (Tensor, nn.Parameter) and value.layout is torch.strided:
-        size, address, device = value.element_size(), value.data_ptr(), str(value.device)
-        strides = [size * stride for stride in value.stride()]
-    elif isinstance(value, np.ndarray):
-        size, address, device, strides = value.itemsize, value.ctypes.data, "cpu", [*value.strides]
-    else:
-        return None
-    if 0 in value.shape or device == "meta":
-        return None
-    steps = [(n - 1) * stride for n, stride in zip(value.shape, strides, strict=True)]
-    below, above = sum(min(0, step) for step in steps), sum(max(0, step) for step in steps)
-    return _Span(device, address + below, address + above + size, pack)
-
-
 class _Restored(NamedTuple):
     """What a state is restored in; objects by the identities of their states; memory by its old address."""
 
@@ -424,7 +269,7 @@ def _unpack_first(packed: State, present: Any, whole: _Restored) -> object:
     if kind == "weight":
         return _weight(packed, whole)
     if kind == "array" and packed.get("shared"):
-        return _view(value, whole.memory).numpy()
+        return shared_view(value, whole.memory).numpy()
     if kind == "array":
         return value.numpy().copy()[()] if packed["scalar"] else value.numpy().copy()
     if kind == "module":
@@ -480,7 +325,7 @@ def _pairs(
 def _tensor(packed: State, present: object, whole: _Restored) -> Tensor:
     value: Tensor = packed["value"]
     if packed.get("shared"):
-        return _view(value, whole.memory).requires_grad_(packed["grad"])
+        return shared_view(value, whole.memory).requires_grad_(packed["grad"])
     kind = nn.Parameter if packed["parameter"] else Tensor
     trained = packed["parameter"] or packed["grad"]
     if trained and isinstance(present, kind) and _fits(present, value):
@@ -499,7 +344,7 @@ def _fits(present: Tensor, value: Tensor) -> bool:
 
 def _weight(packed: State, whole: _Restored) -> Tensor:
     """A weight or a buffer of a module, or a view of it."""
-    weight = _weights_of(_unpack(packed["value"], None, whole)).get(packed["name"])
+    weight = weights_of(_unpack(packed["value"], None, whole)).get(packed["name"])
     if weight is None or packed["view"] is None:
         return _fitting(weight, packed, whole)
     shape, strides, offset = packed["view"]
@@ -515,15 +360,6 @@ def _fitting(weight: Tensor | None, packed: State, whole: _Restored) -> Tensor:
             f"{type(whole.owner).__name__} is not as it was; remove the checkpoint"
         )
     return weight
-
-
-def _view(value: Tensor, memory: dict[int, Tensor]) -> Tensor:
-    """A view like this one of a copy of its memory, which is copied once."""
-    address = value.untyped_storage().data_ptr()
-    if address not in memory:
-        whole = value.untyped_storage().nbytes() // value.element_size()
-        memory[address] = value.as_strided((whole,), (1,), 0).clone()
-    return memory[address].as_strided(value.shape, value.stride(), value.storage_offset())
 
 
 def _loaded(packed: State, present: object, owner: object) -> nn.Module:
