@@ -225,6 +225,7 @@ def test_saved_files_are_plain_and_readable(tmp_path: Path) -> None:
         ({"test_sets": [(torch.zeros(2, 2), torch.zeros(3))]}, "2 inputs but 3 labels"),
         ({"test_sets": [3]}, "cannot evaluate on a int"),
         ({"every": 0}, "every must be at least 1, got 0"),
+        ({"every": 1.5}, "every must be a whole number of updates, got 1.5"),
         ({"subset": 0}, "subset must be at least 1, or None for all samples, got 0"),
         ({"tasks": "some"}, "tasks must be 'seen' or 'all', got 'some'"),
     ],

@@ -1,6 +1,7 @@
 """When to evaluate."""
 
 from dataclasses import dataclass
+from numbers import Integral
 
 from engram.core.errors import InputError
 
@@ -23,6 +24,8 @@ class Schedule:
     per_epoch: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.every, Integral):
+            raise InputError(f"every must be a whole number of updates, got {self.every!r}")
         if self.every < 1:
             raise InputError(f"every must be at least 1, got {self.every}")
 
