@@ -29,7 +29,7 @@ from engram.engine.where import Where
 from engram.evaluation.guard import same_randomness
 from engram.methods.state import State
 from engram.metrics.registry import computed
-from engram.record.aside import replacing, set_aside
+from engram.record.aside import put_back, replacing
 from engram.record.checkpoints import kept_checkpoints
 from engram.record.experiment import Experiment
 from engram.record.result import Seconds
@@ -162,9 +162,7 @@ def check_place(folder: Path, run: Run) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"{folder} is a file: name a folder that does not exist yet")
-    if not is_file(folder / EXPERIMENT):
-        # One that was killed while it replaced another has hidden that.
-        set_aside(folder, again=False)
+    put_back(folder)
     if not any(folder.iterdir()):
         return
     description = read_json(folder / EXPERIMENT) if is_file(folder / EXPERIMENT) else {}

@@ -108,6 +108,17 @@ def replacing(folder: Path) -> Iterator[None]:
             settle(folder, aside=_REPLACED, only=RECORD)
 
 
+def put_back(folder: Path) -> None:
+    """Put a run back in its place that `replacing` moved away before its process was killed, if there is one.
+
+    Example:
+        >>> put_back(Path("nowhere"))
+    """
+    if (folder / _REPLACED).is_dir():
+        with _changing(folder):
+            recover(folder)
+
+
 # For who holds the lease ------------------------------------------------------------------------------
 
 
